@@ -1,8 +1,8 @@
-"""The one heart of all backends over a store: submit, wait until the deadline, decide, take back, claim, settle.
+"""The object over a store that every backend uses: submit, wait until the deadline, decide, withdraw, claim, settle.
 
-The store is the truth. A wake-up only says that it is time to read again, and whoever waits reads again anyway. Who is
-woken by a change made in this process, and by nothing else, is given the record that the change's own transaction read.
-A request is pending, and only the life cycle says otherwise: neither a lost notification nor a late one, neither a
+The store is the truth. A wake-up only tells a waiter to read the store again, and a waiter reads again anyway after
+some seconds. A waiter woken only by a local change receives the record that change wrote and need not read again. A
+request is pending, and only the life cycle says otherwise: neither a lost notification nor a late one, neither a
 cancelled waiter nor a second broker in another process makes two decisions of one.
 """
 
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 RECHECK: Final = 5.0
 """Seconds after which a waiter reads again, woken or not."""
 LOOK_TIMEOUT: Final = 0.25
-"""Seconds before a waiter asks again a store that could not be used."""
+"""Seconds before a waiter asks an unavailable store again."""
 
 SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
 
 
 @frozen(kw_only=True)
 class Resolution:
-    """What became of an answer: it won (`refusal` is None), or why it did not count and what is so instead."""
+    """The result of an answer. `refusal` is None if the answer won, and else says why not, and what is so instead."""
 
     record: RequestRecord | None = None
     refusal: Refusal | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether this answer is the decision."""
+        """True if this answer is the decision."""
         return self.refusal is None
 
 
 class Broker:
-    """Carries requests and answers between those who ask and those who decide, over one store.
+    """Carries requests and answers between callers and approvers, over one store.
 
     Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
-    deciding about itself; `keep_grants` keeps what "always" grants for so many seconds instead of for the session;
-    `refused` is told of every answer that did not count, those for unknown requests included.
+    deciding about itself. `keep_grants` keeps the grants of an "always" for so many seconds instead of for the session.
+    `refused` is called with every answer that did not count, including answers to unknown requests.
 
     All methods raise `StoreUnavailable` when the store cannot be used.
     """
@@ -92,25 +92,26 @@ class Broker:
     # -- asking --------------------------------------------------------------------------------------------------------
 
     async def submit(self, request: ApprovalRequest) -> RequestRecord:
-        """Ask, without waiting. The same request again is the same question, with the answer it may have by now.
+        """Submit a request, without waiting.
 
-        Raises `TooManyRequests`, `RequestMismatch`, `SessionTakenOver`. If it is cancelled, the request is there or
-        is not; submitting it again tells.
+        A request submitted again returns its record, with the answer it may have by now. Raises `TooManyRequests`,
+        `RequestMismatch`, `SessionTakenOver`. If `submit` is cancelled, the request is in the store or is not;
+        submitting it again tells.
         """
         return await self.store.submit(request, epoch=self._epochs.get((request.tenant, request.session), 0))
 
     async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> RequestRecord:
-        """`submit` and `wait` in one: what was submitted is not read a second time."""
+        """Submit a request and wait for its end, as `submit` and `wait` do, without a second read after submitting."""
         with self.store.watch(request.id) as watch:
             record = await self.submit(request)
             return await self._until(watch, request.id, seconds, record)
 
     async def wait(self, request_id: str, seconds: float | None = None) -> RequestRecord:
-        """The record once it is not pending any more, or after so many seconds as it is then.
+        """Return the record once it is not pending any more, or as it is after so many seconds.
 
-        When its own time is over, it is expired here and by nobody's leave. A store that cannot be used is asked again
-        until then. Cancelling it changes nothing; whoever cancels withdraws. Raises `BackendUnavailable` for a request
-        that is not there, `StoreUnavailable` when the store is away longer than the time to wait.
+        When the request's own time is over, `wait` itself expires the request. `wait` retries an unavailable store
+        until then. Cancelling `wait` changes nothing; withdrawing is the caller's task. Raises `BackendUnavailable` for
+        an unknown request, `StoreUnavailable` when the store is away longer than the time to wait.
         """
         with self.store.watch(request_id) as watch:
             return await self._until(watch, request_id, seconds)
@@ -118,7 +119,7 @@ class Broker:
     async def _until(
         self, watch: Watch, request_id: str, seconds: float | None, record: RequestRecord | None = None
     ) -> RequestRecord:
-        """Read, wait, read again. The watch was armed before anything was read."""
+        """Read, wait, read again. The caller armed the watch before it read anything."""
         loop = asyncio.get_running_loop()
         until = math.inf if seconds is None else loop.time() + seconds
         end = math.inf if record is None else loop.time() + record.lifetime
@@ -130,7 +131,7 @@ class Broker:
             except StoreClosed:
                 raise  # closed by us; that is no outage
             except StoreUnavailable:
-                # Without a first reading nobody knows how long it can still be pending, so nobody waits for it.
+                # Before the first read the request's remaining time is unknown, so there is nothing to wait for.
                 if end == math.inf or loop.time() >= min(until, end):
                     raise
                 await watch.wait(min(LOOK_TIMEOUT, self._recheck))
@@ -138,10 +139,10 @@ class Broker:
             if record.status != "pending" or loop.time() >= until:
                 return record
             await watch.wait(min(end - loop.time(), until - loop.time(), self._recheck))
-            record = watch.news()  # what the one change has made of it, if this process made that change and no other
+            record = watch.news()  # the record that the one change wrote, if this process made that change and no other
 
     async def _look(self, request_id: str) -> tuple[RequestRecord, float]:
-        """The record as it is now, and the seconds it can still be pending."""
+        """Return the record as it is now, and the seconds it can still be pending."""
         record, now = await self.store.look(request_id)
         if record is None:
             raise BackendUnavailable(f"there is no request {request_id!r}")
@@ -153,21 +154,21 @@ class Broker:
         return (changed if isinstance(changed, RequestRecord) else changed.record or record), 0.0
 
     async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
-        """Take the question back, or what was answered to it as long as nobody has claimed it."""
+        """Withdraw the question, or its answer as long as no caller has claimed it."""
         return await self.store.change(request_id, "withdraw", reason=reason)
 
     async def supersede(self, request_id: str, reason: str) -> RequestRecord | Refusal:
-        """The action has changed, so another question takes its place."""
+        """Withdraw the question because the action has changed, so another question takes its place."""
         return await self.store.change(request_id, "supersede", reason=reason)
 
-    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> RequestRecord | Refusal:
-        """Expire a question whose requester has waited long enough by its own clock. An answer it has stands."""
+    async def give_up(self, request_id: str, reason: str = "no answer came in time") -> RequestRecord | Refusal:
+        """Expire a question whose requester has waited long enough by its own clock. An answer in the store stands."""
         return await self.store.change(request_id, "give_up", reason=reason)
 
     async def claim(self, request_id: str, digest: str) -> RequestRecord | Refusal:
-        """Take the approval for running the action: once, for this digest, by the owner of the session.
+        """Claim the approval for running the action: once, for this digest, by the owner of the session.
 
-        Says also that the decision is on record, because it has to be before anything runs.
+        A claim also states that the decision is on record, because it has to be before anything runs.
         """
         record = await self.store.get(request_id)
         if record is None:
@@ -177,11 +178,11 @@ class Broker:
         return await self.store.change(request_id, "claim", digest=digest, epoch=epoch)
 
     async def settle(self, request_id: str, outcome: Settlement, note: str = "") -> RequestRecord | Refusal:
-        """Say what became of the action. An unknown outcome can be settled later, by whoever finds out."""
+        """Store the outcome of the action. An unknown outcome can be settled later, once it is known."""
         return await self.store.change(request_id, SETTLING[outcome], reason=note)
 
     async def mark_recorded(self, record: RequestRecord) -> None:
-        """The audit has everything up to this state of the record."""
+        """Note that the audit has everything up to this state of the record."""
         await self.store.mark_recorded(record.id, version=record.version)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
@@ -197,10 +198,11 @@ class Broker:
         arguments: Mapping[str, Any] | None = None,
         decision_id: str | None = None,
     ) -> Resolution:
-        """Answer a request. Never raises for an answer that does not count: the resolution says why, and what is so.
+        """Answer a request.
 
-        With a `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. Cancelled or
-        with the store away it has counted or has not; the same decision again tells.
+        An answer that does not count raises nothing: the resolution says why, and what is so instead. With a
+        `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. If `decide` is
+        cancelled, or the store is away, the decision has counted or has not; sending it again tells.
         """
         answer = ApprovalAnswer(
             request=request_id,
@@ -225,42 +227,42 @@ class Broker:
     async def pending(
         self, viewer: Decider, limit: int = 10_000, *, after: RequestCursor | None = None
     ) -> list[RequestRecord]:
-        """What waits for an answer and may be seen, oldest first; after a place, if one is given."""
+        """Return the pending requests that the viewer may see, oldest first; with a cursor, those after it."""
         return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
     async def history(
         self, viewer: Decider, limit: int = 100, *, after: RequestCursor | None = None
     ) -> list[RequestRecord]:
-        """What does not wait any more and may be seen, newest first; after a place, if one is given."""
+        """Return the finished requests that the viewer may see, newest first; with a cursor, those after it."""
         return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
 
     async def show(self, request_id: str, viewer: Decider) -> RequestRecord | None:
-        """One record. One that may not be seen is none."""
+        """Return one record; None if there is none, or the viewer may not see it."""
         record = await self.store.get(request_id)
         return record if record is not None and sees(viewer, record.request) else None
 
     async def events(self, request_id: str, viewer: Decider) -> list[RequestEvent]:
-        """What happened to a request, in order; nothing for one that may not be seen."""
+        """Return the events of a request, in order; none for a request that the viewer may not see."""
         return await self.store.events(request_id) if await self.show(request_id, viewer) else []
 
     def watch(self) -> AbstractContextManager[Watch]:
-        """Be woken when anything changes: watch, read, wait, read again."""
+        """Return a watch that wakes on every change: watch, read, wait, read again."""
         return self.store.watch()
 
-    # -- standing answers ----------------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------------
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
-        """What grants in force say to a request, and which ones; None if a person has to."""
+        """Return what the grants in force answer to a request, and these grants; None if a person has to answer."""
         grants = await self.store.grants_for(request)
         said = match_grants(request, grants)
         return None if said is None else (said, tuple(grant for grant in grants if grant.allows == (said == "allow")))
 
     async def grants(self, viewer: Decider) -> list[Grant]:
-        """Grants in force that may be seen, oldest first."""
+        """Return the grants in force that the viewer may see, oldest first."""
         return await self.store.grants(tenant=viewer.tenant, sessions=viewer.sessions)
 
     async def revoke(self, grant_id: str, by: Decider) -> bool:
-        """End a grant; whether there was one that this person may end."""
+        """End a grant. Return True if there was one that this person may end."""
         if not by.may_decide:
             return False
         seen = {grant.id for grant in await self.grants(by)}
@@ -269,10 +271,10 @@ class Broker:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def resume(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session after a restart; whoever owned it before can neither ask nor run any more.
+        """Become the owner of a session after a restart; its previous owner can neither ask nor run any more.
 
-        What is pending is to be shown again under its id, what is approved to be validated again before it is
-        claimed, and what is unknown to be settled by a person: it never runs by itself.
+        Show a pending request again under its id, validate an approved one again before it is claimed, and let a person
+        settle an unknown one: it never runs by itself.
         """
         await self.store.expire_due()
         taken = await self.store.take_over(tenant, session)
@@ -280,14 +282,17 @@ class Broker:
         return taken
 
     async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw what is open and end the session's grants."""
+        """Withdraw the open requests and end the session's grants."""
         ended = await self.store.end_session(tenant, session, reason)
         self._epochs.pop((tenant, session), None)
         return ended
 
 
 def _frozen_copy(arguments: Mapping[str, Any] | None) -> Any:
-    """A copy nobody else can change. What cannot be frozen is passed on, to be refused with its reason."""
+    """Return a copy that no other code can change.
+
+    Arguments that cannot be frozen pass unchanged, to be refused with a reason.
+    """
     if arguments is None:
         return None
     try:

@@ -5,8 +5,8 @@
             for row in client.queue: ...
             await client.decide(row, "option-1")
 
-It connects again whenever the connection is lost, waiting longer from attempt to attempt. What was being asked then is
-asked again: every call can be sent twice, and a decision carries an id of its own.
+It connects again whenever the connection is lost, waiting longer from attempt to attempt. It then
+sends its unanswered calls again: every call can be sent twice, and a decision carries an id of its own.
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ UNAUTHORIZED: Final = 401
 LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a message of the gateway: a queue of thousands."""
 CALL_TIMEOUT: Final = 10.0
-"""Seconds that a call waits for its answer, over as many connections as there are."""
+"""Seconds that a call waits for its answer, over any number of connections."""
 STEADY: Final = 5.0
-"""Seconds after which a connection was a good one, so that the next attempt is the first again."""
+"""Seconds after which a connection counts as good, so that the next attempt begins with the first pause again."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 15.0
 UNREAD: Final = 1_024
-"""News kept for whoever reads them; of more the oldest are dropped, and the queue is right all the same."""
+"""News kept for the reader; beyond this number the oldest are dropped, and the queue is right all the same."""
 
 M = TypeVar("M", bound=WireMessage)
 T = TypeVar("T")
 
 
 class Disconnected(WireMessage):
-    """News: the connection is lost. What `queue` says may be old until the next `Attached`."""
+    """News: the connection is lost. `queue` may be out of date until the next `Attached`."""
 
     reason: str
 
 
 class Lost(Exception):
-    """The connection is lost, and can be made again."""
+    """The connection is lost; a new one may be possible."""
 
 
 class ApprovalsClient:
     """One approver's view of a gateway. Use it as an async context manager, which waits until it is attached.
 
     Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `patience`
-    seconds. Leaving it ends the connection and everything that waits for it.
+    seconds. Leaving ends the connection and everything that waits for it.
     """
 
     def __init__(self, address: str, token: str, *, patience: float = CALL_TIMEOUT, proxy: str | None = None) -> None:
@@ -116,35 +116,36 @@ class ApprovalsClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection. Twice is harmless."""
+        """End the connection. Calling `close` twice is harmless."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
             await asyncio.wait({running})
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- the queue and its news ----------------------------------------------------------------------------------------
 
     @property
     def queue(self) -> list[RequestRow]:
-        """What waits, oldest first, as far as it was heard of."""
+        """The waiting requests, oldest first, as far as this client has heard."""
         return list(self._queue.values())
 
     @property
     def you(self) -> Rights:
-        """Who this client is to the gateway, and what it may do."""
+        """The name and rights that the gateway gives this client."""
         if self._rights is None:
             raise BackendUnavailable("not connected yet; use it as: async with ApprovalsClient(…) as client")
         return self._rights
 
     @property
     def connected(self) -> bool:
-        """Whether the queue is as the gateway has it."""
+        """True if the queue is as the gateway has it."""
         return self._attached.is_set()
 
     async def news(self) -> AsyncGenerator[WireMessage, None]:
-        """Everything the gateway says unasked, `Attached` after each new connection, and `Disconnected` before.
+        """Yield every notification of the gateway, `Attached` after a new connection, and `Disconnected` before it.
 
-        It never ends by itself. Raises `TokenRefused` when the token is not taken any more. Cancelling loses nothing.
+        The generator never ends by itself. Raises `TokenRefused` when the gateway does not take the token any more.
+        Cancelling loses nothing.
         """
         while True:
             yield await self._or_over(self._news.get)
@@ -154,11 +155,11 @@ class ApprovalsClient:
     # that is cancelled has happened or has not.
 
     async def show(self, request_id: str) -> CardView:
-        """One request as a card."""
+        """Return one request as a card."""
         return await self._call("show", CardView, requestId=request_id)
 
     async def whole(self, request_id: str, view: ViewPart) -> ViewPart:
-        """A view with all its parts."""
+        """Return a view with all its parts."""
         while view.next is not None:
             more = await self._call("more", ViewPart, requestId=request_id, view=view.name, start=view.next)
             text = (view.text or "") + (more.text or "") if view.lines is None else None
@@ -174,7 +175,7 @@ class ApprovalsClient:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Decided:
-        """Answer a request, for what was shown in this row. What it returns tells of one that does not count."""
+        """Answer a request, for the action shown in this row. The result says if the answer counted, and why not."""
         wanted = {"requestId": row.request_id, "digest": row.digest, "optionId": option_id, "decisionId": uuid4().hex}
         if message is not None:
             wanted["message"] = message
@@ -183,26 +184,26 @@ class ApprovalsClient:
         return await self._call("decide", Decided, **wanted)
 
     async def history(self, limit: int = 100) -> History:
-        """What does not wait any more, newest first."""
+        """Return the finished requests, newest first."""
         return await self._call("history", History, limit=limit)
 
     async def grants(self) -> Grants:
-        """Standing answers in force, oldest first."""
+        """Return the grants in force, oldest first."""
         return await self._call("grants", Grants)
 
     async def revoke(self, grant_id: str) -> bool:
-        """End a standing answer; whether there was one."""
+        """End a grant. Return True if there was one."""
         return (await self._call("revoke", Revoked, grantId=grant_id)).revoked
 
     async def tail(self, session_id: str | None) -> Tailed:
-        """Be told what happens in a session, after reconnecting as well; with None, no longer."""
+        """Follow the events of a session, also after reconnecting; with None, stop following."""
         before, self._tailing = self._tailing, session_id
         return await self._call("tail", Tailed, sessionId=session_id or before or "-", on=session_id is not None)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _call(self, name: str, model: type[M], **params: Any) -> M:
-        """Ask until there is an answer; every call of ours may be sent twice."""
+        """Send a call until an answer comes; every call of ours may be sent twice."""
         try:
             async with asyncio.timeout(self._timeout):
                 while True:
@@ -234,7 +235,7 @@ class ApprovalsClient:
         return frame.value
 
     async def _wait_until_ready(self) -> None:
-        """Wait until attached, or until that cannot be any more."""
+        """Wait until the client is attached, or raise if that cannot happen any more."""
         try:
             async with asyncio.timeout(self._timeout):
                 await self._or_over(self._attached.wait)
@@ -242,7 +243,7 @@ class ApprovalsClient:
             raise BackendUnavailable(f"no gateway was reached at {self._address}") from None
 
     async def _or_over(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `work` comes to, unless the connection is given up meanwhile; then why."""
+        """Return the result of `work`; if the connection is given up meanwhile, raise the reason."""
         running = self._running
         if running is None:
             raise BackendUnavailable("the client is closed")
@@ -258,7 +259,7 @@ class ApprovalsClient:
             task.cancel()
 
     async def _run(self) -> None:
-        """Connect, again and again. It ends with `TokenRefused`, or never."""
+        """Connect, again and again. The loop ends with `TokenRefused`, or never."""
         loop, attempt = asyncio.get_running_loop(), 0
         while True:
             begun = loop.time()
@@ -270,11 +271,11 @@ class ApprovalsClient:
             await asyncio.sleep(self._pause(attempt))
 
     def _pause(self, attempt: int) -> float:
-        """Twice as long from time to time, and not the same for everybody who lost the same gateway."""
+        """Return a pause that doubles from attempt to attempt. A random part spreads the clients of a lost gateway."""
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * self._chance.uniform(0.5, 1.0)
 
     async def _connect_once(self) -> None:
-        """One connection, from its first word to its last. Raises `Lost` at its end, and `TokenRefused`."""
+        """Keep one connection, from its first message to its last. Raises `Lost` at its end, and `TokenRefused`."""
         await asyncio.to_thread(import_module, "websockets.asyncio.client")
         from websockets.asyncio.client import connect
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -318,20 +319,20 @@ class ApprovalsClient:
             self._attached.set()
 
     def _handle_message(self, text: str | bytes) -> None:
-        """One message. What is not understood is passed over: the gateway may be newer."""
+        """Handle one message. The client ignores a message that it does not understand: the gateway may be newer."""
         with suppress(Malformed):
             frame = read(text) if isinstance(text, str) else None
             if isinstance(frame, Note) and frame.method in NOTES:
                 self._tell(accept(NOTES[frame.method], frame.params))
             elif isinstance(frame, Result | Failure) and isinstance(frame.id, int):
                 if isinstance(frame, Result) and frame.id == self._attaching:
-                    self._tell(accept(Attached, frame.value))  # at once: what comes after it changes it
+                    self._tell(accept(Attached, frame.value))  # at once: the messages after it change it
                 answer = self._answers.get(frame.id)
                 if answer is not None and not answer.done():
                     answer.set_result(frame)
 
     def _tell(self, news: WireMessage) -> None:
-        """Keep the queue as it is now, and pass the news on."""
+        """Update the queue, and pass the news on."""
         match news:
             case Attached():
                 self._rights = news.you

@@ -3,8 +3,8 @@
     approvals = DeferredApprovals(SqliteStore("approvals.db"))                 # where the action runs
     await approvals.decide(record.id, record.digest, option, Decider(…))       # anywhere else, over the same store
 
-`request` waits inline for as long as the request says; then the question stays open, and whoever comes back with the
-same id (after a restart, say) gets the decision that was made meanwhile.
+`request` waits inline for as long as the request says; then the question stays open, and a caller that comes back with
+the same id (after a restart, say) gets the decision that was made meanwhile.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class DeferredApprovals(Openable, RacingApprovals):
         super().__init__(broker=store if isinstance(store, Broker) else Broker(store))
 
     async def open(self) -> Self:
-        """Open the store. Twice is harmless."""
+        """Open the store. Calling `open` twice is harmless."""
         await self.broker.store.open()
         return self
 
     async def close(self) -> None:
-        """Take back what is being asked here at this moment, then close the store. Twice is harmless.
+        """Withdraw the questions that are being asked here at this moment, then close the store.
 
-        What nobody waits for inline any more stays open: that is what it was put into a store for.
+        Closing twice is harmless. A question whose inline wait is over stays open: the store is there for that.
         """
         try:
             await self.cancel_all("the program that asked has ended")
@@ -46,7 +46,7 @@ class DeferredApprovals(Openable, RacingApprovals):
             await self.broker.store.close()
 
     async def pending(self, viewer: Decider) -> list[RequestRecord]:
-        """What waits for an answer and may be seen, oldest first."""
+        """Return the pending requests that the viewer may see, oldest first."""
         return await self.broker.pending(viewer)
 
     async def decide(
@@ -66,7 +66,7 @@ class DeferredApprovals(Openable, RacingApprovals):
         )
 
     async def grants(self, viewer: Decider) -> list[Grant]:
-        """Grants in force that may be seen."""
+        """Return the grants in force that the viewer may see."""
         return await self.broker.grants(viewer)
 
     async def resume(self, tenant: str, session: str) -> SessionTakeover:

@@ -1,19 +1,19 @@
-"""What backends and stores raise.
+"""The errors of backends and stores.
 
 ```
 HookError
-├── BackendUnavailable        nobody can be asked here now; the request is denied, and nobody denied it
-│   ├── TooManyRequests       as many are open already as one session, or one tenant, may have
-│   ├── RequestMismatch       the same id was used for another action
+├── BackendUnavailable        no approver can be asked here now; the request is denied, but not by an approver
+│   ├── TooManyRequests       one session, or one tenant, already has as many open requests as it may have
+│   ├── RequestMismatch       the id was used for another action
 │   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
-│   ├── RequestWithdrawn      the question was taken back before anybody answered
+│   ├── RequestWithdrawn      the question was withdrawn before an approver answered it
 │   └── TokenRefused          the gateway does not know this token, or not any more
-├── RequestSkipped            the person left it to others, or to later; it is open as before
+├── RequestSkipped            the approver left it to others, or to later; it is open as before
 ├── GatewayRefusal            the gateway understood the client and does not do what it wants
-├── InvalidRules (ValueError)  a file of rules with mistakes; each has its line and what to write instead
-├── RulesUnreadable           a file of rules that is not there, or that others may write
-└── UnknownStore (ValueError)  an address that names no store there is here
+├── InvalidRules (ValueError)  a rules file with mistakes; each has its line and what to write instead
+├── RulesUnreadable           a rules file that is not there, or that other users may write
+└── UnknownStore (ValueError)  an address that names no store that can be reached from here
 ```
 
 An answer that does not count is no error but a value: `lifecycle.Refusal`.
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
-"""What became of a call, where that is known."""
+"""The outcome of a call, in words, where it is known."""
 
 
 class BackendUnavailable(HookError):
-    """Nobody can be asked through this backend now; the reason says why.
+    """No approver can be asked through this backend now; the reason says why.
 
-    The request is denied, and it is on record that nobody denied it.
+    The request is denied, and the record states that no approver denied it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -45,7 +45,7 @@ class BackendUnavailable(HookError):
 
 
 class TooManyRequests(BackendUnavailable):
-    """As many requests are open already as one session, or one tenant, may have. One more is not queued."""
+    """One session, or one tenant, already has as many open requests as it may have. One more is not queued."""
 
     def __init__(self, whose: str, limit: int) -> None:
         self.whose = whose
@@ -54,7 +54,7 @@ class TooManyRequests(BackendUnavailable):
 
 
 class RequestMismatch(BackendUnavailable, ApprovalMismatch):
-    """A request with this id is there already, and it is about something else."""
+    """A request with this id exists already, and it is about something else."""
 
     def __init__(self, request: str) -> None:
         self.request = request
@@ -62,12 +62,12 @@ class RequestMismatch(BackendUnavailable, ApprovalMismatch):
 
 
 class AlreadyRun(BackendUnavailable):
-    """The approval of this call was used up before. What is approved once runs once."""
+    """The approval of this call was used up before. An approved call runs once."""
 
     def __init__(self, request: str, status: str) -> None:
         self.request = request
         self.status = status
-        known = SPENT.get(status, "was begun, and nobody knows whether it ran; a person has to look at it")
+        known = SPENT.get(status, "was begun, and its outcome is unknown; a person has to look at it")
         super().__init__(f"this call {known}; it is not run again")
 
 
@@ -80,25 +80,25 @@ class SessionTakenOver(BackendUnavailable):
 
 
 class RequestWithdrawn(BackendUnavailable):
-    """The question was taken back before anybody answered."""
+    """The question was withdrawn before an approver answered it."""
 
 
 class TokenRefused(BackendUnavailable):
-    """The gateway does not know this token, or not any more. Connecting again needs another."""
+    """The gateway does not know this token, or not any more. Another connection needs another token."""
 
     def __init__(self) -> None:
         super().__init__("the gateway refuses this token; take the one it printed when it started")
 
 
 class RequestSkipped(HookError):
-    """The person has seen the question and did not answer it. It is open as before, for them and for others."""
+    """The approver has seen the question and did not answer it. It stays open, for this approver and for others."""
 
     def __init__(self) -> None:
         super().__init__("left open; nothing was decided")
 
 
 class GatewayRefusal(HookError):
-    """The gateway understood a client and does not do what it wants; `code` is that of the answer."""
+    """The gateway understood a client and does not do what it wants; `code` is that of the error response."""
 
     def __init__(self, code: int, reason: str) -> None:
         self.code = code
@@ -107,7 +107,7 @@ class GatewayRefusal(HookError):
 
 
 class InvalidRules(HookUsageError, ValueError):
-    """A file of rules that has mistakes, all of them named by line; nothing of it is used."""
+    """A rules file has mistakes, all of them named by line; none of its rules applies."""
 
     def __init__(self, file: str, mistakes: Iterable[tuple[int, str]]) -> None:
         self.file = file
@@ -116,7 +116,7 @@ class InvalidRules(HookUsageError, ValueError):
 
 
 class RulesUnreadable(HookError):
-    """A file of rules that cannot be read, or should not be believed."""
+    """A rules file cannot be read, or should not be trusted."""
 
     def __init__(self, file: str, problem: str) -> None:
         self.file = file
@@ -125,4 +125,4 @@ class RulesUnreadable(HookError):
 
 
 class UnknownStore(HookUsageError, ValueError):
-    """An address that is neither a file nor a server of a kind that can be reached from here."""
+    """The address is neither a file nor a server of a kind that can be reached from here."""

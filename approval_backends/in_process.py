@@ -1,6 +1,6 @@
-"""What every backend that decides inside this process has in common: an approval is claimed once, by its digest.
+"""The base of backends that decide inside this process, and the upstream kernel's view of every backend.
 
-Our backends where the upstream kernel wants its four-argument method.
+An approval is claimed once, by its digest. `AsUpstream` adds the four-argument method that the upstream kernel calls.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 SESSION: Final = "upstream"
-"""Their questions say neither whose session it is nor which tool is meant."""
+"""Session and agent of upstream questions, which name neither a session nor a tool."""
 
 
 class AsUpstream:
     """Gives a backend `request_approval(prompt, options, timeout, default) -> str`.
 
-    A question that comes this way is about nothing but its words: their kernel says neither tool nor arguments. What is
-    allowed is claimed on the spot, for nobody will claim it later.
+    A question that comes this way is about nothing but its words: the upstream kernel sends neither tool nor arguments.
+    An allowed question is claimed on the spot, because the upstream kernel never claims.
     """
 
     async def request_approval(
@@ -43,10 +43,10 @@ class AsUpstream:
         timeout: float = 300.0,  # theirs
         default: Literal["allow", "deny"] = "deny",
     ) -> str:
-        """One of the options, as somebody chose it.
+        """Return the label of the chosen option.
 
-        Raises `ApprovalTimeout` when the time is up, which is their `ApprovalTimeoutError` too where their package is
-        loaded, and what the backend raises. Cancelling it takes the question back.
+        Raises `ApprovalTimeout` when the time is up, which is the upstream `ApprovalTimeoutError` too where its package
+        is loaded, and the errors of the backend. Cancelling withdraws the question.
         """
         request = question(prompt, options, timeout, default)
         decision = await decide_in_time(self, request, timeout)
@@ -61,7 +61,7 @@ class AsUpstream:
 
 
 def question(prompt: str, labels: Sequence[str], seconds: float, default: Literal["allow", "deny"]) -> ApprovalRequest:
-    """A request about nothing but its words."""
+    """Return a request about nothing but its words."""
     now = datetime.now(UTC)
     arguments = {"prompt": prompt}
     return ApprovalRequest(
@@ -82,7 +82,7 @@ def question(prompt: str, labels: Sequence[str], seconds: float, default: Litera
 
 
 async def decide_in_time(backend: ApprovalBackend, request: ApprovalRequest, seconds: float) -> Decision:
-    """The decision, if it comes in time: their kernel does not look at the clock."""
+    """Return the decision, if it comes in time: the upstream kernel does not look at the clock."""
     asking = asyncio.ensure_future(backend.request(request))
     try:
         await asyncio.wait({asking}, timeout=seconds)
@@ -94,12 +94,12 @@ async def decide_in_time(backend: ApprovalBackend, request: ApprovalRequest, sec
     finally:
         await cancel_all({asking})
     if decision is None:
-        raise timeout_error(f"nobody answered within {seconds:g} s")
+        raise timeout_error(f"no answer came within {seconds:g} s")
     return decision
 
 
 def timeout_error(text: str) -> ApprovalTimeout:
-    """Our timeout, and theirs as well where their package is loaded."""
+    """Return our timeout error, which is the upstream one as well where its package is loaded."""
     theirs = getattr(sys.modules.get("amplifier_core.approval"), "ApprovalTimeoutError", None)
     if theirs is None:
         return ApprovalTimeout(text)
@@ -115,11 +115,10 @@ class InProcessBackend(AsUpstream, ABC):
         self._claims = Claims()
 
     async def request(self, request: ApprovalRequest) -> Decision:
-        """Ask, and keep the digest of what was approved until it is claimed.
+        """Ask, and keep the digest of the approved action until it is claimed.
 
-        Raises what `ask` raises, `BackendUnavailable` for an answer to a question that was withdrawn meanwhile, and
-        `InputNotFreezable` for edited arguments that are not plain JSON.
-        Cancelling it cancels the question.
+        Raises the errors of `ask`, `BackendUnavailable` for an answer to a question that was withdrawn meanwhile, and
+        `InputNotFreezable` for edited arguments that are not plain JSON. Cancelling `request` cancels the question.
         """
         self._open.add(request.id)
         try:
@@ -133,16 +132,16 @@ class InProcessBackend(AsUpstream, ABC):
 
     @abstractmethod
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Put the question to somebody and return what they chose."""
+        """Put the question to an approver and return the decision."""
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval for running the action: once, and only for the digest that was approved."""
+        """Claim the approval for running the action: once, and only for the approved digest."""
         return self._claims.take(request_id, digest)
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:  # may be enough
-        """Nothing is kept, so there is nothing to settle."""
+        """Do nothing: the backend keeps nothing to settle."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # for backends that can show it
-        """Forget the request. One that is unknown is none."""
+        """Forget the request. For an unknown request this does nothing."""
         self._open.discard(request_id)
         self._claims.drop(request_id)

@@ -1,4 +1,4 @@
-"""A request's life as one table, and what an answer has to be to count. Pure: the time is an argument.
+"""A request's life as one table, and the conditions for an answer to count. Pure: the time is an argument.
 
     pending ─ approve ─▶ approved ─ claim ─▶ claimed ─ finish ─▶ done
        │                    │                   ├───── fail ───▶ failed
@@ -8,7 +8,8 @@
        └────────────────────┴─ expire ─▶ expired · withdraw ─▶ cancelled · supersede ─▶ superseded
 
 `judge` decides whether an answer counts, `move` makes every other change; both return the new record or a `Refusal`
-that says what is so instead. Stores keep records and compare before they set; what may follow what is decided here.
+that says what is so instead. Stores keep records and compare before they set; this module decides which change may
+follow.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ RefusalCode = Literal[
 
 @frozen
 class Move:
-    """One row of the table: from where, to where, and whether the record's time may be over, has to be, or both."""
+    """One row of the table: the states before, the state after, and the time: before the end, after it, or either."""
 
     sources: frozenset[Status]
     target: Status
@@ -57,12 +58,12 @@ class Move:
 
 
 OPEN: Final[frozenset[Status]] = frozenset({"pending", "approved"})
-"""Nothing has begun: the question can still be taken back."""
+"""States in which nothing has begun: the question can still be withdrawn."""
 
 TABLE: Final[Mapping[Change, Move]] = {
     "approve": Move(frozenset({"pending"}), "approved", "in time"),
     "deny": Move(frozenset({"pending"}), "denied", "in time"),
-    "expire": Move(OPEN, "expired", "over"),  # whoever notices
+    "expire": Move(OPEN, "expired", "over"),  # any client that notices
     "give_up": Move(frozenset({"pending"}), "expired"),  # the requester has waited long enough by its own clock
     "withdraw": Move(OPEN, "cancelled"),
     "supersede": Move(OPEN, "superseded"),
@@ -74,14 +75,14 @@ TABLE: Final[Mapping[Change, Move]] = {
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in TABLE.values() for source in row.sources}
-"""Nothing leads out of these."""
+"""States that nothing leads out of."""
 
 CLAIM_WITHIN: Final = 60.0
 """Seconds. An approval given at the last moment can still be claimed for so long."""
 
 
 def follow(status: Status, change: Change, *, over: bool) -> Status | None:
-    """The state after a change, or None where the table has no such way."""
+    """Return the state after a change, or None if the table has no such row."""
     row = TABLE[change]
     on_time = row.timing == "any time" or (row.timing == "over") is over
     return row.target if status in row.sources and on_time else None
@@ -102,10 +103,10 @@ class Moment(msgspec.Struct, frozen=True, gc=False):
 
 
 def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
-    """What is left of a span; the clock that leaves less is believed.
+    """Return the rest of a span; of two clocks, the one that leaves less counts.
 
     A wall clock that stands before the start has been put back: within one start of the machine the other clock
-    decides, otherwise nobody knows how much time has passed, and the span is over.
+    decides, otherwise the time that has passed is unknown, and the span is over.
     """
     by_wall = seconds - (now.wall - start.wall).total_seconds()
     if _same_boot(start, now):
@@ -118,7 +119,7 @@ def _same_boot(start: Moment, now: Moment) -> bool:
 
 
 def _in_doubt(start: Moment, now: Moment) -> bool:
-    """Whether nobody knows how much time has passed since."""
+    """Return True if the time that has passed since is unknown."""
     return not _same_boot(start, now) and now.wall < start.wall
 
 
@@ -127,9 +128,9 @@ def _in_doubt(start: Moment, now: Moment) -> bool:
 
 @frozen(kw_only=True)
 class Decider:
-    """Who answers, as their channel authenticated them; nothing here may come from the answer itself.
+    """The person or program that answers, as its channel authenticated it; no field may come from the answer itself.
 
-    `tenant` and `sessions` bound what they see (None: all); `may_decide` is a right apart from seeing.
+    `tenant` and `sessions` bound what the decider sees (None: all); `may_decide` is a right apart from seeing.
     """
 
     name: str
@@ -141,7 +142,7 @@ class Decider:
 
 @frozen(kw_only=True)
 class ApprovalAnswer:
-    """What somebody says to one request. `id` names this very decision, so that it can be sent twice."""
+    """A decider's answer to one request. `id` names this very decision, so that it can be sent twice."""
 
     request: str
     digest: str
@@ -154,10 +155,10 @@ class ApprovalAnswer:
 
 @frozen(kw_only=True)
 class RequestRecord:
-    """A request and what became of it so far.
+    """A request and its state so far.
 
-    `digest` is what can be claimed: the request's, or that of the action with the approver's own arguments. `epoch`
-    numbers the owners of the session; `reason` says why it ended where nobody's decision did.
+    `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.
+    `epoch` numbers the owners of the session; `reason` says why a request ended without a decision.
     """
 
     request: ApprovalRequest
@@ -179,7 +180,7 @@ class RequestRecord:
 
     @property
     def expires(self) -> datetime:
-        """When the time to answer is over, by the store's wall clock."""
+        """The end of the time to answer, by the store's wall clock."""
         return self.created.wall + timedelta(seconds=self.lifetime)
 
     @property
@@ -190,7 +191,7 @@ class RequestRecord:
 
 @frozen(kw_only=True)
 class Refusal:
-    """Why something did not count, and what is so instead. For a request one may not see there is no `record`."""
+    """The reason why an answer or a change did not count, and what is so instead. An unseen request has no `record`."""
 
     code: RefusalCode
     reason: str
@@ -198,16 +199,16 @@ class Refusal:
 
 
 def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> RequestRecord:
-    """A new record. How long it lives is the requester's to say, from when on the store's."""
+    """Return a new record. The requester sets how long it lives, the store from when on."""
     lifetime = (request.expires - request.created).total_seconds()
     return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
 
 
-# -- what counts -------------------------------------------------------------------------------------------------------
+# -- the conditions ----------------------------------------------------------------------------------------------------
 
 
 def is_over(record: RequestRecord, now: Moment) -> bool:
-    """Whether the time is up for what an open record waits for: an answer, or somebody to claim it."""
+    """Return True if the time of an open record is over: the time to answer it, or the time to claim its approval."""
     left = seconds_left(record.created, record.lifetime, now)
     if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
         left = max(left, seconds_left(record.decided, CLAIM_WITHIN, now))
@@ -215,7 +216,7 @@ def is_over(record: RequestRecord, now: Moment) -> bool:
 
 
 def sees(decider: Decider, request: ApprovalRequest) -> bool:
-    """Whether a request is among those somebody may know of."""
+    """Return True if the decider may know of this request."""
     return decider.tenant in (None, request.tenant) and (
         decider.sessions is None or request.session in decider.sessions
     )
@@ -224,10 +225,10 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
 def judge(  # noqa: PLR0911  # one way out for each reason
     record: RequestRecord | None, answer: ApprovalAnswer, now: Moment, *, four_eyes: bool = False
 ) -> RequestRecord | Refusal:
-    """The record with this answer, if it counts; the same record, if it had counted already.
+    """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
-    It counts if it is one of those offered, for this pending request, with its digest, in time, from somebody who may
-    decide. With `four_eyes` an agent does not decide about itself.
+    An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
+    the right to decide. With `four_eyes` an agent does not decide about itself.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -263,7 +264,7 @@ def move(
     digest: str | None = None,
     epoch: int | None = None,
 ) -> RequestRecord | Refusal:
-    """The record after a change that is no answer. A digest or an epoch that is given has to be the record's."""
+    """Return the record after a change that is no answer. A given digest or epoch has to be the record's."""
     if record is None:
         return Refusal(code="unknown_request", reason="there is no such request")
     over = is_over(record, now)
@@ -282,16 +283,16 @@ def move(
 
 
 def outcomes(request: ApprovalRequest) -> dict[str, Status]:
-    """What an answer that counts makes of a pending request, for each option that does nothing besides: no grants.
+    """Return the status that each option gives a pending request, for the options that make no grants.
 
-    Of options with one id the first is the one that is meant.
+    Of options with one id the first counts.
     """
     meant = {option.id: option for option in reversed(request.options)}
     return {name: _status(option) for name, option in meant.items() if not option.lasts}
 
 
 def decision_of(answer: ApprovalAnswer, at: datetime | None = None, *, allows: bool = True) -> Decision:
-    """The decision an answer is once it counts. A denial carries no arguments."""
+    """Return the decision that an answer makes once it counts. A denial carries no arguments."""
     return Decision(
         option=answer.option,
         by=answer.by.name,
@@ -322,9 +323,9 @@ def _decided_record(
 
 
 def _resolved_refusal(record: RequestRecord) -> Refusal:
-    """What became of it already; who decided, if somebody did."""
+    """Return the refusal that names the state a record has already, and its approver, if there was one."""
     if record.status == "pending":
-        return Refusal(code="not_approved", reason="nobody has decided yet", record=record)
+        return Refusal(code="not_approved", reason="no approver has decided yet", record=record)
     if record.status == "expired":
         return Refusal(code="expired", reason="the time was over", record=record)
     if record.status in ("cancelled", "superseded"):
@@ -340,9 +341,10 @@ def _resolved_refusal(record: RequestRecord) -> Refusal:
 
 
 def grants_of(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
-    """What this record's decision grants from now on; nothing, unless "always" was chosen.
+    """Return the grants of this record's decision; none, unless "always" was chosen.
 
-    With `keep`, so many seconds and in every session of the same tenant and agent; otherwise until the session ends.
+    With `keep`, a grant holds so many seconds and in every session of one tenant and agent; otherwise until the session
+    ends.
     """
     if record.decision is None or record.decided is None:
         return ()

@@ -1,6 +1,6 @@
 """Several channels at once: the first valid answer wins, and the question disappears from the others.
 
-Every answer is put to the broker, so the winner is whoever the store says: a channel here, or another process that
+The broker puts every answer to the store, and the store names the winner: a channel here, or another process that
 decides on the same store.
 """
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 CARE: Final = 5.0
-"""Seconds for taking a question back, whoever cancels meanwhile."""
+"""Seconds for withdrawing a question, even while the caller cancels."""
 
 TAKING_BACK: Final[Mapping[str, Callable[[Broker, str], Awaitable[RequestRecord | Refusal]]]] = {
     "expired": lambda broker, request_id: broker.give_up(request_id),
     "superseded": lambda broker, request_id: broker.supersede(request_id, "another question took its place"),
 }
-"""Reasons of a session that are kept as ends of their own, and not as cancelled."""
+"""Reasons of a session that the store keeps as ends of their own, and not as cancelled."""
 
 FOUND: Final[Mapping[str, frozenset[Status]]] = {"expired": frozenset({"approved", "denied", "expired"})}
 TAKEN_BACK: Final[frozenset[Status]] = frozenset({"denied", "cancelled", "superseded"})
-"""States in which the session is right about the end of a request, by its reason for taking it back."""
+"""States in which the session is right about the end of a request, by its reason for withdrawing it."""
 
 
 class RacingApprovals(AsUpstream):
@@ -46,7 +46,7 @@ class RacingApprovals(AsUpstream):
 
     A channel that fails is out of the race, and the others go on. When the inline `wait` of a request ends before its
     time and the store is durable, the question stays open: `request` raises `ApprovalPending`, and asking the same
-    request again goes on waiting. Without a broker of one's own, decisions live in memory.
+    request again goes on waiting. Without a `broker`, decisions live in memory.
     """
 
     def __init__(self, *channels: ApprovalBackend, broker: Broker | None = None) -> None:
@@ -58,16 +58,16 @@ class RacingApprovals(AsUpstream):
 
     @property
     def durable(self) -> bool:
-        """Whether questions and answers outlive this program."""
+        """True if questions and answers outlive this program."""
         return self.broker.store.durable
 
     async def request(self, request: ApprovalRequest) -> Decision:
-        """Ask everywhere, and return what was decided; at once, if it was decided before a restart.
+        """Ask everywhere, and return the decision; at once, if it was made before a restart.
 
-        Raises `ApprovalTimeout` when the time is over, `ApprovalPending` when only the time to wait inline is,
-        `RequestWithdrawn` when the question was taken back, `BackendUnavailable` when no channel is left and nobody
-        else can see the store, and `StoreUnavailable`. Cancelling it withdraws the question everywhere, and with it
-        an answer that came in the same instant; if `withdraw` has begun to take it back, then for that reason.
+        Raises `ApprovalTimeout` when the time is over, `ApprovalPending` when only the inline wait is over,
+        `RequestWithdrawn` when the question was withdrawn, `BackendUnavailable` when no channel is left and no other
+        client can see the store, and `StoreUnavailable`. Cancelling `request` withdraws the question everywhere, and an
+        answer of the same instant with it; if `withdraw` has begun to take the question back, its reason is kept.
         """
         self._asking[request.id] += 1
         try:
@@ -85,27 +85,27 @@ class RacingApprovals(AsUpstream):
         return _decision(record)
 
     async def cancel_all(self, reason: str) -> None:
-        """Withdraw every question that is being asked here at the moment, and what was answered to it."""
+        """Withdraw every question that is being asked here at the moment, and its answer."""
         for request_id in list(self._asking):
             await self.withdraw(request_id, reason)
 
     async def claim(self, request_id: str, digest: str) -> bool:
-        """Take the approval for running the action: once, and for what was approved."""
+        """Claim the approval for running the action: once, and for the approved digest."""
         return self._note_result(await self.broker.claim(request_id, digest))
 
     async def settle(self, request_id: str, outcome: Settlement) -> None:
-        """Say what became of it. Twice is harmless."""
+        """Store the outcome of the action. Settling twice is harmless."""
         self._note_result(await self.broker.settle(request_id, outcome))
 
     async def withdraw(self, request_id: str, reason: str) -> Decision | None:
-        """Take the question back. For one that is unknown, over or claimed this does nothing.
+        """Withdraw the question. For one that is unknown, over or claimed this does nothing.
 
         The store keeps the reasons `expired` and `superseded` as ends of their own, and `expired` leaves an answer as
-        it is. Returns the answer the store has: with `expired` only one that stands.
+        it is. Returns the answer that the store has: with `expired` only one that stands.
         """
         take_back = TAKING_BACK.get(reason)
         if request_id in self._asking:
-            self._reasons[request_id] = reason  # for the same end, should the wait be cancelled before it has noticed
+            self._reasons[request_id] = reason  # the same end, should the wait be cancelled before it has noticed
         result = await (take_back(self.broker, request_id) if take_back else self.broker.withdraw(request_id, reason))
         record = result if isinstance(result, RequestRecord) else result.record
         if record is None or record.status not in FOUND.get(reason, TAKEN_BACK):
@@ -127,17 +127,17 @@ class RacingApprovals(AsUpstream):
         )
 
     async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Take back what is open in a session, and end its grants."""
+        """Withdraw the open requests of a session, and end its grants."""
         await self.broker.end_session(tenant, session, reason)
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
-        """The audit has every event of a request up to this number, or every change of it that was seen here."""
+        """Note that the audit has every event of a request up to this number, or every change that was seen here."""
         version = 0 if number else self._versions.pop(request_id, 0)
         if version or number:
             await self.broker.store.mark_recorded(request_id, version=version, number=number)
 
     async def list_unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
-        """What the audit of a session may lack, oldest first."""
+        """Return the events that the audit of a session may lack, oldest first."""
         return [
             {
                 "request": event.request,
@@ -152,42 +152,42 @@ class RacingApprovals(AsUpstream):
             for event in await self.broker.store.list_unrecorded(tenant=tenant, session=session)
         ]
 
-    # -- standing answers ----------------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------------
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
-        """What grants in force say to a request; see `Broker.standing`."""
+        """Return what the grants in force answer to a request; see `Broker.match_grants`."""
         return await self.broker.match_grants(request)
 
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
-        """Nothing: a grant is kept with its decision, in one transaction."""
+        """Do nothing: a grant is kept with its decision, in one transaction."""
 
     async def list_grants(self, tenant: str, session: str) -> list[Grant]:
-        """Grants in force in a session, oldest first."""
+        """Return the grants in force in a session, oldest first."""
         return await self.broker.store.grants(tenant=tenant, sessions=[session])
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
-        """End a grant of this session, or of all of this tenant's; whether there was one."""
+        """End a grant of this session, or one for all sessions of the tenant. Return True if there was one."""
         if all(grant.id != grant_id for grant in await self.list_grants(tenant, session)):
             return False
         return await self.broker.store.revoke(grant_id, tenant=tenant)
 
     async def end_grants(self, tenant: str, session: str) -> None:
-        """Nothing: they end with their session, in `end_session`."""
+        """Do nothing: grants end with their session, in `end_session`."""
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _note_result(self, result: RequestRecord | Refusal) -> bool:
-        """Whether the change was made; the record it made is what the audit will know of."""
+        """Return True if the change was made, and note its version for the audit."""
         if isinstance(result, RequestRecord):
             self._versions[result.id] = result.version
         return isinstance(result, RequestRecord)
 
     def _wait_seconds(self, request: ApprovalRequest) -> float | None:
-        """How long to wait inline: for as long as it takes, if nobody could come back to the question."""
+        """Return the seconds to wait inline; None, the whole time, if the store keeps no question to come back to."""
         return request.wait if self.broker.store.durable else None
 
     async def _race(self, request: ApprovalRequest) -> RequestRecord:
-        """The record when it is decided or over, or when the time to wait inline is."""
+        """Return the record when it is decided or over, or when the inline wait is over."""
         record = await self.broker.submit(request)
         if record.status != "pending":
             return record
@@ -196,7 +196,7 @@ class RacingApprovals(AsUpstream):
         try:
             return await self._first_result(request.id, stored, asked)
         finally:
-            # Being cancelled is how a channel learns to take its card away.
+            # A channel takes its card away when it is cancelled.
             await cancel_all({stored, *asked}, _outcome_notice(stored))
 
     async def _first_result(
@@ -218,7 +218,7 @@ class RacingApprovals(AsUpstream):
         return stored.result()
 
     async def _ask(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
-        """Put one channel's answer to the store. A late one, or one that was not offered, ends that channel's part."""
+        """Put one channel's answer to the store. A late or unoffered answer ends that channel's part."""
         decision: object = await channel.request(evolve(request, keep=self.broker.keep_grants))
         if not isinstance(decision, Decision):
             raise BackendUnavailable(f"the answer was of type {type(decision).__name__}")
@@ -236,11 +236,11 @@ class RacingApprovals(AsUpstream):
 
 
 def _decision(record: RequestRecord) -> Decision:
-    """What somebody chose, or what there is instead."""
+    """Return the decision of a record, or raise the error that states its end."""
     if record.status == "pending":
         raise ApprovalPending(record.id)
     if record.status == "expired":
-        raise ApprovalTimeout(record.reason or "nobody answered in time")
+        raise ApprovalTimeout(record.reason or "no answer came in time")
     if record.decision is None or record.status in ("cancelled", "superseded"):
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
     if record.status not in ("approved", "denied"):
@@ -249,14 +249,14 @@ def _decision(record: RequestRecord) -> Decision:
 
 
 def _no_approver_error(problems: list[BaseException]) -> Exception:
-    """Why nobody can answer any more. If every channel ran out of time, the time is what ran out."""
+    """Return the error that no channel can answer any more. If every channel ran out of time, it is a timeout."""
     if all(isinstance(problem, ApprovalTimeout) for problem in problems):
         return ApprovalTimeout("no channel was answered in time")
     return BackendUnavailable("; ".join(str(problem) or type(problem).__name__ for problem in problems))
 
 
 def _outcome_notice(stored: asyncio.Future[RequestRecord]) -> str | None:
-    """What a channel can tell those who look at its card: what became of the request, and through whom."""
+    """Return a notice for the approvers who look at a card: the status of the request, and its approver."""
     if not stored.done() or stored.cancelled() or stored.exception() is not None:
         return None
     record = stored.result()
@@ -265,7 +265,7 @@ def _outcome_notice(stored: asyncio.Future[RequestRecord]) -> str | None:
 
 
 async def _finish_despite_cancel(work: Coroutine[Any, Any, object]) -> None:
-    """Finish this although the task is being cancelled, within a bound; then whoever cancels goes on."""
+    """Finish this work although the task is being cancelled, within a bound; then the cancellation continues."""
     task = asyncio.ensure_future(work)
     keep_until_done(task)
     await asyncio.wait({task}, timeout=CARE)

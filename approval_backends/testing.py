@@ -1,4 +1,4 @@
-"""Whether a store or a backend of your own keeps its promises: checks to run in your own tests.
+"""Checks that a store or a backend of your own keeps its promises, to run in your own tests.
 
 ```python
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
@@ -54,16 +54,16 @@ KIM: Final = Decider(name="Kim", channel="check")
 LIFETIME: Final = 60.0
 MANY: Final = 16
 SOON: Final = 10.0
-"""Seconds within which anything here has long happened."""
+"""Seconds within which everything here has long happened."""
 
 
 class NotConforming(AssertionError):
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 @frozen
 class StoreSubject:
-    """An empty, open store, and a way to move the clock it judges by."""
+    """An empty, open store, and a function that moves the clock it judges by."""
 
     store: ApprovalStore
     advance: Callable[[float], Awaitable[None]]
@@ -71,7 +71,7 @@ class StoreSubject:
 
 @frozen
 class BackendSubject:
-    """A fresh backend, and a way to answer what it shows: by request and option, once it is shown."""
+    """A fresh backend, and a function that answers a request with an option, once the backend shows it."""
 
     backend: ApprovalBackend
     answer: Callable[[ApprovalRequest, Option], Awaitable[None]]
@@ -84,7 +84,7 @@ class MovableClock:
         self.moment = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
 
     def __call__(self) -> Moment:
-        """Where it stands."""
+        """Return the clock's moment."""
         return self.moment
 
     async def advance(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class MovableClock:
 
 
 def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
-    """A request to write a file. Requests of different numbers differ in id and arguments; `changes` are fields."""
+    """Return a request to write a file. Different numbers give different ids and arguments; `changes` are fields."""
     created = datetime(2026, 1, 1, 12, tzinfo=UTC)
     fields: dict[str, Any] = {
         "id": f"request-{number}-{uuid4().hex[:8]}",
@@ -126,7 +126,7 @@ def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
 
 
 def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> ApprovalAnswer:
-    """A valid answer to a request; `changes` are fields."""
+    """Return a valid answer to a request; `changes` are fields."""
     fields: dict[str, Any] = {
         "request": request.id,
         "digest": request.digest,
@@ -139,25 +139,25 @@ def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) 
 
 
 def name_of(check: Callable[..., object]) -> str:
-    """What a check is about, for a test's id."""
+    """Return the name of a check, for a test's id."""
     return getattr(check, "__name__", "check").strip("_")
 
 
 def expect(promise: str, *, kept: bool) -> None:
-    """Raise unless the promise was kept."""
+    """Raise `NotConforming` unless the promise was kept."""
     if not kept:
         raise NotConforming(promise)
 
 
 def expect_record(result: RequestRecord | Refusal, what: str) -> RequestRecord:
-    """The record of what should have counted."""
+    """Return the record of an answer or change that should have counted."""
     if isinstance(result, Refusal):
         raise NotConforming(f"{what} counts; it was refused as {result.code}: {result.reason}")
     return result
 
 
 def expect_refusal(result: RequestRecord | Refusal, code: RefusalCode, what: str) -> Refusal:
-    """The refusal of what should not have counted."""
+    """Return the refusal of an answer or change that should not have counted."""
     if isinstance(result, RequestRecord):
         raise NotConforming(f"{what} does not count; it was accepted")
     expect(f"{what} is refused as {code}, not as {result.code}", kept=result.code == code)
@@ -168,7 +168,7 @@ def expect_refusal(result: RequestRecord | Refusal, code: RefusalCode, what: str
 
 
 async def a_request_comes_back_whole(subject: StoreSubject) -> None:
-    """What is read is what was submitted, to the last character."""
+    """A request that is read is the request that was submitted, to the last character."""
     odd = 'é\n\x00\\"\u202e\U0001f600\ud800'
     request = a_request(
         tenant=odd,
@@ -196,11 +196,11 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
             expect("a new request is pending", kept=record.status == "pending" and record.digest == request.digest)
     seen = await subject.store.pending(tenant=odd, sessions=[odd])
     expect("a request is found by tenant and session", kept=[r.id for r in seen] == [request.id])
-    expect("what nobody submitted is not there", kept=await subject.store.get("nothing") is None)
+    expect("a request that was never submitted is not there", kept=await subject.store.get("nothing") is None)
 
 
 async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
-    """The same id and digest is the same request; the same id with anything else is refused."""
+    """A request submitted twice with one id and digest is one request; an id with any other content is refused."""
     request = a_request()
     await subject.store.submit(request)
     again = await subject.store.submit(request)
@@ -219,7 +219,7 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
 
 
 async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None:
-    """Approved, claimed for its digest only, done; each step once, and each on the list of events."""
+    """An approval is claimed for its digest only, and settled; each step happens once, and is on the list of events."""
     store, request = subject.store, a_request()
     await store.submit(request)
     expect_refusal(
@@ -247,7 +247,7 @@ async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None
 
 
 async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
-    """Page after page, both lists have every request once and in one order, also those of one instant."""
+    """Page after page, both lists have every request once and in one order, also the requests of one instant."""
     store = subject.store
     requests = [a_request(number) for number in range(5)]
     for number, request in enumerate(requests):
@@ -272,7 +272,7 @@ async def _goes_on(look: Callable[..., Awaitable[list[RequestRecord]]], requests
 
 
 async def a_denial_is_final(subject: StoreSubject) -> None:
-    """A denial ends it: nothing can be claimed, and the one who comes later is told who decided."""
+    """A denial ends the request: nothing can be claimed, and a later approver reads who decided."""
     store, request = subject.store, a_request()
     await store.submit(request)
     record = expect_record(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
@@ -288,7 +288,7 @@ async def a_denial_is_final(subject: StoreSubject) -> None:
 
 
 async def one_of_many_answers_wins(subject: StoreSubject) -> None:
-    """However many decide at once, one wins, and all see the same winner."""
+    """Of many answers at once, one wins, and all see that winner."""
     store, request = subject.store, a_request()
     await store.submit(request)
     answers = [
@@ -316,13 +316,13 @@ async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
     other = an_answer(request, DENY, id=answer.id)
     expect_refusal(await store.answer(other), "already_resolved", "another option under the same decision id")
     stranger = an_answer(request, id=answer.id, by=KIM)
-    expect_refusal(await store.answer(stranger), "already_resolved", "somebody else's decision under the same id")
+    expect_refusal(await store.answer(stranger), "already_resolved", "another approver's decision under the same id")
     decided = [event for event in await store.events(request.id) if event.kind == "approve"]
     expect("it was decided once", kept=len(decided) == 1)
 
 
 async def only_valid_answers_count(subject: StoreSubject) -> None:
-    """Wrong digest, unknown option, no right, foreign tenant, foreign session: the request stays pending."""
+    """An answer with a wrong digest, option, right, tenant or session leaves the request pending."""
     store, request = subject.store, a_request()
     await store.submit(request)
     viewer = evolve(ROBIN, may_decide=False)
@@ -344,7 +344,7 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
         foreign = expect_refusal(
             await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
         )
-        expect("a stranger is told what is told about nothing", kept=foreign == unknown)
+        expect("a stranger's refusal is that of an unknown request", kept=foreign == unknown)
     record = await store.get(request.id)
     expect("the request is pending still", kept=record is not None and record.status == "pending")
     noted = [event.kind for event in await store.events(request.id)]
@@ -356,7 +356,7 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
 
 
 async def time_is_the_stores(subject: StoreSubject) -> None:
-    """Just before the end an answer counts; at the end and after it does not, whether or not anybody swept."""
+    """An answer counts just before the end; at the end and after it does not, swept or not."""
     store = subject.store
     early, exact, late = (a_request(number) for number in (1, 2, 3))
     for request in (early, exact, late):
@@ -377,7 +377,7 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
-    """What was approved and not claimed is void a minute after its time."""
+    """An approval that was not claimed is void a minute after the request's time."""
     store, request = subject.store, a_request()
     await store.submit(request)
     await subject.advance(LIFETIME - 1)
@@ -390,7 +390,7 @@ async def an_approval_does_not_last(subject: StoreSubject) -> None:
 
 
 async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
-    """Withdrawn or superseded before the answer or after it, as long as it is not claimed; given up before it."""
+    """A request is withdrawn or superseded before its answer or after it, until the claim; given up only before it."""
     store = subject.store
     ends: tuple[tuple[Change, str, RefusalCode, tuple[bool, ...]], ...] = (
         ("withdraw", "cancelled", "withdrawn", (False, True)),
@@ -410,11 +410,11 @@ async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
             )
             expect_refusal(await store.answer(an_answer(request)), code, "answering what is void")
             expect_refusal(await store.change(request.id, change), code, f"to {change} twice")
-    expect_refusal(await store.change("nothing", "withdraw"), "unknown_request", "taking back what nobody asked")
+    expect_refusal(await store.change("nothing", "withdraw"), "unknown_request", "taking back an unknown request")
 
 
 async def giving_up_loses_no_answer(subject: StoreSubject) -> None:
-    """Of an answer and the end of the requester's patience at once one holds, and the answer is not lost."""
+    """If an answer and the end of the requester's wait coincide, one of them holds, and the answer is not lost."""
     for number in range(MANY):
         await _given_up_while_answered(subject.store, a_request(number, session=f"session-{number}"), number)
 
@@ -460,11 +460,11 @@ async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
 
 
 async def grants_come_with_the_decision(subject: StoreSubject) -> None:
-    """An "always" stands from the decision on, for exactly what it was given for, until it is revoked."""
+    """An "always" grants from the decision on, for exactly what it was given for, until it is revoked."""
     store = subject.store
     request = a_request(questions=(Question(hook="guard", prompt="Write?"), Question(hook="lint", prompt="Sure?")))
     await store.submit(request)
-    expect("at first nothing stands", kept=await store.grants_for(request) == [])
+    expect("at first there is no grant", kept=await store.grants_for(request) == [])
     expect_record(await store.answer(an_answer(request, ALWAYS)), "an always")
     found = await store.grants_for(request)
     expect("there is a grant for each hook that asked", kept={grant.key.hook for grant in found} == {"guard", "lint"})
@@ -483,20 +483,20 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
         evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
         said = match_grants(other, await store.grants_for(other))
-        expect("a grant stands for nothing else", kept=said is None)
+        expect("a grant answers nothing else", kept=said is None)
     listed = await store.grants(tenant="acme")
     expect("grants are listed", kept={grant.id for grant in listed} == {grant.id for grant in found})
     expect("of another tenant there are none", kept=await store.grants(tenant="other") == [])
     expect("of another session there are none", kept=await store.grants(sessions=["session-2"]) == [])
     expect("another tenant cannot revoke it", kept=not await store.revoke(found[0].id, tenant="other"))
     expect("a grant is revoked once", kept=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
-    expect("what was revoked does not stand", kept=match_grants(request, await store.grants_for(request)) is None)
+    expect("a revoked grant answers nothing", kept=match_grants(request, await store.grants_for(request)) is None)
 
 
 async def grants_end_with_their_session(subject: StoreSubject) -> None:
-    """Unless they are kept for a time; then for every session of that agent, and for that time.
+    """A grant ends with its session, unless it is kept for a time; then it holds in every session of that agent.
 
-    One that is for a single action is for that action in every session, and for no other.
+    A kept grant for a single action holds for that action in every session, and for no other.
     """
     store = subject.store
     request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
@@ -505,13 +505,13 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     for one, option, keep in answers:
         await store.submit(one)
         expect_record(await store.answer(an_answer(one, option), keep=keep), "an always")
-    expect("a standing denial denies", kept=match_grants(denied, await store.grants_for(denied)) == "deny")
+    expect("a granted denial denies", kept=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", kept=await store.grants_for(request) == [])
     later = evolve(kept, session="session-2")
-    expect("one that is kept stands", kept=match_grants(later, await store.grants_for(later)) == "allow")
+    expect("a kept grant holds", kept=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
-    expect("one for an action stands", kept=match_grants(again, await store.grants_for(again)) == "allow")
+    expect("a kept grant for an action holds", kept=match_grants(again, await store.grants_for(again)) == "allow")
     other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
     expect("and for no other action", kept=await store.grants_for(other) == [])
     await subject.advance(100)
@@ -519,7 +519,7 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
 
 
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
-    """What is pending or approved is withdrawn; what runs, and what belongs to others, is not."""
+    """Ending a session withdraws its pending and approved requests, not those that run, and not another session's."""
     store = subject.store
     pending, approved, claimed, other = (a_request(number) for number in range(1, 5))
     other = evolve(other, session="session-2")
@@ -536,7 +536,7 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
 
 
 async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
-    """After a take-over the old epoch can neither submit nor claim, and what was claimed is unknown."""
+    """After a take-over the old epoch can neither submit nor claim, and a claimed request becomes unknown."""
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
     for request in (pending, approved, claimed):
@@ -562,7 +562,7 @@ async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
 
 
 async def quotas_hold(subject: StoreSubject) -> None:
-    """So many may wait in a session, so many for a tenant; other tenants notice nothing."""
+    """A session, and a tenant, may have so many pending requests; other tenants notice nothing."""
     store = subject.store
     made = [a_request(number) for number in range(PER_SESSION)]
     results = await asyncio.gather(
@@ -585,7 +585,7 @@ async def quotas_hold(subject: StoreSubject) -> None:
 
 
 async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
-    """Purging removes what ended long ago and is on record, and nothing else."""
+    """Purging removes the requests that ended long ago and are on record, and nothing else."""
     store = subject.store
     pending, approved, unknown, done, fresh = (
         a_request(number, expires=datetime(2027, 1, 1, tzinfo=UTC)) for number in range(1, 6)
@@ -619,7 +619,7 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
 
 
 async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
-    """The decision has to be on record before it is claimed, so a claim marks it; the claim itself is not yet."""
+    """A claim marks the decision as recorded, because it has to be on record before; the claim itself is not yet."""
     store, request = subject.store, a_request()
     await store.submit(request)
     expect_record(await store.answer(an_answer(request)), "an answer")
@@ -631,13 +631,13 @@ async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
 
 
 async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
-    """Who watches a request, or all of them, is woken by a change after the watch began."""
+    """A watch of a request, or of all requests, wakes on a change after the watch began."""
     store, request = subject.store, a_request()
     await store.submit(request)
     with store.watch(request.id) as one, store.watch() as every:
         waiting = asyncio.gather(one.wait(SOON), every.wait(SOON))
         expect_record(await store.answer(an_answer(request)), "an answer")
-        expect("who waits is woken", kept=all(await waiting))
+        expect("a waiting watch wakes", kept=all(await waiting))
         while await one.wait(0):
             pass  # a store may wake for nothing
         expect("a wait has an end", kept=await one.wait(0) is False)
@@ -673,7 +673,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
 
 
 async def an_allowance_is_claimed_once(subject: BackendSubject) -> None:
-    """What somebody allowed can be claimed once, for its digest."""
+    """An allowed request can be claimed once, for its digest."""
     request = _now(a_request())
     decision = await _ask_and_answer(subject, request, ALLOW)
     expect("the option that was chosen is returned", kept=decision.option == ALLOW.id)
@@ -693,7 +693,7 @@ async def another_action_is_not_claimed(subject: BackendSubject) -> None:
 
 
 async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
-    """What somebody rejected cannot be claimed."""
+    """A rejected request cannot be claimed."""
     request = _now(a_request())
     decision = await _ask_and_answer(subject, request, DENY)
     expect("the option that was chosen is returned", kept=decision.option == DENY.id)
@@ -701,7 +701,7 @@ async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
 
 
 async def a_withdrawal_voids(subject: BackendSubject) -> None:
-    """What was withdrawn after the answer cannot be claimed; withdrawing what is unknown does nothing."""
+    """A request that was withdrawn after its answer cannot be claimed; withdrawing an unknown one does nothing."""
     request = _now(a_request())
     await _ask_and_answer(subject, request, ALLOW)
     await subject.backend.withdraw(request.id, "changed our mind")
@@ -723,7 +723,7 @@ async def cancelling_withdraws(subject: BackendSubject) -> None:
 
 
 async def time_ends_without_losing_an_answer(subject: BackendSubject) -> None:
-    """Taken back as expired, a question without an answer has none; an answer is returned and stands, or is void."""
+    """A question withdrawn as expired has no answer; an answer that came before is returned and stands, or is void."""
     silent, answered = _now(a_request(1)), _now(a_request(2))
     asking = asyncio.ensure_future(subject.backend.request(silent))
     for _ in range(3):
@@ -765,7 +765,7 @@ BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
 
 
 def _now(request: ApprovalRequest) -> ApprovalRequest:
-    """The same request, made now: backends look at the clock on the wall."""
+    """Return the request as if made now: backends look at the wall clock."""
     now = datetime.now(UTC)
     return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
 

@@ -1,6 +1,6 @@
-"""What a person is shown of a request, whatever the screen: the action first and whole, then why, then what stays.
+"""The contents of a card, whatever the screen: the action first and whole, then the questions, then the grants' reach.
 
-Pure. Every word that somebody else wrote passes through the `escape` of the sink that will show it, once, here.
+Pure. Every foreign text passes through the `escape` of the sink that will show it, once, here.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
 LONGEST_WHAT: Final = 512
-"""Bytes of the object of a headline; all of it is in the views."""
+"""Bytes of the object of a headline; the views have all of it."""
 PIECE: Final = re.compile(r"(?:\\u\{[0-9A-F]+\}|[\s\S]){1,4096}")
-"""As much of a line as is kept together; no escape is torn."""
+"""The longest piece of a line that stays together; no escape is torn."""
 
 NAMED: Final = {"command": "Command", "cmd": "Command", "url": "Address", "query": "Query"}
-"""Arguments that say it all where nothing is changed in a file."""
+"""Arguments that tell the whole action when no file changes."""
 CLAIM: Final = "description"
 
 
 @frozen(kw_only=True)
 class Headline:
-    """What would be done, in two words and one object: `Edit`, `config/production.yaml`."""
+    """The action in two words and one object: `Edit`, `config/production.yaml`."""
 
     kind: ToolKind
     verb: str
@@ -47,9 +47,9 @@ class Headline:
 
 @frozen(kw_only=True)
 class ActionView:
-    """One way to look at the action. A diff has lines, everything else has text. `characters` as the agent wrote it.
+    """One way to look at the action. A diff has lines, any other view has text; `characters` counts the agent's own.
 
-    A line that is very long goes on in others, which have no number.
+    A very long line continues in further lines, which have no number.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ActionView:
 
 @frozen(kw_only=True)
 class HookQuestion:
-    """Why somebody is asked: one hook's own words."""
+    """A hook's question, in the hook's own words."""
 
     hook: str
     version: str
@@ -71,7 +71,7 @@ class HookQuestion:
 
 @frozen(kw_only=True)
 class GrantReach:
-    """What an "always" would answer from now on, in words."""
+    """The reach of an "always" from now on, in words."""
 
     covers: tuple[str, ...]
     leaves: str
@@ -95,14 +95,14 @@ SHAPES: Final[tuple[tuple[frozenset[str], ToolKind, str], ...]] = (
 )
 """Arguments that say what is acted on: keys, the kind they make likely, and the key that names it.
 
-What a tool does with a path alone, nobody can tell: it may read the file or delete it.
+A path alone does not tell what the tool does: it may read the file or delete it.
 """
 VERBS: Final[Mapping[ToolKind, str]] = {"execute": "Run a command"}
-"""Elsewhere the tool's own name is the verb."""
+"""For every other kind the tool's own name is the verb."""
 
 
 def headline(request: ApprovalRequest, escape: Escape) -> Headline:
-    """The action in a line. A tool nobody knows is named, and its arguments speak for themselves below."""
+    """Return the action in a line. An unknown tool is named, and its arguments appear below."""
     arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_WHAT)
     for keys, kind, key in SHAPES:
         if keys <= arguments.keys() and isinstance(arguments[key], str):
@@ -113,16 +113,16 @@ def headline(request: ApprovalRequest, escape: Escape) -> Headline:
 
 
 def views(request: ApprovalRequest, escape: Escape) -> tuple[ActionView, ...]:
-    """Every way to look at the action, the most telling first; the last is always `Raw`: the exact arguments.
+    """Return every way to look at the action, the most telling first; the last is always `Raw`: the exact arguments.
 
-    Raw is ASCII, with everything else as JSON writes it, so what is odd is seen there in another way.
+    Raw is ASCII and otherwise as JSON writes it, so odd characters appear there in another form.
     """
     arguments: Any = thaw(freeze(dict(request.arguments)))
     return (*_main_views(arguments, escape), _json("Raw", arguments))
 
 
 def _main_views(arguments: Mapping[str, Any], escape: Escape) -> Iterator[ActionView]:
-    """What people read first, and the arguments it does not tell."""
+    """Yield the view that people read first, then the arguments that this view does not tell."""
     changed = change(arguments)
     if changed is not None:
         lines = tuple(piece for line in changed.lines for piece in _pieces(line, escape))
@@ -157,7 +157,7 @@ def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
 
 
 def agent_statement(request: ApprovalRequest, escape: Escape) -> str | None:
-    """What the agent says about the action itself. Nobody has checked it, so it stands apart from the action."""
+    """Return what the agent says about its own action. No check confirms it, so it stands apart from the action."""
     said = request.arguments.get(CLAIM)
     return escape(said) if isinstance(said, str) and said else None
 
@@ -166,7 +166,7 @@ def agent_statement(request: ApprovalRequest, escape: Escape) -> str | None:
 
 
 def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuestion, ...]:
-    """Every hook that asks, in its own words."""
+    """Return the question of every hook that asks, in its own words."""
     return tuple(
         HookQuestion(hook=escape(question.hook), version=escape(question.version), prompt=escape(question.prompt))
         for question in request.questions
@@ -174,7 +174,7 @@ def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuesti
 
 
 def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> GrantReach:
-    """The reach of an "always" for this request: for each hook that asks, the sentence of the grant it would make."""
+    """Return the reach of an "always" for this request: a sentence for each grant that it would make."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)
@@ -186,7 +186,7 @@ def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -
 
 
 def reach_of(key: GrantKey, escape: Escape) -> str:
-    """What a grant covers, in a sentence."""
+    """Return a sentence about the reach of a grant."""
     kind, _colon, value = key.scope.partition(":")
     tool, agent, cwd = (escape(part) for part in (key.tool, key.agent, key.cwd))
     where = f"by {agent}" + (f" in {cwd}" if cwd else "") + (" in every session" if key.session is None else "")

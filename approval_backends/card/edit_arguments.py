@@ -25,21 +25,21 @@ LARGEST: Final = 48 * 1024
 
 
 class BadArguments(ValueError):
-    """A text that cannot be the arguments of a call: a sentence that says what is wrong with it, and where."""
+    """The text cannot be the arguments of a call. The message is a sentence that says what is wrong, and where."""
 
 
 @frozen
 class EditedAction:
-    """What would run instead: the digest of the action with these arguments, and how they differ from the old."""
+    """The edited action: its digest with the new arguments, and the difference from the old ones."""
 
     digest: str
     lines: tuple[ChangeLine, ...]
 
 
 def editable_text(arguments: Mapping[str, Any]) -> str | None:
-    """Arguments as JSON to be edited; what could not be seen in a field is spelt as JSON spells it.
+    """Return arguments as JSON to be edited; invisible characters are spelt as JSON escapes.
 
-    None if they are too large to be sent back.
+    None if the arguments are too large to be sent back.
     """
     text = json.dumps(dict(arguments), ensure_ascii=False, indent=2)
     text = text.translate({ord(character): _escape_character(character) for character in invisible(text)})
@@ -47,7 +47,7 @@ def editable_text(arguments: Mapping[str, Any]) -> str | None:
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments in a text. Raises `BadArguments`."""
+    """Return the arguments in a text. Raises `BadArguments`."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LARGEST:
         raise BadArguments(f"This is {size:,} bytes long; at most {LARGEST:,} can be sent.")
@@ -68,7 +68,10 @@ def read_arguments(text: str) -> dict[str, Any]:
 
 
 def edit_request(request: ApprovalRequest, text: str) -> EditedAction:
-    """What this text would make of a request. Raises `BadArguments`, also for arguments that are the same."""
+    """Return the action that this text would make of a request.
+
+    Raises `BadArguments`, also if the arguments are unchanged.
+    """
     arguments = read_arguments(text)
     frozen_input = freeze(arguments)
     if frozen_input == freeze(dict(request.arguments)):
@@ -83,7 +86,7 @@ def _escape_character(character: str) -> str:
 
 
 def _comparable_text(arguments: Mapping[str, Any]) -> str:
-    """To be compared line by line: sorted by name, and a text of several lines in lines of its own."""
+    """Return a text to compare line by line: sorted by name, with each line of a multi-line value on its own line."""
     lines: list[str] = []
     for name, value in sorted(arguments.items()):
         if isinstance(value, str) and "\n" in value:

@@ -1,10 +1,8 @@
-"""What a call would change in a file, line by line, for those who are to allow it. Pure.
+"""The change that a call would make to a file, line by line, and the words that differ in a changed line. Pure.
 
-Told from the arguments alone: they are what the digest stands for. The file itself is never read, because it may look
-different by the time the call runs, and may not even be on this machine. Lines are as they came; who shows them
-escapes them.
-
-Which words of a changed line differ from the line it stands for. Pure, and linear in their length.
+The diff is computed from the arguments alone: they are what the digest stands for. The file itself is never read,
+because it may look different by the time the call runs, and may not even be on this machine. Lines stay as they came;
+the screen that shows them escapes them. Comparing words is linear in the length of the lines.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText"
 NEAR: Final = 3
 """Lines without a change that are kept on both sides of one."""
 COMPARABLE: Final = 40_000
-"""Pairs of lines that are compared: more of them, chosen for it, take seconds. Beyond, everything old goes and
-everything new comes: true as well, and done at once.
+"""Pairs of lines that are compared: an attacker can choose more of them that take seconds. Beyond the limit,
+the diff removes all old lines and adds all new ones: also true, and done at once.
 """
 
 
@@ -37,7 +35,7 @@ everything new comes: true as well, and done at once.
 class ChangeLine:
     """One line; `old` and `new` number it from 1 on its side.
 
-    `skip` says how many are left out, `part` which edit follows or what is special.
+    `skip` tells how many lines are left out, `part` names the edit that follows or something special.
     """
 
     kind: Kind
@@ -48,7 +46,7 @@ class ChangeLine:
 
 @frozen
 class FileChange:
-    """A change to one file. `whole`: the text is all that will be in it. `used` names the arguments it tells."""
+    """A change to one file. `whole`: the text is the file's whole new content. `used` names the arguments it shows."""
 
     path: str
     lines: tuple[ChangeLine, ...]
@@ -57,22 +55,22 @@ class FileChange:
 
     @property
     def added(self) -> int:
-        """How many lines come."""
+        """Number of added lines."""
         return sum(line.kind == "add" for line in self.lines)
 
     @property
     def removed(self) -> int:
-        """How many lines go."""
+        """Number of removed lines."""
         return sum(line.kind == "del" for line in self.lines)
 
     @property
     def result(self) -> str:
-        """The new text; of an edit, what stands in place of the old."""
+        """The new text; for an edit, the text that replaces the old one."""
         return "\n".join(line.text for line in self.lines if line.kind in ("add", "same"))
 
 
 def change(arguments: Mapping[str, Any]) -> FileChange | None:
-    """What these arguments would change, or None if they do not say so in a way that is known here."""
+    """Return the change that these arguments would make, or None if they do not have one of the known shapes."""
     path = next((name for name in PATHS if isinstance(arguments.get(name), str)), None)
     if path is None:
         return None
@@ -90,7 +88,7 @@ def change(arguments: Mapping[str, Any]) -> FileChange | None:
 
 
 def compare(old: str, new: str) -> Iterator[ChangeLine]:
-    """The lines of both, those that differ marked, and stretches that do not left out."""
+    """Yield the lines of both texts, with the differing lines marked and long equal stretches left out."""
     before, after = old.split("\n"), new.split("\n")
     codes = _codes(before, after)
     for number, (kind, i, j, k, m) in enumerate(codes):
@@ -106,7 +104,7 @@ def compare(old: str, new: str) -> Iterator[ChangeLine]:
 
 
 def _unchanged_lines(lines: Sequence[str], old: int, new: int, head: int, tail: int) -> Iterator[ChangeLine]:
-    """Lines without a change; of more than these at head and tail, how many there are."""
+    """Yield unchanged lines; if there are more than `head` and `tail` keep, one line counts the rest."""
     hidden = len(lines) - head - tail
     for number, text in enumerate(lines):
         if hidden < 2 or not head <= number < head + hidden:  # noqa: PLR2004  # one line left out would save nothing
@@ -124,7 +122,10 @@ def _added_lines(text: str) -> Iterator[ChangeLine]:
 
 
 def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
-    """What both begin and end with is set aside first: comparing takes more than the square of what is left."""
+    """Return the opcodes.
+
+    The common head and tail are set aside first: comparing costs more than the square of the rest.
+    """
     head = _common_line_count(before, after)
     tail = _common_line_count(before[head:][::-1], after[head:][::-1])
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
@@ -138,7 +139,7 @@ def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, i
 
 
 def _common_line_count(some: Sequence[str], others: Sequence[str]) -> int:
-    """How many lines both begin with."""
+    """Return the number of lines with which both begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
 
 
@@ -147,7 +148,7 @@ def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _is_plain_edit(edit: object) -> bool:
-    """Whether an edit is nothing but its old and its new text."""
+    """Return True if an edit consists of nothing but its old and its new text."""
     return isinstance(edit, dict) and (pair := _pair(edit)) is not None and set(edit) == set(pair)
 
 
@@ -160,11 +161,11 @@ def _edits(edits: Sequence[Mapping[str, str]]) -> Iterator[ChangeLine]:
 
 WORD: Final = re.compile(r"\\u\{[0-9A-F]+\}|⟨[^⟩]*⟩|\w+|\s+|.", re.DOTALL)
 ALIKE: Final = 0.3
-"""Lines with less in common at both ends are two lines, not one that was changed."""
+"""Share of a line that must agree at both ends; lines with less in common are two lines, not one that was changed."""
 
 
 def word_changes(lines: Sequence[ChangeLine]) -> dict[int, tuple[str, str, str]]:
-    """Lines by their index, as they are shown, in three pieces: the one in the middle differs. No escape is torn."""
+    """Return the changed lines by index, each in three pieces: the middle one differs. No escape is torn."""
     found: dict[int, tuple[str, str, str]] = {}
     for gone, come in _pairs(lines):
         old, new = WORD.findall(lines[gone].text), WORD.findall(lines[come].text)
@@ -177,7 +178,7 @@ def word_changes(lines: Sequence[ChangeLine]) -> dict[int, tuple[str, str, str]]
 
 
 def _pairs(lines: Sequence[ChangeLine]) -> Iterator[tuple[int, int]]:
-    """Removed lines with the added ones that stand in their place."""
+    """Yield each removed line with the added line that stands in its place."""
     at = 0
     while at < len(lines):
         gone = at
@@ -191,7 +192,7 @@ def _pairs(lines: Sequence[ChangeLine]) -> Iterator[tuple[int, int]]:
 
 
 def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many words both begin with."""
+    """Return the number of words with which both begin."""
     return next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
 
 

@@ -1,4 +1,7 @@
-"""What in an action does not look like what it is: by name, how it is shown, and what it would have done. Pure."""
+"""The parts of an action that do not look like what they are: each by name, as shown, and with what it would have done.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 20
-"""Of one kind; what there is more of is hostile enough to be denied unread."""
+"""Oddities named of one kind; an action with more is hostile enough to be denied unread."""
 WORD: Final = re.compile(r"[^\W\d_]+")
 COUNTED: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
 """A run of blanks as screens show it, in UTF-8 or in ASCII. No other text has these brackets around a number."""
@@ -32,19 +35,19 @@ ALPHABETS: Final = {
 
 @frozen
 class Oddity:
-    """One thing to look at twice. `mark` is how it appears in the text, escaped for its screen; may be empty."""
+    """One thing to look at twice. `mark` is its form in the text, escaped for its screen; it may be empty."""
 
     what: str
     mark: str
     note: str
 
     def sentence(self, shown: str) -> str:
-        """All of it in a line, beside this text. The mark may be part of a secret if the text does not show it."""
+        """Return the oddity in a line, to stand beside `shown`. A mark that `shown` lacks may be part of a secret."""
         return f"{', '.join(filter(None, (self.what, self.mark if self.mark in shown else '')))}. {self.note}"
 
 
 def oddities(value: object, escape: Escape) -> tuple[Oddity, ...]:
-    """Everything odd in the texts of some arguments, names included."""
+    """Return everything odd in the texts of some arguments, names included."""
     texts = list(_texts(value))
     return (*_unseen(texts, escape), *_runs(texts, escape), *_leftward(texts), *_look_alikes(texts, escape))
 
@@ -92,7 +95,7 @@ def _leftward(texts: Sequence[str]) -> Iterator[Oddity]:
 
 
 def _look_alikes(texts: Sequence[str], escape: Escape) -> Iterator[Oddity]:
-    """Words that mix alphabets whose letters look the same."""
+    """Yield the words that mix alphabets whose letters look the same."""
     words = {word for text in texts if not text.isascii() for word in WORD.findall(text) if not word.isascii()}
     mixed = [word for word in sorted(words) if len(_alphabets(word)) > 1]
     for word in mixed[:MOST]:

@@ -1,4 +1,4 @@
-"""Who may look and who may decide. A token says who somebody is; nothing else does."""
+"""The approvers of a gateway, and their rights to look and to decide. A token alone identifies an approver."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 SHORTEST: Final = 32
-"""Characters of a token: it has to be beyond guessing."""
+"""Characters that a token needs at least: it has to be beyond guessing."""
 
 
 def new_token() -> str:
-    """A token of 256 random bits."""
+    """Return a token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
@@ -30,9 +30,9 @@ def _as_set(names: Iterable[str] | None) -> frozenset[str] | None:
 
 @frozen(kw_only=True)
 class Approver:
-    """Somebody who may connect, with the token that proves it.
+    """An approver that may connect, with the token that proves it.
 
-    `tenant` and `sessions` bound what they see (None: all). Looking and deciding are separate rights. Raises
+    `tenant` and `sessions` bound what the approver sees (None: all). Looking and deciding are separate rights. Raises
     `ValueError` for a token that could be guessed.
     """
 
@@ -50,7 +50,7 @@ class Approver:
 
     @property
     def decider(self) -> Decider:
-        """The same person, to the life cycle."""
+        """The approver as the life cycle knows it."""
         return Decider(
             name=self.name,
             channel=self.channel,
@@ -61,13 +61,13 @@ class Approver:
 
 
 class Approvers:
-    """All who may connect."""
+    """All approvers that may connect."""
 
     def __init__(self, approvers: Iterable[Approver]) -> None:
         self._known = [(_hash(approver.token), approver.decider) for approver in approvers]
 
     def decider_of(self, token: str) -> Decider | None:
-        """Whose token this is. It takes as long for a wrong one as for a right one."""
+        """Return the approver of this token, or None. A wrong token takes as long as a right one."""
         hashed, found = _hash(token), None
         for known, decider in self._known:
             if hmac.compare_digest(known, hashed):

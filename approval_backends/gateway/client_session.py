@@ -1,6 +1,6 @@
-"""One client of a gateway, from its first words to its last. It talks JSON-RPC, and knows no address.
+"""One client of a gateway, from its first message to its last, and the messages that wait to be sent to it.
 
-What waits to be sent to one client, and how much of it may.
+The session speaks JSON-RPC, and knows no address. The outbox bounds what may wait.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
 
 class MessageOutbox:
-    """Messages in order, at most so many and so large together; one that is alone may be of any size.
+    """The messages to one client, in order, bounded in number and size; a single message may be of any size.
 
-    `later` makes messages when there is nothing else to send: they are not made, and take no room, before.
+    `later` makes a message when there is nothing else to send; until then that message does not exist and takes no
+    room.
     """
 
     def __init__(self, most: int, most_bytes: int, later: Callable[[], str | None]) -> None:
@@ -57,7 +58,10 @@ class MessageOutbox:
         self._wake = asyncio.Event()
 
     def put(self, text: str) -> bool:
-        """One more; False if there is no room for it. All of our messages are ASCII, so a character is a byte."""
+        """Add a message; return False if there is no room for it.
+
+        All of our messages are ASCII, so a character is a byte.
+        """
         if self._texts and (len(self._texts) >= self._most or self._bytes + len(text) > self._most_bytes):
             return False
         self._texts.append(text)
@@ -66,11 +70,11 @@ class MessageOutbox:
         return True
 
     def wake(self) -> None:
-        """There is something to make later."""
+        """Wake the sender, because `later` has a message to make."""
         self._wake.set()
 
     async def take(self) -> str:
-        """The next one. Cancelling it loses nothing."""
+        """Return the next message. Cancelling `take` loses nothing."""
         while True:
             if self._texts:
                 text = self._texts.popleft()
@@ -83,7 +87,7 @@ class MessageOutbox:
             await self._wake.wait()
 
     def take_all(self) -> list[str]:
-        """All that waits, and then nothing does."""
+        """Return all waiting messages, and empty the outbox."""
         waits = list(self._texts)
         self._texts.clear()
         self._bytes = 0
@@ -103,44 +107,44 @@ log = logging.getLogger(__name__)
 
 
 class ClientHost(Protocol):
-    """What a visitor needs of the gateway it visits."""
+    """The part of a gateway that its client sessions use."""
 
     bounds: GatewayLimits
     methods: RpcMethods
 
     def decider_of(self, token: str) -> Decider | None:
-        """Whose token this is."""
+        """Return the approver of this token, or None."""
         ...
 
     def register_client(self, visitor: ClientSession) -> bool:
-        """Take a place among those who are known; False if all are taken."""
+        """Return True if the client may have one of the places for authenticated clients; False if all are taken."""
         ...
 
     async def waiting(self, by: Decider) -> list[RequestRecord]:
-        """What waits and may be seen, read from the store just now."""
+        """Return the pending requests that the approver may see, read from the store just now."""
         ...
 
     def announce_grants(self) -> None:
-        """A standing answer was made or ended."""
+        """Tell every client that a grant was made or ended."""
         ...
 
     def question(self, request_id: str) -> str | None:
-        """The parameters of `session/request_permission`, as JSON; None if it does not wait any more."""
+        """Return the parameters of `session/request_permission` as JSON; None if the request does not wait any more."""
         ...
 
 
 @frozen
 class SentQuestion:
-    """A question as it was sent under an id of its own. What is answered is what was shown."""
+    """A question that was sent under an id of its own. Its answer counts for the action that was shown."""
 
     request_id: str
     digest: str
 
 
 class ClientSession:
-    """Reads what one client sends, and holds what is sent to it.
+    """Reads the messages of one client, and holds the messages to it.
 
-    `dismiss` ends the connection, with a code and a reason. Who the client is, is said once, by its token.
+    `dismiss` ends the connection, with a code and a reason. The client's token identifies it, once.
     """
 
     def __init__(self, house: ClientHost, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
@@ -159,24 +163,27 @@ class ClientSession:
         self._put: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
 
-    # -- what goes out -------------------------------------------------------------------------------------------------
+    # -- outgoing messages ---------------------------------------------------------------------------------------------
 
     async def next(self) -> str:
-        """The next message to send. Cancelling it loses nothing."""
+        """Return the next message to send. Cancelling `next` loses nothing."""
         return await self._outbox.take()
 
     def last_words(self) -> list[str]:
-        """What waits, if it is little: a client that has to go is still told why."""
+        """Return the waiting messages if they are few: a client that has to go still reads the reason."""
         waits = self._outbox.take_all()
         return waits if len(waits) <= LAST_WORDS else []
 
     def send(self, text: str) -> None:
-        """One more message; a client for which too many wait has to go, and can come again."""
+        """Queue a message.
+
+        The session dismisses a client for which too many messages wait; the client can connect again.
+        """
         if not self._outbox.put(text):
             self.dismiss(TOO_SLOW, "too slow; connect and attach again")
 
     def tell_added(self, record: RequestRecord, text: str) -> None:
-        """A request is new."""
+        """Tell the client of a new request."""
         if not self._sees(record):
             return
         if self.attached:
@@ -186,7 +193,7 @@ class ClientSession:
             self._outbox.wake()
 
     def tell_resolved(self, record: RequestRecord, text: str) -> None:
-        """A request is not asked any more. One that was not put yet never is."""
+        """Tell the client that a request is not asked any more. A request that was not put to it yet never is."""
         if not self._sees(record):
             return
         if self.attached:
@@ -196,17 +203,17 @@ class ClientSession:
             self.send(text)
 
     def tell_changed(self, record: RequestRecord, text: str) -> None:
-        """An approved action went on."""
+        """Tell the client that an approved action has moved on."""
         if self.attached and self._sees(record):
             self.send(text)
 
     def tell_grants_changed(self, text: str) -> None:
-        """A standing answer was made or ended."""
+        """Tell the client that a grant was made or ended."""
         if self.attached:
             self.send(text)
 
     def tell_line(self, place: tuple[str, str], text: str) -> None:
-        """Something happened in a session."""
+        """Tell the client of an event in the session that it follows."""
         if self.tailing is not None and self.decider is not None and may_see_lines(self.decider, place, self.tailing):
             self.send(text)
 
@@ -214,7 +221,7 @@ class ClientSession:
         return self.decider is not None and sees(self.decider, record.request)
 
     def _ask_next(self) -> str | None:
-        """The next question to a client of the plain protocol, made when there is room to send it."""
+        """Return the next question to a client of the plain protocol, made when there is room to send it."""
         while self._to_ask:
             request_id, record = self._to_ask.popitem(last=False)
             params = self._host.question(request_id)
@@ -228,10 +235,10 @@ class ClientSession:
                 return f'{{"jsonrpc":"2.0","id":"{number}","method":"session/request_permission","params":{params}}}'
         return None
 
-    # -- what comes in -------------------------------------------------------------------------------------------------
+    # -- incoming messages ---------------------------------------------------------------------------------------------
 
     async def handle_message(self, text: str) -> None:
-        """One message. Whatever it is, it is answered or passed over, and nothing is raised but cancellation."""
+        """Handle one message. Every message is answered or ignored; nothing is raised but cancellation."""
         if not self._pace.allows(asyncio.get_running_loop().time()):
             self._refuse_flood()
             return
@@ -266,7 +273,7 @@ class ClientSession:
         self.send(write_frame(frame))
 
     async def _handle_frame(self, frame: Frame) -> Any:
-        """What a message comes to. Raises what `received` turns into errors."""
+        """Return the result of a message. Raises the errors that `handle_message` turns into error responses."""
         match frame:
             case GatewayCall(_, method, params):
                 return await self._call(method, params)
@@ -296,7 +303,7 @@ class ClientSession:
             return {}
         raise Malformed(-32601, NO_AGENT if method.startswith("session/") else f"no method {method[:64]!r}")
 
-    # -- first words ---------------------------------------------------------------------------------------------------
+    # -- the first messages --------------------------------------------------------------------------------------------
 
     async def _initialize(self, wanted: Initialize) -> Any:
         if self._plain is not None:
@@ -318,17 +325,17 @@ class ClientSession:
                 raise Malformed(-32000, "all places are taken")
             await self._begin()
         elif decider != self.decider:
-            raise Malformed(-32600, "this connection is somebody else's")
+            raise Malformed(-32600, "this connection belongs to another approver")
         return {}
 
     async def _begin(self) -> None:
-        """Once it is known who it is and what it understands, a client of the plain protocol is asked."""
+        """Ask a client of the plain protocol, once its approver and its capabilities are known."""
         if self._plain and self.decider is not None:
             for record in await self._host.waiting(self.decider):
                 self._to_ask[record.id] = record
             self._outbox.wake()
 
-    # -- ours ----------------------------------------------------------------------------------------------------------
+    # -- our own methods -----------------------------------------------------------------------------------------------
 
     async def _call_own_method(self, method: str, params: Mapping[str, Any], decider: Decider) -> Any:
         wanted = accept(CALLS[method][0], params)
@@ -347,7 +354,7 @@ class ClientSession:
     # -- the plain protocol --------------------------------------------------------------------------------------------
 
     async def _take_permission_answer(self, number: Id, value: Any) -> None:
-        """An answer to a question of ours. One to a question that never was is passed over."""
+        """Handle an answer to a question of ours. An answer to an unknown question is ignored."""
         put = self._put.get(str(number))
         if put is None or self.decider is None:
             return
@@ -369,7 +376,7 @@ class ClientSession:
             self._send_frame(Note(f"{OURS}refused", fields(decided)))
 
     def _let_go(self, number: str) -> None:
-        """This client will not answer it; whoever else is asked may."""
+        """Note that this client will not answer the question; other approvers still may."""
         put = self._put.get(number)
         if put is not None:
             self._open.pop(put.request_id, None)
@@ -379,7 +386,7 @@ class ClientSession:
         return [{"sessionId": name, "cwd": request.cwd or "/"} for name, request in found.items()]
 
     async def _ask_again(self, session: str, decider: Decider) -> dict[str, Any]:
-        """Put the questions of a session once more; a client may have let go of those that came before it."""
+        """Put the questions of a session once more; a client may have dropped the earlier ones."""
         records = [one for one in await self._host.waiting(decider) if one.request.session == session]
         if not records:
             raise Malformed(-32002, "nothing waits in such a session")

@@ -1,7 +1,7 @@
-"""The gateway: one address for everybody who approves, over one broker.
+"""The gateway: one address for all approvers, over one broker.
 
-    store ── wakes ──▶ Waiting ── news ──▶ every Visitor ── one sender each ──▶ its client
-    client ── calls, answers ──▶ Visitor ──▶ Desk ──▶ broker ──▶ store
+    store ── wakes ──▶ WaitingRequests ── changes ──▶ every ClientSession ── one sender each ──▶ its client
+    client ── calls, answers ──▶ ClientSession ──▶ RpcMethods ──▶ broker ──▶ store
 
 The store is the truth. Nothing is decided here, and nothing is remembered that a second gateway would have to know.
 """
@@ -57,7 +57,7 @@ GOODBYE: Final = 1.5
 """Seconds for telling a client why it has to go."""
 AFTER_TROUBLE: Final = 1.0
 QUESTION_AGE: Final = 1.0
-"""Seconds for which a question's time is taken for the time now."""
+"""Seconds for which the time in a question counts as the time now."""
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ TELL: Final = {
 class Gateway:
     """Serves the page and the socket. Use it as an async context manager, or `start` and `stop` it.
 
-    It listens on loopback. An address that others can reach needs `names`, the hosts (with port) under which browsers
-    know it: there is no encryption here, so a proxy that has it belongs in front. Without `approvers` there is one, who
-    may decide, with a token made now. `audit` gets the gateway's own records.
+    The gateway listens on loopback. An address that others can reach needs `names`, the hosts (with port) under which
+    browsers know it: the gateway does not encrypt, so put a proxy with TLS in front. Without `approvers` there is one,
+    who may decide, with a token made now. `audit` receives the gateway's own records.
 
     Raises `ValueError` for an address that others can reach and no names.
     """
@@ -125,23 +125,24 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which the gateway listens."""
         return self._address[1]
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         host, port = self._address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def link(self, approver: Approver | None = None) -> str:
-        """The address to open in a browser. It holds the token, in the part that browsers keep to themselves."""
+        """Return the address to open in a browser. It holds the token, in the part that browsers do not send."""
         return f"{self.address}#t={(approver or self.approvers[0]).token}"
 
     async def start(self) -> Self:
         """Listen, and follow the store, which has to be open.
 
-        Raises `OSError` if the address is taken, and `StoreUnavailable`; then nothing is left running. Twice is fine.
+        Raises `OSError` if the address is taken, and `StoreUnavailable`; then nothing is left running. Starting twice
+        is harmless.
         """
         if self._server is not None:
             return self
@@ -155,7 +156,7 @@ class Gateway:
                 self._handle,
                 sock=listening,
                 process_request=self._request,
-                create_connection=self._new_connection,  # type: ignore[arg-type]  # what it is called for is all it is
+                create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
                 compression=None,
                 max_size=MAX_MESSAGE,
                 max_queue=4,
@@ -173,7 +174,7 @@ class Gateway:
         return self
 
     async def stop(self) -> None:
-        """Tell every client to come again later, and be gone within `bounds.stop_within`. Twice is harmless."""
+        """Tell every client to come again later, and end within `bounds.stop_within`. Stopping twice is harmless."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -192,27 +193,30 @@ class Gateway:
         self._watching = None
 
     def watched_sink(self, sink: AuditSink) -> WatchedSink:
-        """The same record, with what is written to it shown to those who look at its session."""
+        """Return a sink that writes to `sink`, and shows each line to the clients that follow its session."""
         return WatchedSink(sink, self._tails)
 
-    # -- for visitors --------------------------------------------------------------------------------------------------
+    # -- for client sessions -------------------------------------------------------------------------------------------
 
     def decider_of(self, token: str) -> Decider | None:
-        """Whose token this is."""
+        """Return the approver of this token, or None."""
         return self._gate.decider_of(token)
 
     def register_client(self, visitor: ClientSession) -> bool:
-        """Take a place among those who are known; False if all are taken."""
+        """Return True if the client may have one of the places for authenticated clients; False if all are taken."""
         others = sum(one.decider is not None for one in self._clients if one is not visitor)
         return others < self.bounds.clients
 
     async def waiting(self, by: Decider) -> list[RequestRecord]:
-        """What waits and may be seen, read from the store just now. Raises `StoreUnavailable`."""
+        """Return the pending requests that the approver may see, read from the store just now.
+
+        Raises `StoreUnavailable`.
+        """
         self._tell(await self._waiting.refresh())
         return list(self._waiting.visible_to(by))
 
     def question(self, request_id: str) -> str | None:
-        """The parameters of `session/request_permission`; those of this second are made once for all."""
+        """Return the parameters of `session/request_permission`; clients that ask within one second share one text."""
         record = self._waiting.get(request_id)
         if record is None:
             return None
@@ -223,7 +227,7 @@ class Gateway:
         return text
 
     def announce_grants(self) -> None:
-        """A standing answer was made or ended."""
+        """Tell every client that a grant was made or ended."""
         text = write_frame(Note(f"{OURS}grants_changed"))
         for visitor in list(self._clients):
             visitor.tell_grants_changed(text)
@@ -240,7 +244,7 @@ class Gateway:
                     self._tell(await self._waiting.refresh())
                     pause, trouble = self._waiting.pause, False
                 except StoreUnavailable as problem:
-                    if not trouble:  # said once, not once a second
+                    if not trouble:  # once, not every second
                         log.warning("gateway_store_unavailable error=%s", problem)
                     trouble = True
                 except Exception:
@@ -251,7 +255,7 @@ class Gateway:
         for one in news:
             try:
                 text = self._note(one)
-            except Exception:  # what one odd request cannot be told of must not silence the others
+            except Exception:  # one odd request that cannot be announced must not silence the others
                 log.exception("gateway_failed")
                 continue
             for visitor in list(self._clients):
@@ -285,13 +289,13 @@ class Gateway:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _new_connection(self, *arguments: Any, **options: Any) -> BoundedConnection:
-        """A connection, before its first word."""
+        """Return a connection, before its first message."""
         connection = BoundedConnection(*arguments, **options)
         self._connections.add(connection)
         return connection
 
     async def _handle(self, connection: ServerConnection) -> None:
-        """One client, until it or its time is gone."""
+        """Serve one client, until it leaves or its time is over."""
         loop = asyncio.get_running_loop()
         admitted = self._admit(connection.request)
         decider = admitted.decider if isinstance(admitted, Admitted) else None
@@ -327,10 +331,10 @@ class Gateway:
             visitor.dismiss(UNKNOWN_TOKEN, "no token came in time")
 
     def _make_room(self) -> None:
-        """Of those nobody knows, the one that came first has to go."""
+        """Dismiss the oldest unauthenticated client if there are too many of them."""
         strangers = [one for one, seat in self._clients.items() if one.decider is None and not seat.leaving]
         if len(strangers) > self.bounds.strangers:
-            strangers[0].dismiss(TOO_SLOW, "too many connections that nobody knows")
+            strangers[0].dismiss(TOO_SLOW, "too many connections without a token")
 
     def _dismiss(self, visitor: ClientSession, code: int, reason: str) -> None:
         """Close a connection. Its sender may be stuck, and would keep the closing frame back."""
@@ -361,7 +365,7 @@ class Gateway:
         return self._gate.admit(_path(request), hosts, origins, authorizations, time.monotonic())
 
     def _request(self, _connection: ServerConnection, request: Request) -> Response | None:
-        """Whoever gets past the gate gets the page, a part of it, or the socket."""
+        """Return the page or a part of it for an admitted request, None to open the socket, an error for any other."""
         admitted, path = self._admit(request), _path(request)
         if isinstance(admitted, TurnedAway):
             return _response(admitted.status, admitted.reason)
@@ -379,7 +383,7 @@ class Gateway:
         return _response(304 if known else 200, content, headers, length=None if known else len(body))
 
     def _own_names(self) -> set[str]:
-        """The hosts of a request that mean this gateway."""
+        """Return the hosts that a request to this gateway may name."""
         host, port = self._address
         there = local_names(port, f"[{host}]" if ":" in host else host)
         return {*self._names, *(there if _is_loopback(host) else ())}
@@ -387,7 +391,7 @@ class Gateway:
 
 @define
 class _ClientConnection:
-    """A visitor's connection, the task that sends to it, and whether it was told to go."""
+    """A client's connection, the task that sends to it, and whether it was told to go."""
 
     connection: ServerConnection
     sender: asyncio.Task[None]
@@ -395,9 +399,9 @@ class _ClientConnection:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """A bound socket, so that the port is known before anybody can connect.
+    """Return a bound socket, so that the port is known before a client can connect.
 
-    Its protocol is named, because asyncio only then sends small messages at once.
+    The socket names its protocol, because asyncio only then sends small messages at once.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,8 +1,7 @@
-"""What a gateway itself puts on record: answers that did not count, and standing answers that were ended.
+"""The gateway's own record, and the last lines of the sessions that clients follow.
 
-Decisions that count are the asking session's to record. Nothing waits for these records, so a failure is logged.
-
-What happens in the sessions beside this gateway, for those who look on: the last lines of each, and the next ones.
+A gateway records answers that did not count, and revoked grants; the asking session records the decisions that count.
+Nothing waits for these records, so a failure is logged. The lines of a session come from its own record:
 
 SessionCoordinator(approvals=web, audit=web.watched(log))
 """
@@ -36,7 +35,7 @@ class GatewayRecord:
         self._now = now
 
     async def record_refusal(self, by: Decider, request_id: str, option: str, refusal: Refusal) -> None:
-        """An answer that came late, or from somebody who may not give it, or for what is not there."""
+        """Record an answer that came late, without the right to give it, or for an unknown request."""
         late = refusal.code in LATE
         facts: dict[str, Any] = {"request": request_id, "option": option, "code": refusal.code}
         if refusal.record is not None:
@@ -45,7 +44,7 @@ class GatewayRecord:
         await self._write("approval.late_decision" if late else "approval.refused", by, facts)
 
     async def record_revocation(self, by: Decider, grant_id: str) -> None:
-        """A standing answer was ended."""
+        """Record that a grant was revoked."""
         await self._write("grant.revoked", by, {"grant": grant_id})
 
     async def _write(self, kind: str, by: Decider, facts: Mapping[str, Any]) -> None:
@@ -59,18 +58,18 @@ class GatewayRecord:
 
 
 KEPT: Final = 100
-"""Lines of a session."""
+"""Lines kept of one session."""
 SESSIONS: Final = 64
 """Sessions whose lines are kept; the one that was quiet for longest makes room."""
 LONGEST: Final = 300
-"""Bytes of what a line says."""
+"""Bytes of the text of a line."""
 
 SHOWN_FACTS: Final = ("hook", "hooks", "tool", "action", "status", "by", "reason", "error")
-"""Facts that a line tells, in this order. Arguments and results are not among them."""
+"""Facts that a line shows, in this order. Arguments and results are not among them."""
 
 
 class Tails:
-    """The last lines of every session that is watched."""
+    """The last lines of every session that is followed."""
 
     def __init__(self) -> None:
         self.kept = False
@@ -79,11 +78,11 @@ class Tails:
         self._number = 0
 
     def last(self, by: Decider, session: str) -> list[TailLine]:
-        """What happened last in a session, oldest first; nothing in one that may not be seen."""
+        """Return the last lines of a session, oldest first; none of a session that the approver may not see."""
         return [line for place, lines in self._lines.items() if may_see_lines(by, place, session) for line in lines]
 
     def add(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """One more thing that happened. Facts without a session are nobody's."""
+        """Add a line. Facts without a session belong to no tail."""
         place = (str(facts.get("tenant", "")), str(facts.get("session", "")))
         if not place[1]:
             return
@@ -98,7 +97,7 @@ class Tails:
 
 
 class WatchedSink:
-    """A record that is looked at while it is written. What could not be written is not shown."""
+    """A record that clients follow while it is written. A line that could not be written is not shown."""
 
     def __init__(self, sink: AuditSink, tails: Tails) -> None:
         self._sink = sink
@@ -106,13 +105,13 @@ class WatchedSink:
         tails.kept = True
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Write, then show. Raises what the sink raises."""
+        """Write, then show. Raises the errors of the sink."""
         await self._sink.write(kind, facts, durable=durable)
         self._tails.add(kind, facts)
 
 
 def may_see_lines(by: Decider, place: tuple[str, str], session: str) -> bool:
-    """Whether somebody may see these lines, and wants them."""
+    """Return True if the approver may see these lines, and they belong to the session that it follows."""
     return place[1] == session and by.tenant in (None, place[0]) and (by.sessions is None or session in by.sessions)
 
 

@@ -1,4 +1,4 @@
-"""The page and what it loads, as files of this package. Nothing comes from elsewhere, and none of it is a secret."""
+"""The page and its parts, as files of this package. Nothing comes from another server, and none of it is a secret."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-"""With everything that is served, refusals included."""
+"""Headers of every response, refusals included."""
 
 TYPES: Final[Mapping[str, str]] = {
     ".css": "text/css; charset=utf-8",
@@ -46,7 +46,7 @@ TYPES: Final[Mapping[str, str]] = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-"""What is served by name; a file of another kind is none."""
+"""The types of files that are served; a file of another type is not found."""
 
 PREFIX: Final = "/assets/"
 NAME: Final = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*\Z", re.ASCII)
@@ -54,7 +54,7 @@ NAME: Final = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*\Z", re.ASCII)
 
 @frozen
 class Asset:
-    """One file, as it is sent."""
+    """One file, ready to be sent."""
 
     content: bytes
     packed: bytes
@@ -62,9 +62,9 @@ class Asset:
     tag: str
 
     def content_for(self, accepted: str) -> tuple[bytes, dict[str, str]]:
-        """The bytes for a browser that accepts these encodings, and the headers that go with them.
+        """Return the bytes for a browser that accepts these encodings, and the headers that go with them.
 
-        Whoever listens in between learns how long they are, and nothing from that: none of it is a secret.
+        A listener in between learns the length, and nothing from that: the files are no secret.
         """
         headers = {"Content-Type": self.kind, "ETag": self.tag, "Vary": "Accept-Encoding"}
         if "gzip" in (offer.partition(";")[0].strip().lower() for offer in accepted.split(",")):
@@ -80,7 +80,7 @@ class Assets:
         self._read: dict[str, Asset] = {}
 
     def find(self, path: str) -> Asset | None:
-        """What is at this path of ours; None if nothing is."""
+        """Return the file at this path; None if there is none."""
         name = "index.html" if path == "/" else path.removeprefix(PREFIX)
         if path != "/" and (not path.startswith(PREFIX) or not NAME.match(name)):
             return None

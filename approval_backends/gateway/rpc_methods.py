@@ -1,4 +1,4 @@
-"""What an approver may want, answered: every call of ours, for whoever asks, over the broker. It knows no socket."""
+"""The gateway's own methods, answered for one approver over the broker. This module knows no socket."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ RECENT: Final = 10
 
 
 class RpcMethods:
-    """Answers calls. It knows who asks from the caller, and never from the message.
+    """Answers calls. The session that calls names the approver; the message never does.
 
-    Raises `Malformed` for what cannot be answered, and `StoreUnavailable`.
+    Raises `Malformed` for a call that cannot be answered, and `StoreUnavailable`.
     """
 
     def __init__(self, broker: Broker, waiting: WaitingRequests, witness: GatewayRecord, tails: Tails) -> None:
@@ -67,7 +67,7 @@ class RpcMethods:
         self._tails = tails
 
     async def attach(self, by: Decider, _wanted: Nothing) -> Attached:
-        """Everything that waits, and who asks. What is in the answer is what the gateway knew in one instant."""
+        """Return all pending requests, and the approver's rights: the gateway's state at one instant."""
         recent = await self._broker.history(by, RECENT)
         return Attached(
             you=rights(by),
@@ -78,18 +78,18 @@ class RpcMethods:
         )
 
     async def show(self, by: Decider, wanted: Show) -> CardView:
-        """One request as a card."""
+        """Return one request as a card."""
         return card_view(await self._record(by, wanted.request_id), self._waiting.now, self._broker.keep_grants)
 
     async def more(self, by: Decider, wanted: More) -> ViewPart:
-        """The next part of a view."""
+        """Return the next part of a view."""
         found = part(await self._record(by, wanted.request_id), wanted.view, wanted.start)
         if found is None:
             raise Malformed(-32002, "no such view")
         return found
 
     async def preview(self, by: Decider, wanted: Preview) -> Previewed:
-        """What other arguments would make of a request."""
+        """Return the action that other arguments would make of a request."""
         record = await self._record(by, wanted.request_id)
         if wanted.digest != record.request.digest:
             raise Malformed(-32602, "digest: this is another action")
@@ -99,7 +99,7 @@ class RpcMethods:
             raise Malformed(-32602, str(problem)) from None
 
     async def decide(self, by: Decider, wanted: Decide) -> Decided:
-        """Put an answer to the store, and say what came of it."""
+        """Put an answer to the store, and return the result."""
         return await self.answer(
             by,
             wanted.request_id,
@@ -121,7 +121,10 @@ class RpcMethods:
         message: str | None = None,
         arguments: str | None = None,
     ) -> Decided:
-        """The same, for whoever has the parts. An answer that does not count goes on record."""
+        """Put an answer, given in parts, to the store, and return the result.
+
+        An answer that does not count goes on record.
+        """
         resolution = await self._broker.decide(
             request_id,
             digest,
@@ -132,23 +135,23 @@ class RpcMethods:
             decision_id=decision_id,
         )
         if resolution.accepted:
-            await asyncio.sleep(0)  # whoever waits for this decision goes first
+            await asyncio.sleep(0)  # the task that waits for this decision goes first
         if resolution.refusal is not None:
             await self._witness.record_refusal(by, request_id, option, resolution.refusal)
         return self._decision_result(request_id, resolution)
 
     async def history(self, by: Decider, wanted: HistoryWanted) -> History:
-        """What is not asked any more, newest first."""
+        """Return the finished requests, newest first."""
         found = await self._broker.history(by, wanted.limit)
         return History(entries=[history_row(record) for record in found], server_time=self._waiting.now)
 
     async def grants(self, by: Decider, _wanted: Nothing) -> Grants:
-        """Standing answers in force, oldest first."""
+        """Return the grants in force, oldest first."""
         found = await self._broker.grants(by)
         return Grants(grants=[grant_row(grant) for grant in found], server_time=self._waiting.now)
 
     async def revoke(self, by: Decider, wanted: Revoke) -> Revoked:
-        """End a standing answer."""
+        """End a grant."""
         if not by.may_decide:
             raise Malformed(-32001, f"{by.name} may look, but not decide")
         revoked = await self._broker.revoke(wanted.grant_id, by)
@@ -157,11 +160,11 @@ class RpcMethods:
         return Revoked(revoked=revoked, server_time=self._waiting.now)
 
     async def tail(self, by: Decider, wanted: Tail) -> Tailed:
-        """What happened last in a session."""
+        """Return the last lines of a session."""
         return Tailed(lines=self._tails.last(by, wanted.session_id) if wanted.on else [], server_time=self._waiting.now)
 
     async def ping(self, _by: Decider, _wanted: Nothing) -> Pong:
-        """The store's time."""
+        """Return the store's time."""
         return Pong(server_time=self._waiting.now)
 
     async def _record(self, by: Decider, request_id: str) -> RequestRecord:
@@ -183,7 +186,7 @@ class RpcMethods:
 
 
 def _parse_arguments(text: str) -> Mapping[str, Any]:
-    """The arguments somebody wrote instead of those shown."""
+    """Return the arguments that the approver wrote instead of those shown."""
     value = parse_json(text)
     if not isinstance(value, dict):
         raise Malformed(-32602, "arguments: a JSON object")

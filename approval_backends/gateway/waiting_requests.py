@@ -1,4 +1,4 @@
-"""What waits for an answer, as one gateway knows it: read from the store, never remembered past it."""
+"""The pending requests as one gateway knows them: read from the store, never remembered past it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 RECHECK: Final = 5.0
-"""Seconds after which the store is read again, woken or not."""
+"""Seconds after which the gateway reads the store again, woken or not."""
 FOLLOWED: Final = 16
-"""Approved requests whose end is looked for; of more, the oldest are let go."""
+"""Approved requests whose end the gateway looks for; of more, it drops the oldest."""
 
 
 @frozen
 class RequestChange:
-    """Something that is not as it was: a request that is new, is not asked any more, or has gone on since."""
+    """A change: a request that is new, is not asked any more, or has moved on since."""
 
     kind: Literal["added", "resolved", "changed"]
     record: RequestRecord
@@ -46,9 +46,10 @@ class WaitingRequests:
         self._left = RECHECK
 
     async def refresh(self) -> list[RequestChange]:
-        """Read the store; what is new since the last time. What is over is expired on the way.
+        """Read the store, expire every request whose time is over, and return the changes since the last read.
 
-        Raises `StoreUnavailable`, and then nothing has changed here. Cancelling it may lose news, never the truth.
+        Raises `StoreUnavailable`, and then nothing has changed here. Cancelling `refresh` may lose changes, never the
+        truth.
         """
         async with self._alone:
             if self._moment is None or time.monotonic() - self._read > RECHECK:
@@ -64,7 +65,7 @@ class WaitingRequests:
             for record in [record for record in self._pending.values() if record.id not in pending]:
                 after = await self._store.get(record.id)
                 news.append(RequestChange("resolved", after or evolve(record, status="cancelled", reason="removed")))
-            if not news:  # so it was something else that woke us
+            if not news:  # so another change woke the gateway
                 news = [one for request_id in list(self._followed) async for one in self._progress_of(request_id)]
             self._pending = pending
             for one in news:
@@ -72,7 +73,7 @@ class WaitingRequests:
             return news
 
     def _follow(self, record: RequestRecord) -> None:
-        """Remember what is approved and not at its end, to tell what becomes of it."""
+        """Remember a request that is approved and not at its end, to announce its next changes."""
         self._followed.pop(record.id, None)
         if record.status != "pending" and record.status not in FINAL:
             self._followed[record.id] = record.version
@@ -88,7 +89,7 @@ class WaitingRequests:
 
     @property
     def moment(self) -> Moment:
-        """The store's time, as far as it was heard of."""
+        """The store's time, counted on from the last reading."""
         if self._moment is None:
             raise RuntimeError("nothing was read yet")
         passed = time.monotonic() - self._read
@@ -96,7 +97,7 @@ class WaitingRequests:
 
     @property
     def now(self) -> datetime:
-        """The same, on the wall."""
+        """The store's time by its wall clock."""
         return self.moment.wall
 
     @property
@@ -105,14 +106,14 @@ class WaitingRequests:
         return min(RECHECK, max(self._left, 0.0) + 0.01)
 
     def visible_to(self, decider: Decider) -> Iterator[RequestRecord]:
-        """What somebody may see of it, oldest first."""
+        """Return the pending requests that the approver may see, oldest first."""
         return (record for record in self._pending.values() if sees(decider, record.request))
 
     def get(self, request_id: str) -> RequestRecord | None:
-        """One that waits."""
+        """Return a pending request, or None."""
         return self._pending.get(request_id)
 
 
 def _least_left(pending: Iterable[RequestRecord], moment: Moment) -> float:
-    """Seconds until the first of them is over."""
+    """Return the seconds until the time of the first of these requests is over."""
     return min((seconds_left(one.created, one.lifetime, moment) for one in pending), default=RECHECK)

@@ -1,4 +1,4 @@
-"""Approvals in the browser, and by every client of the Agent Client Protocol, in the process that asks."""
+"""Approvals in the browser, and by every client of the Agent Client Protocol, served by the process that asks."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class WebSocketApprovals(Openable, RacingApprovals):
-    """Asks everybody who is connected to its gateway; the first valid answer wins.
+    """Asks every approver connected to its gateway; the first valid answer wins.
 
         async with WebSocketApprovals() as web:
             print(web.link)
             async with SessionCoordinator(hooks=registry, approvals=web) as session: ...
 
-    What is asked is kept in memory, or in a store or broker of yours; then it outlives this process, and other gateways
-    over the same store show it as well. The options are those of `Gateway`.
+    Questions are kept in memory, or in a given store or broker; then they outlive this process, and other gateways over
+    the same store show them as well. The options are those of `Gateway`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class WebSocketApprovals(Openable, RacingApprovals):
         return self.gateway.link()
 
     async def open(self) -> Self:
-        """Open the store and listen. Twice is harmless.
+        """Open the store and listen. Opening twice is harmless.
 
         Raises `OSError` if the address is taken and `StoreUnavailable`; then nothing is left open.
         """
@@ -59,9 +59,9 @@ class WebSocketApprovals(Openable, RacingApprovals):
         return self
 
     async def close(self) -> None:
-        """Take back what is being asked here, tell everybody, then stop. Twice is harmless.
+        """Withdraw the questions that are being asked here, tell every client, then stop. Closing twice is harmless.
 
-        What nobody waits for inline any more stays open in a store that outlives the process.
+        A question whose inline wait is over stays open in a store that outlives the process.
         """
         self._opened = False
         try:
@@ -71,11 +71,11 @@ class WebSocketApprovals(Openable, RacingApprovals):
             await self.broker.store.close()
 
     async def request(self, request: ApprovalRequest) -> Decision:
-        """Ask, and wait. Raises `BackendUnavailable` before it is open: nobody could see the question."""
+        """Ask, and wait. Raises `BackendUnavailable` before the gateway is open: no approver could see the question."""
         if not self._opened:
             raise BackendUnavailable("the gateway is not open; use it as: async with WebSocketApprovals() as web")
         return await super().request(request)
 
     def watched_sink(self, sink: AuditSink) -> WatchedSink:
-        """A session's record, shown to those who look at that session while it is written."""
+        """Return a sink for a session's record that shows each line to the clients that follow that session."""
         return self.gateway.watched_sink(sink)

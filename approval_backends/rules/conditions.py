@@ -1,24 +1,21 @@
-r"""One call, as rules look at it, and what a condition says about it.
+r"""The conditions of rules: on the command, the paths and the arguments of a call.
 
-Conditions on shell commands.
+Commands. An allow is about one simple command: words, quoted or not, and nothing that a shell would interpret. No rule
+allows a command with any of ``; & | < > ( ) $ ` \ ! ^ %``, a new line, or a pattern of file names, because a command
+that looks like `git push` may end in `; rm -rf /`. That holds inside quotes too: shells differ in their quotes, and a
+command may be the argument of another shell.
 
-An allow is about one simple command: words, quoted or not, and nothing a shell would do more with. Where there is any
-of ``; & | < > ( ) $ ` \ ! ^ %`` in it, a new line, or a pattern of file names, no rule allows it, for what looks like
-`git push` may end in `; rm -rf /`. That holds inside quotes too: not every shell has the same ones, and a command may
-be the argument of another shell.
+The words of a deny or ask count anywhere in the arguments, whatever the quotes and the paths of programs. Such a rule
+is a net and no wall, since a command can be spelt without any of its words.
 
-A deny or ask looks the other way: its words count wherever they stand in the arguments, quotes and paths of programs
-aside. It is a net and no wall, since a command can be spelt without any of its words.
+Paths. A path counts as what it really is, with `..` and links followed, against the session's folder.
+`amplifier_hooks.text.paths` describes the patterns; one that begins with `**` is for deny and ask only.
 
-Conditions on files and folders, by what a path really is: `..` and links followed, against the session's folder.
+An allow wants every path of the call to match, both as it is written and with all links followed; of its pattern,
+only links in the working directory and the home folder are followed, since a link below may be the agent's own. Any
+path of the call, in either form, meets a deny or ask.
 
-How patterns are written is told in `amplifier_hooks.text.paths`; one that begins with `**` is for deny and ask only.
-
-An allow wants every path of the call to match, both as it is written and as it is with all links followed; of its
-pattern only the working directory and the home folder have theirs followed, since a link below may be the agent's own.
-A deny or ask is met by any path of the call, in either form.
-
-Conditions on arguments: a value, a glob or a regular expression, always over the whole of it.
+Arguments. A condition is a value, a glob or a regular expression, always over the whole argument.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
 
 @frozen
 class ConditionFinding:
-    """Whether a condition is met, None if nobody can say, and why."""
+    """The finding about one condition: met, not met, or None if it cannot be decided; and the reason."""
 
     met: bool | None
     why: str
@@ -64,22 +61,22 @@ class ConditionFinding:
 
 @define(eq=False)
 class Subject:
-    """One call, and what was found out about it so far."""
+    """One call, with the findings about it so far."""
 
     facts: ActionFacts
 
     @cached_property
     def paths(self) -> CallPaths:
-        """Where the paths in its arguments lead."""
+        """The targets of the paths in the call's arguments."""
         return CallPaths(self.facts.arguments, self.facts.cwd)
 
     def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The arguments of these names."""
+        """Return the arguments of these names."""
         return self.paths.arguments_named(names)
 
 
 LONGEST: Final = 4_096
-"""Characters of a command that an allow may be for; nobody reads more."""
+"""Characters of a command that an allow may be for; an approver reads no more."""
 
 IN_QUOTES: Final = r"[^\W_]|[ _@+=:,./#~*?{}\[\]-]"
 WORD: Final = rf"(?:[\w@+=:,./-]|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+"
@@ -88,23 +85,23 @@ SIMPLE: Final = re.compile(rf"{WORD}(?: +{WORD})*")
 
 @frozen
 class CommandPattern:
-    """Words, and whether any others may follow."""
+    """Words, and if any others may follow."""
 
     words: tuple[str, ...]
     more: bool
 
     @property
     def spec(self) -> str:
-        """As it is written."""
+        """The pattern as it is written."""
         return " ".join([*map(shlex.quote, self.words), *["*"] * self.more])
 
     def covers(self, words: list[str]) -> bool:
-        """Whether these are the words, all of them."""
+        """Return True if these words, all of them, match the pattern."""
         begins = tuple(words[: len(self.words)]) == self.words
         return begins and (self.more or len(words) == len(self.words))
 
     def occurs(self, words: list[str]) -> bool:
-        """Whether the words stand anywhere among these, the first also as a path to the program."""
+        """Return True if the pattern's words stand anywhere among these, the first also as a path to the program."""
         wanted = [word.casefold() for word in self.words]
         given = [word.casefold() for word in words]
         for start in range(len(given) - len(wanted) + 1):
@@ -124,16 +121,16 @@ class CommandCondition:
 
     @property
     def spec(self) -> str:
-        """As it is written."""
+        """The condition as it is written."""
         return " or ".join(repr(pattern.spec) for pattern in self.patterns)
 
     def check(self, subject: Subject) -> ConditionFinding:
-        """Whether the command of a call is one of these."""
+        """Return whether the command of a call matches one of the patterns."""
         return self._check_strictly(subject) if self.strict else self._check_loosely(subject)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments in which an allow looks for it."""
+        """The arguments in which an allow looks for the command."""
         return (self.argument,) if self.argument else COMMAND_NAMES
 
     def _check_strictly(self, subject: Subject) -> ConditionFinding:
@@ -164,7 +161,7 @@ class CommandCondition:
 
 
 def as_patterns(given: object) -> tuple[CommandPattern, ...]:
-    """The commands that a file names. Raises `ValueError`."""
+    """Return the commands that a file names. Raises `ValueError`."""
     texts = given if isinstance(given, list) else [given]
     if not texts or not is_texts(texts):
         raise ValueError("is a command or a list of commands, as text: 'git status' or ['git status', 'git log *']")
@@ -184,9 +181,9 @@ def _command_pattern(text: str) -> CommandPattern:
 
 
 def simple_words(command: object) -> list[str] | None:
-    """The words of one simple command, as any shell reads them; None if it is anything more, or may be.
+    """Return the words of one simple command, as any shell reads them; None if it is anything more, or may be.
 
-    A list is what it is: no shell reads it.
+    A list stays as it is: no shell reads it.
     """
     if isinstance(command, list):
         return command if is_texts(command) else None
@@ -196,7 +193,7 @@ def simple_words(command: object) -> list[str] | None:
 
 
 EXPANDED: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
-"""What some tools make another path of: home folders, variables, schemes."""
+"""Texts that some tools turn into another path: home folders, variables, schemes."""
 
 
 @frozen
@@ -209,16 +206,16 @@ class PathCondition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments in which an allow looks for them."""
+        """The arguments in which an allow looks for paths."""
         return self.named or PATH_NAMES
 
     @property
     def spec(self) -> str:
-        """As it is written."""
+        """The condition as it is written."""
         return " or ".join(repr(pattern.spec) for pattern in self.patterns)
 
     def check(self, subject: Subject) -> ConditionFinding:
-        """Whether the paths of a call are these."""
+        """Return whether the paths of a call match the patterns."""
         try:
             return self._check_strictly(subject) if self.strict else self._check_loosely(subject)
         except TooManyParts:
@@ -238,7 +235,7 @@ class PathCondition:
             for text in texts:
                 forms = subject.paths.resolve(text) if isinstance(text, str) and not EXPANDED.search(text) else None
                 if forms is None:
-                    return ConditionFinding(met=None, why=f"nobody can say where the path in {name!r} leads")
+                    return ConditionFinding(met=None, why=f"the target of the path in {name!r} is unknown")
                 if not matches(places, (forms.lexical,)):
                     return ConditionFinding(
                         met=False, why=f"the path in {name!r} is {forms.lexical!r}, not {self.spec}"
@@ -265,14 +262,14 @@ SCALARS: Final = (str, int, float, bool, type(None))
 
 @frozen
 class Value:
-    """What an argument has to be: one of some exact values, or what a pattern matches as a whole."""
+    """The condition on one argument: one of some exact values, or a pattern that matches the whole."""
 
     exact: frozenset[bytes]
     matchers: tuple[Matcher, ...] = ()
     spec: str = ""
 
     def matches(self, value: object) -> bool | None:
-        """Whether a plain value is one of these; None if nobody can say. `1`, `1.0`, `"1"` and `true` all differ."""
+        """Return whether a plain value matches; None if that is undecided. `1`, `1.0`, `"1"` and `true` all differ."""
         if isinstance(value, Mapping | list | tuple):
             return None
         if freeze(value) in self.exact:
@@ -280,7 +277,7 @@ class Value:
         if not self.matchers:
             return False
         if not isinstance(value, str):
-            return None  # a pattern is about text, and what a tool makes of another value nobody knows
+            return None  # a pattern is about text, and the tool may turn another value into any text
         try:
             return any(matcher.matches(value) for matcher in self.matchers)
         except MatchTimedOut:
@@ -301,7 +298,7 @@ class ArgumentCondition:
     elsewhere: frozenset[str] = frozenset()
 
     def check(self, subject: Subject) -> ConditionFinding:
-        """Whether the arguments of a call are these."""
+        """Return whether the arguments of a call match."""
         arguments = subject.facts.arguments
         doubtful = ""
         for name, value in self.values.items():
@@ -311,7 +308,7 @@ class ArgumentCondition:
             if met is False:
                 return ConditionFinding(met=False, why=f"argument {name!r} is not {value.spec}")
             if met is None:
-                doubtful = f"nobody can say whether argument {name!r} is {value.spec}"
+                doubtful = f"it cannot be decided if argument {name!r} is {value.spec}"
         unnamed = sorted(arguments.keys() - self.values.keys() - self.elsewhere)
         if self.strict and not self.others and unnamed:
             return ConditionFinding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
@@ -323,14 +320,14 @@ class ArgumentCondition:
 
 
 def as_values(given: object) -> dict[str, Value]:
-    """The conditions on arguments, from a file. Raises `ValueError`."""
+    """Return the conditions on arguments, from a file. Raises `ValueError`."""
     if not isinstance(given, dict) or not given:
         raise ValueError("names one argument or more with what each has to be; without it, any arguments will do")
     return {name: as_value(value) for name, value in given.items()}
 
 
 def as_value(given: object) -> Value:
-    """One condition, from a file: a plain value, {glob: …}, {regex: …}, or a list of those. Raises `ValueError`."""
+    """Return a condition from a file: a plain value, {glob: …}, {regex: …}, or a list of these. Raises `ValueError`."""
     choices = given if isinstance(given, list) else [given]
     if not choices:
         raise ValueError("is an empty list, which nothing matches; name what the argument may be")
@@ -360,7 +357,7 @@ def _argument_matcher(given: Any) -> Matcher:
 
 
 def _glob_regex(pattern: str) -> str:
-    """The same as a regular expression."""
+    """Return the glob as a regular expression."""
     from wcmatch import fnmatch
 
     [translated], _ = fnmatch.translate(pattern, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
@@ -370,7 +367,7 @@ def _glob_regex(pattern: str) -> str:
 
 
 def _matches_anywhere(value: Value, given: object) -> bool | None:
-    """Whether this value, or anything in it, is what is meant; None if that is too much to look at."""
+    """Return whether this value, or any part of it, matches; None if it is too large to look through."""
     doubt = False
     try:
         for one in leaves_of(given):

@@ -1,7 +1,4 @@
-"""What stands in a file of rules, checked; what comes out of it is ready to be used.
-
-A file of rules: YAML, and a line for every mistake.
-"""
+"""The rules file: strict YAML comes in, checked rules go out, with a line for every mistake."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 
 
 OTHERWISE: Final = "otherwise"
-"""Named in the record where no rule matched and the file says what happens then."""
+"""Name in the record when no rule matched and the file says what happens then."""
 
 ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 MOST_RULES: Final = 1_000
@@ -107,13 +104,13 @@ def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
 
 
 class StrictRulesModel(BaseModel):
-    """Nothing in a file is guessed: an unknown key or a value of another kind is a mistake."""
+    """A model that guesses nothing: an unknown key or a value of another kind is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
 class RuleModel(StrictRulesModel):
-    """One rule of a file. All conditions it names have to hold."""
+    """One rule of a file. All of its conditions have to hold."""
 
     id: Annotated[str, _from_file(_id)]
     effect: RuleEffect
@@ -144,7 +141,7 @@ class RuleModel(StrictRulesModel):
         return [
             (allow and not self.hooks, "an allow answers questions of hooks: add hooks: '*' for all, or their names"),
             (allow and not bounded, "this would allow everything; name tools, or what their arguments have to be"),
-            (not allow and bool(self.hooks), "only an allow names hooks; deny and ask hold whoever asks"),
+            (not allow and bool(self.hooks), "only an allow names hooks; deny and ask apply whichever hook asks"),
             (
                 self.other_arguments is not None and not (allow and self.arguments),
                 "other_arguments belongs to an allow with arguments",
@@ -163,7 +160,7 @@ class RuleModel(StrictRulesModel):
         ]
 
     def to_rule(self, line: int) -> Rule:
-        """Ready to be held against calls."""
+        """Return the rule, ready to be checked against calls."""
         strict = self.effect == "allow"
         looks: list[CommandCondition | PathCondition] = []
         if self.command is not None:
@@ -198,7 +195,7 @@ class RulesModel(StrictRulesModel):
 
 @frozen(kw_only=True)
 class Rule:
-    """One rule, ready to be held against calls."""
+    """One rule, ready to be checked against calls."""
 
     id: str
     effect: RuleEffect
@@ -213,7 +210,7 @@ class Rule:
     risk_reason: str
 
     def check(self, subject: Subject) -> ConditionFinding:
-        """Whether all its conditions are met; the first that is not, and else one that cannot be decided, says why."""
+        """Return whether all conditions are met. The first unmet one, else an undecided one, gives the reason."""
         doubtful: ConditionFinding | None = None
         last = ConditionFinding(met=True, why="")
         for last in self._findings(subject):
@@ -251,16 +248,16 @@ def _name_finding(matcher: Matcher, name: str, what: str) -> ConditionFinding:
 
 
 LARGEST: Final = 1_048_576
-"""Bytes of a file; far more than anybody writes by hand."""
+"""Bytes of a file; far more than a person writes by hand."""
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file of rules. Raises `RulesUnreadable`, also where others may write it."""
+    """Return the bytes of a rules file. Raises `RulesUnreadable`, also if other users may write it."""
     try:
         with path.open("rb") as file:
             found = path.stat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWOTH:
-                raise RulesUnreadable(str(path), f"anybody may write to it; chmod o-w {path}")
+                raise RulesUnreadable(str(path), f"every user may write to it; chmod o-w {path}")
             data = file.read(LARGEST + 1)
     except OSError as problem:
         raise RulesUnreadable(str(path), f"{problem.strerror or problem}; name a file of rules that is there") from None
@@ -270,7 +267,7 @@ def read_file(path: Path) -> bytes:
 
 
 def parse_rules(data: bytes, name: str) -> tuple[RulesModel, dict[KeyPath, int]]:
-    """What the file says, and on which line each part stands. Raises `InvalidRules` with everything that is wrong."""
+    """Return the rules of a file, and the line of each part. Raises `InvalidRules` with all mistakes."""
     marked = _load(data, name)
     lines = marked.lines
     try:
@@ -301,7 +298,7 @@ def _load(data: bytes, name: str) -> ParsedDocument:
 
 
 def _mistake(error: ErrorDetails, lines: dict[KeyPath, int]) -> tuple[int, str]:
-    """One mistake as line and sentence."""
+    """Return one mistake as line and sentence."""
     at: KeyPath = error["loc"]
     known = at
     while known not in lines:  # the file itself is in line 1
@@ -336,7 +333,7 @@ WANTED: Final = {
 
 
 def _known_keys(at: KeyPath) -> Iterable[str]:
-    """The keys there may be where something stands."""
+    """Return the keys that may stand at this place."""
     return RuleModel.model_fields if at[0] == "rules" and len(at) > 1 else RulesModel.model_fields
 
 

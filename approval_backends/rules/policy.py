@@ -1,4 +1,4 @@
-"""What the rules say to a call, and why."""
+"""The verdict of the rules about a call, and the reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STRICTEST_FIRST: Final[tuple[RuleEffect, ...]] = ("deny", "ask", "allow")
 
 @frozen(kw_only=True)
 class ConsideredRule:
-    """One rule, whether it matched a call, and why. `met` None: nobody can say, which counts against the call."""
+    """One rule and its finding about a call. `met` is None if that is undecided, which counts against the call."""
 
     rule: str
     effect: RuleEffect
@@ -32,7 +32,7 @@ class ConsideredRule:
 
     @property
     def matched(self) -> bool:
-        """Whether it speaks: a doubt counts as met, except where it would allow."""
+        """True if the rule takes part in the verdict: an undecided rule does, unless it would allow."""
         return self.met is True or (self.met is None and self.effect != "allow")
 
     def __str__(self) -> str:
@@ -41,20 +41,20 @@ class ConsideredRule:
 
 @frozen(kw_only=True)
 class RulesExplanation:
-    """What the rules say to a call, and what each of them has to do with it."""
+    """The verdict of the rules about a call, and the part of each rule in it."""
 
     verdict: RuleVerdict | None
     considered: tuple[ConsideredRule, ...]
 
     @property
     def deciding(self) -> tuple[ConsideredRule, ...]:
-        """The rules that the verdict is by."""
+        """The rules that gave the verdict."""
         effect = self.verdict.effect if self.verdict else None
         return tuple(one for one in self.considered if one.matched and one.effect == effect)
 
     @property
     def outdone(self) -> tuple[ConsideredRule, ...]:
-        """Rules that matched as well, and lose to a stricter one."""
+        """Rules that matched as well, and lost to a stricter one."""
         return tuple(one for one in self.considered if one.matched and one not in self.deciding)
 
     @property
@@ -72,28 +72,28 @@ class RulesExplanation:
 class Rules:
     """Rules that decide without a person; a `RulePolicy`.
 
-    They are read once; a file that changes meanwhile means nothing until `reload`, so that nobody who can write a file
-    for a moment can let something pass. Keep it where the agent cannot write.
+    Rules are read once; a file that changes meanwhile takes effect only at `reload`, so that an agent that can write
+    the file for a moment cannot let a call pass. Keep the file where the agent cannot write.
     """
 
     def __init__(self, data: bytes, name: str = "rules") -> None:
-        """Rules from the text of a file. Raises `InvalidRules`, with every mistake and its line."""
+        """Read rules from the text of a file. Raises `InvalidRules`, with every mistake and its line."""
         self.source: Path | None = None
         self._name = name
         self._take(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Rules from a file. Raises `RulesUnreadable` where it cannot be read, `InvalidRules`."""
+        """Return the rules of a file. Raises `RulesUnreadable` if it cannot be read, `InvalidRules`."""
         source = Path(path)
         rules = cls(read_file(source), str(source))
         rules.source = source
         return rules
 
     def reload(self) -> bool:
-        """Read the file again; whether it says something else now.
+        """Read the file again. Return True if its rules changed.
 
-        Raises what `load` raises; the rules are then what they were.
+        Raises the errors of `load`; the rules then stay as they were.
         """
         if self.source is None:
             return False
@@ -106,7 +106,7 @@ class Rules:
         rules = tuple(rule.to_rule(lines["rules", number]) for number, rule in enumerate(model.rules))
         self._rules, self._otherwise = rules, model.otherwise
         self.digest = hashlib.sha256(data).hexdigest()
-        """Of the file's bytes: which rules these are."""
+        """The digest of the file's bytes: it identifies these rules."""
 
     @property
     def events(self) -> tuple[tuple[int, str], ...]:
@@ -118,11 +118,11 @@ class Rules:
         return len(self._rules)
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
-        """What the rules say to this call; None where none of them speaks."""
+        """Return the verdict of the rules about this call; None if no rule matches."""
         return self.explain(facts).verdict
 
     def explain(self, facts: ActionFacts) -> RulesExplanation:
-        """What the rules would say to a call, and why. Nothing is run."""
+        """Return the verdict that the rules would give to a call, and the reasons. Nothing is run."""
         subject = Subject(facts)
         considered = []
         for rule in self._rules:
@@ -134,7 +134,7 @@ class Rules:
         return RulesExplanation(verdict=self._verdict(matched), considered=tuple(considered))
 
     def _verdict(self, matched: set[str]) -> RuleVerdict | None:
-        """The strictest effect of the rules that matched, by all that have it, in the order of their names."""
+        """Return the strictest effect of the rules that matched, by all that have it, in the order of their names."""
         for effect in STRICTEST_FIRST:
             found = sorted((r for r in self._rules if r.id in matched and r.effect == effect), key=lambda r: r.id)
             if found:

@@ -1,4 +1,4 @@
-"""Which store is meant: a file, or a database server.
+"""The address of a store: a file, or a database server.
 
 approvals.db                                      a SQLite file
 postgresql://user@host/database                   PostgreSQL; its schema is amplifier_hooks
@@ -25,14 +25,14 @@ LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])password=[^&#]*", re.IGNO
 
 
 def default_path() -> Path:
-    """The file that is meant where nobody names one: `approvals.db` where this user's state is kept."""
+    """Return the default file: `approvals.db` in the folder of this user's state."""
     return state_folder() / "approvals.db"
 
 
 def store_at(address: str | None = None) -> DatabaseStore:
-    """The store at an address, not open yet; the default file without one.
+    """Return the store at an address, not open yet; without an address, the store in the default file.
 
-    Raises `UnknownStore` for what is neither a path nor a server.
+    Raises `UnknownStore` for an address that is neither a path nor a server.
     """
     place = _parse_address(address)
     if isinstance(place, ServerAddress):
@@ -45,7 +45,7 @@ def store_at(address: str | None = None) -> DatabaseStore:
 
 
 def database_at(address: str | None, file: str, *migrations: Migrations) -> Database:
-    """A database with these tables at the same address, not open yet; `file` in the same folder without one.
+    """Return a database with these tables at an address, not open yet; without an address, `file` in the state folder.
 
     Raises `UnknownStore` as `store_at` does.
     """
@@ -60,14 +60,14 @@ def database_at(address: str | None, file: str, *migrations: Migrations) -> Data
 
 
 class ServerAddress(NamedTuple):
-    """A database server, and which schema of it."""
+    """A database server, and the schema to use there."""
 
     dsn: str
     options: dict[str, Any]
 
 
 def _parse_address(address: str | None) -> Path | ServerAddress | None:
-    """A file or a server; None where nobody named one. Raises `UnknownStore`."""
+    """Return a file or a server; None without an address. Raises `UnknownStore`."""
     if address is None:
         return None
     if not address.strip():
@@ -81,5 +81,5 @@ def _parse_address(address: str | None) -> Path | ServerAddress | None:
 
 
 def without_secrets(address: str) -> str:
-    """An address that can be shown: without who logs in, and how."""
+    """Return an address that can be shown: without user name and password."""
     return LOGIN.sub("", address)

@@ -1,4 +1,4 @@
-"""Records as columns and back. Columns are for finding and comparing; requests and decisions are kept whole, as JSON.
+"""Records as columns and back. Columns are for finding and comparing; requests and decisions stay whole, as JSON.
 
 Times are whole microseconds, so that they compare alike everywhere.
 """
@@ -45,31 +45,31 @@ _decision: Final = msgspec.json.Decoder(Decision)
 
 
 def to_stored_text(text: str) -> str:
-    r"""Text as every database can keep it: NUL and halves of characters are spelt out.
+    r"""Return a text as every database can keep it: NUL and lone surrogates are spelt out.
 
-    What is spelt out begins with a backslash, and what has a backslash is spelt out, so no two texts become one.
+    Only a text that was spelt out, or contains a backslash, begins with a backslash, so no two texts become one.
     """
     return text if text.isprintable() and "\\" not in text else f"\\{json.dumps(text)}"
 
 
 def from_stored_text(text: str) -> str:
-    """The text again."""
+    """Return the original of a stored text."""
     return cast("str", json.loads(text[1:])) if text.startswith("\\") else text
 
 
 def topic(request_id: str) -> str:
-    """What is called out when this request changes; short enough for a notification."""
+    """Return the topic of the wake-ups for this request; short enough for a notification."""
     kept = to_stored_text(request_id)
     return kept if len(kept) <= LONGEST_TOPIC else hashlib.sha256(kept.encode()).hexdigest()
 
 
 def session_value(session: str | None) -> str:
-    """A grant's session; every session is a word that no session's value can be."""
+    """Return the column of a grant's session. Every session is a word that no session's value can be."""
     return "*" if session is None else f"={to_stored_text(session)}"
 
 
 def micros(at: datetime) -> int:
-    """A time as a number."""
+    """Return a time as whole microseconds."""
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
@@ -78,7 +78,7 @@ def _time_of(value: int) -> datetime:
 
 
 def _json(value: Any) -> str:
-    """The fields, ASCII only. Mappings that are views become what they show."""
+    """Return the value as JSON, ASCII only. A mapping that is a view becomes what it shows."""
     return json.dumps(value, separators=(",", ":"), default=_fields)
 
 
@@ -95,7 +95,7 @@ def _fields(value: object) -> object:
 
 
 def _decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
-    """What was kept. The quick reader refuses halves of characters and huge numbers; then the patient one reads."""
+    """Return the stored value. The quick decoder refuses lone surrogates and huge numbers; then the slow one reads."""
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeError):
@@ -109,7 +109,7 @@ def _decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
 
 
 def record_values(record: RequestRecord) -> tuple[Any, ...]:
-    """The values of `COLUMNS`."""
+    """Return the values of `COLUMNS`."""
     return (
         request_value(record.request),
         micros(record.created.wall),
@@ -125,12 +125,12 @@ def record_values(record: RequestRecord) -> tuple[Any, ...]:
 
 
 def request_value(request: ApprovalRequest) -> str:
-    """A request as a column."""
+    """Return a request as a column."""
     return _json(request)
 
 
 def end_values(record: RequestRecord) -> tuple[Any, ...]:
-    """The values of the last of `COLUMNS`, from `decision` on: what became of a request."""
+    """Return the values of the last of `COLUMNS`, from `decision` on: the end of a request."""
     decided = record.decided
     return (
         None if record.decision is None else decision_value(record.decision),
@@ -143,12 +143,12 @@ def end_values(record: RequestRecord) -> tuple[Any, ...]:
 
 
 def decision_value(decision: Decision) -> str:
-    """A decision as a column; when it was made is one of its own."""
+    """Return a decision as a column; its time has a column of its own."""
     return _json(decision if decision.at is None else evolve(decision, at=None))
 
 
 def load_record(row: Row) -> RequestRecord:
-    """A record from the values of `COLUMNS`."""
+    """Return a record from the values of `COLUMNS`."""
     (
         request,
         created,
@@ -182,7 +182,7 @@ def load_record(row: Row) -> RequestRecord:
 
 
 def load_event(row: Row) -> RequestEvent:
-    """An event from the values of `EVENT_COLUMNS`."""
+    """Return an event from the values of `EVENT_COLUMNS`."""
     number, request, kind, at, version, by, channel, note, recorded = row
     return RequestEvent(
         number=number,
@@ -198,7 +198,7 @@ def load_event(row: Row) -> RequestEvent:
 
 
 def key_values(key: GrantKey) -> tuple[str, ...]:
-    """A grant's key as columns."""
+    """Return a grant's key as columns."""
     return (
         to_stored_text(key.tenant),
         session_value(key.session),
@@ -207,7 +207,7 @@ def key_values(key: GrantKey) -> tuple[str, ...]:
 
 
 def grant_values(grant: Grant) -> tuple[Any, ...]:
-    """The values of `GRANT_COLUMNS`."""
+    """Return the values of `GRANT_COLUMNS`."""
     return (
         to_stored_text(grant.id),
         *key_values(grant.key),
@@ -221,7 +221,7 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
 
 
 def load_grant(row: Row) -> Grant:
-    """A grant from the values of `GRANT_COLUMNS`."""
+    """Return a grant from the values of `GRANT_COLUMNS`."""
     name, tenant, session, agent, hook, version, tool, cwd, scope, allows, by, channel, request, created, expires = row
     key = GrantKey(
         tenant=from_stored_text(tenant),

@@ -1,4 +1,4 @@
-"""What a store of approvals promises."""
+"""The promises of a store of approvals, and the values that a store returns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PER_TENANT: Final = 256
 RETENTION: Final = 7 * 86_400.0
 """Seconds that a finished request is kept."""
 LATE_KEPT: Final = 16
-"""Answers that did not count, kept for one request; whoever sends more of them fills nothing."""
+"""Answers that did not count, kept for one request; a flood of them fills nothing."""
 LATE: Final = ("already_resolved", "expired", "withdrawn")
-"""Why an answer is refused that would have counted earlier."""
+"""Refusals of an answer that would have counted earlier."""
 ANSWERS: Final = frozenset({"late_decision", "refused"})
 """Events that change nothing: answers that did not count."""
 NEW: Final = "+"
-"""Called out for a request that is new: who submitted it knows, and only those who watch all of them want to."""
+"""Topic of a new request. Its own caller needs no wake-up, so only watches of all requests follow it."""
 
 EventKind = Literal[
     "submitted",
@@ -53,7 +53,7 @@ EventKind = Literal[
 
 @frozen(kw_only=True)
 class OpenRequestLimits:
-    """How many requests may wait for an answer at the same time."""
+    """Numbers of requests that may wait for an answer at the same time."""
 
     per_session: int = PER_SESSION
     per_tenant: int = PER_TENANT
@@ -61,10 +61,10 @@ class OpenRequestLimits:
 
 @frozen(kw_only=True)
 class RequestEvent:
-    """One thing that happened to a request.
+    """One event of a request.
 
-    `number` counts the events of one request, `version` is the record's after it, and `recorded` says that the audit
-    has it.
+    `number` counts the events of one request, `version` is the record's after the event, and `recorded` is True if the
+    audit has it.
     """
 
     number: int
@@ -80,7 +80,7 @@ class RequestEvent:
 
 @frozen(kw_only=True)
 class SessionTakeover:
-    """A session as its new owner finds it: still to be answered, approved but not begun, and begun without a result."""
+    """A session as its new owner finds it: requests to be answered, approved but not begun, begun without a result."""
 
     epoch: int
     pending: tuple[RequestRecord, ...] = ()
@@ -90,58 +90,58 @@ class SessionTakeover:
 
 @frozen
 class RequestCursor:
-    """Where a page of a list ends; the next one begins after it. Those of one instant are in the order of their ids."""
+    """The end of a page of a list; the next page begins after it. Records of one instant are in order of their ids."""
 
     created: datetime
     id: str
 
     @classmethod
     def of(cls, record: RequestRecord) -> RequestCursor:
-        """The place of a record, in either list."""
+        """Return the cursor of a record, in either list."""
         return cls(record.created.wall, record.id)
 
 
 class ApprovalStore(Protocol):
-    """Requests, what became of them, and standing grants.
+    """A store of requests, their decisions and their grants.
 
     Every change is one transaction: the record by compare-and-set on its state and version, an event, grants, and a
-    wake-up. Of two changes at once exactly one happens, and the other is told what is so. The time is the store's own.
+    wake-up. Of two changes at once exactly one happens, and the other gets a refusal. The time is the store's own.
 
     All methods raise `StoreUnavailable` when the store cannot be used. A change that was under way then, or whose
-    caller was cancelled, has happened or has not; reading tells. All but `submit` and `answer` are harmless twice by
-    their nature, and those two are by the request's id and by the decision's.
+    caller was cancelled, has happened or has not; reading tells. Every method can be called twice without harm: the id
+    of the request makes `submit` so, and the id of the decision `answer`.
     """
 
     durable: bool
-    """Whether what is kept here outlives the process."""
+    """True if the content outlives the process."""
 
     async def open(self) -> Self:
-        """Make it usable. Raises `StoreUnavailable`, and nothing is left open then. Twice is harmless."""
+        """Open the store. Raises `StoreUnavailable`, and nothing is left open then. Opening twice is harmless."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; who waits is woken. Twice is harmless."""
+        """Release everything, and wake every waiter. Closing twice is harmless."""
         ...
 
     async def now(self) -> Moment:
-        """The time by which everything here is judged."""
+        """Return the time by which this store judges everything."""
         ...
 
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request, pending from now on for as long as it says.
 
-        A request with its id and the same digest that is there already is returned as it stands. Raises
-        `RequestMismatch` for the same id with another digest, tenant or session, `TooManyRequests` over a limit, and
-        `SessionTakenOver` for an epoch older than the session's.
+        A request that is there already with its id and digest is returned as it stands. Raises `RequestMismatch` for
+        that id with another digest, tenant or session, `TooManyRequests` over a limit, and `SessionTakenOver` for an
+        epoch older than the session's.
         """
         ...
 
     async def get(self, request_id: str) -> RequestRecord | None:
-        """The record, or None."""
+        """Return the record, or None."""
         ...
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """The record, or None, and the store's time when it was read."""
+        """Return the record, or None, and the store's time when it was read."""
         ...
 
     async def answer(
@@ -150,21 +150,21 @@ class ApprovalStore(Protocol):
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
         An "always" adds its grants in the same transaction, kept so many seconds if wanted. An answer that does not
-        count changes nothing but the request's events. The same decision again returns the record as it stands.
+        count changes nothing but the request's events. A decision sent again returns the record as it stands.
         """
         ...
 
     async def change(
         self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
     ) -> RequestRecord | Refusal:
-        """Make one other change of the table, if `lifecycle.move` allows it; sets status, reason, ended.
+        """Make one other change of the table, if `lifecycle.move` allows it; set status, reason, ended.
 
-        A claim says that the audit has everything up to the decision, because it has to be there before.
+        A claim marks every event up to the decision as recorded, because the audit has to have them before.
         """
         ...
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
-        """Expire what is over, whoever asked for it, and return that."""
+        """Expire every request whose time is over, of any session, and return these requests."""
         ...
 
     async def pending(
@@ -175,7 +175,7 @@ class ApprovalStore(Protocol):
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What waits for an answer, oldest first; of one tenant or all, of these sessions or all, after a place."""
+        """Return the pending requests, oldest first; of one tenant or all, of these sessions or all, after a cursor."""
         ...
 
     async def history(
@@ -186,70 +186,71 @@ class ApprovalStore(Protocol):
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What does not wait for an answer any more, newest first; after a place."""
+        """Return the requests that are not pending any more, newest first; after a cursor."""
         ...
 
     async def take_over(self, tenant: str, session: str) -> SessionTakeover:
         """Become the owner of a session: the previous one can neither submit nor claim from here on.
 
-        What was claimed and never settled becomes unknown, for nobody can say whether it ran. Raises nothing of its
-        own; twice makes a second, newer owner.
+        A request that was claimed and never settled becomes unknown, because the store cannot know if its action ran.
+        Raises nothing of its own; calling it twice makes a second, newer owner.
         """
         ...
 
     async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw what is pending or approved, end the session's grants, and return what was withdrawn."""
+        """Withdraw the pending and approved requests, end the session's grants, and return these requests."""
         ...
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
-        """Grants in force that speak for any hook of this request; `lifecycle.standing` says what they come to."""
+        """Return the grants in force that answer any hook of this request; `approvals.match_grants` combines them."""
         ...
 
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
-        """Grants in force, oldest first."""
+        """Return the grants in force, oldest first."""
         ...
 
     async def revoke(self, grant_id: str, *, tenant: str | None = None) -> bool:
-        """End a grant; whether there was one in force. Of another tenant there is none."""
+        """End a grant. Return True if there was one in force; another tenant's counts as none."""
         ...
 
     async def events(self, request_id: str) -> list[RequestEvent]:
-        """What happened to a request, in order."""
+        """Return the events of a request, in order."""
         ...
 
     async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
     ) -> list[RequestEvent]:
-        """What the audit may not have yet, oldest first: after a crash it is completed from here.
+        """Return the events that the audit may lack, oldest first: after a crash it is completed from here.
 
-        Of one tenant or all, of one session or all.
+        Events of one tenant or all, of one session or all.
         """
         ...
 
     async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
-        """The audit has every change of a request up to this version, and every event up to this number.
+        """Note that the audit has every change of a request up to this version, and every event up to this number.
 
-        An answer that did not count is no change, so that it is still to be recorded when a change is.
+        An answer that did not count is no change, so it stays to be recorded when a change is recorded.
         """
         ...
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove what ended so many seconds ago, with its events, and ended grants; how many requests that were.
+        """Remove the requests that ended so many seconds ago, with their events, and ended grants; return their number.
 
-        Never what is undecided or unsettled; nor, unless told so by a host that keeps no audit, what is not recorded.
+        An undecided or unsettled request stays; so does one that is not recorded, unless `unrecorded` is True, as for a
+        host that keeps no audit.
         """
         ...
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """Be woken when this request, or any, changes: watch, read, wait, read again. It may wake for nothing.
+        """Return a watch that wakes when this request, or any, changes: watch, read, wait, read again.
 
-        A new request wakes those who watch all.
+        A watch may wake for nothing. A new request wakes the watches of all requests.
         """
         ...
 
 
 def system_moment() -> Moment:
-    """Now, by the wall and by a clock that counts the time the machine sleeps and cannot be set."""
+    """Return the time now, by the wall clock and by a clock that counts while the machine sleeps and cannot be set."""
     boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
     if boot_clock is None:
         return Moment(datetime.now(UTC))
@@ -258,7 +259,7 @@ def system_moment() -> Moment:
 
 @cache
 def _boot() -> str:
-    """The name of this start of the machine; empty where it has none."""
+    """Return the name of this start of the machine; empty if it has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -266,5 +267,5 @@ def _boot() -> str:
 
 
 def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:
-    """Those of these statuses."""
+    """Return the records with one of these statuses."""
     return tuple(record for record in records if record.status in statuses)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """The shortest store there is. Between two awaits nothing else runs, so every method is a transaction."""
+    """The shortest store there is. Between two awaits no other code runs, so every method is a transaction."""
 
     durable = False
 
@@ -54,17 +54,17 @@ class MemoryStore:
         self._epochs: dict[tuple[str, str], int] = {}
 
     async def open(self) -> Self:
-        """Nothing has to be opened; what was closed is open again, with what it held."""
+        """Open the store again, with its content; a new store is open already."""
         self._open = True
         return self
 
     async def close(self) -> None:
-        """Refuse everything from here on, and wake who waits."""
+        """Refuse every call from here on, and wake every waiter."""
         self._open = False
         self._signals.notify_all()
 
     async def now(self) -> Moment:
-        """The clock's time."""
+        """Return the clock's time."""
         return self._clock()
 
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
@@ -86,11 +86,11 @@ class MemoryStore:
         return record
 
     async def get(self, request_id: str) -> RequestRecord | None:
-        """The record, or None."""
+        """Return the record, or None."""
         return self._find(request_id)
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """The record, or None, and the time."""
+        """Return the record, or None, and the time."""
         return self._find(request_id), self._clock()
 
     async def answer(
@@ -120,7 +120,7 @@ class MemoryStore:
         return after
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
-        """Expire what is over."""
+        """Expire every request whose time is over."""
         now = self._clock()
         over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
         return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
@@ -133,7 +133,7 @@ class MemoryStore:
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What waits for an answer, oldest first."""
+        """Return the pending requests, oldest first."""
         self._find("")
         found = _filter_records(self._pending.values(), tenant, sessions)
         if after is not None:
@@ -148,7 +148,7 @@ class MemoryStore:
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What does not wait any more, newest first."""
+        """Return the requests that are not pending any more, newest first."""
         found = sorted(
             (r for r in self._visible_records(tenant, sessions) if r.status != "pending"), key=lambda r: r.id
         )
@@ -176,7 +176,7 @@ class MemoryStore:
         )
 
     async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw what is open, and end the session's grants."""
+        """Withdraw the open requests, and end the session's grants."""
         now = self._clock()
         for grant in self._grants.values():
             if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
@@ -185,12 +185,12 @@ class MemoryStore:
         return [after for record in found if (after := self._try_move(record, "withdraw", now, reason))]
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
-        """Grants in force that speak for any hook of this request."""
+        """Return the grants in force that answer any hook of this request."""
         keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
-        """Grants in force, oldest first."""
+        """Return the grants in force, oldest first."""
         self._find("")
         now, wanted = self._clock().wall, None if sessions is None else frozenset(sessions)
         return [
@@ -211,25 +211,25 @@ class MemoryStore:
         return bool(there)
 
     async def events(self, request_id: str) -> list[RequestEvent]:
-        """What happened to a request, in order."""
+        """Return the events of a request, in order."""
         self._find(request_id)
         return list(self._events.get(request_id, ()))
 
     async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
     ) -> list[RequestEvent]:
-        """What the audit may not have yet."""
+        """Return the events that the audit may lack."""
         seen = self._visible_records(tenant, None if session is None else [session])
         found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
     async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
-        """The audit has every change of a request up to this version, and every event up to this number."""
+        """Note that the audit has every change of a request up to this version, and every event up to this number."""
         if self._find(request_id) is not None:
             self._mark(request_id, version, number)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove what ended so long ago."""
+        """Remove the requests that ended so long ago."""
         now = self._clock().wall
         gone = [
             record.id
@@ -247,7 +247,7 @@ class MemoryStore:
         return len(gone)
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """Be woken when this request, or any, changes."""
+        """Return a watch that wakes when this request, or any, changes."""
         return self._signals.watch(request_id)
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class MemoryStore:
         return _filter_records(self._all(), tenant, sessions)
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
-        """Count those that wait; what is over is expired first, so that it takes nobody's place."""
+        """Count the pending requests; requests whose time is over expire first, so that they count no more."""
         tenant, session = request.tenant, request.session
         rows = (
             ("session", (tenant, session), self._limits.per_session),
@@ -307,7 +307,7 @@ class MemoryStore:
         self._signals.notify(after.id)
 
     def _mark(self, request_id: str, version: int, number: int = 0) -> None:
-        """Say of these events that they are on record."""
+        """Mark these events as recorded."""
         for place, event in enumerate(self._events[request_id]):
             if event.number <= number or (event.version <= version and event.kind not in ANSWERS):
                 self._events[request_id][place] = evolve(event, recorded=True)

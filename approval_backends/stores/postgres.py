@@ -1,6 +1,6 @@
 """Approvals in PostgreSQL, for many machines. Its clock is the one that counts."""
 
-# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+# ruff: noqa: S608  # statements consist of constants of this package; foreign text is a value
 
 from __future__ import annotations
 
@@ -174,10 +174,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class PostgresStore(DatabaseStore):
     """Approvals in a schema of their own, in a PostgreSQL database that any number of machines share.
 
-    Submitting and deciding take one round trip each, by two functions in the schema that do what the scripts do where
-    nothing is special; where something is, they change nothing and the script is run. What each option comes to is kept
-    with the request, so deciding needs no reading first: a decision with an option of these, for this digest, in time,
-    by somebody who may, sets what is kept; `judge` has the word on any other.
+    Submitting and deciding take one round trip each, by two functions in the schema that do the work of the scripts in
+    the plain case; in any other case they change nothing, and the script runs. The request's row keeps the status that
+    each option leads to, so deciding needs no reading first: a decision with one of these options, for this digest, in
+    time, by an approver with the right to decide, sets that status; `judge` decides about any other.
     """
 
     HOLD = " FOR UPDATE"
@@ -187,7 +187,7 @@ class PostgresStore(DatabaseStore):
         super().__init__(self._postgres, limits)
 
     async def now(self) -> Moment:
-        """The database's time."""
+        """Return the database's time."""
         ((now,),) = await self.database.fetch("SELECT {schema}.approval_now()")
         return _moment(now)
 
@@ -216,12 +216,12 @@ class PostgresStore(DatabaseStore):
         return evolve(draft, created=_moment(created))
 
     async def get(self, request_id: str) -> RequestRecord | None:
-        """The record, or None."""
+        """Return the record, or None."""
         record, _now = await self.look(request_id)
         return record
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """The record, or None, and the database's time."""
+        """Return the record, or None, and the database's time."""
         ((now, *row),) = await self.database.fetch(LOOK, to_stored_text(request_id))
         if row[0] is None:
             return None, _moment(now)
@@ -264,7 +264,7 @@ class PostgresStore(DatabaseStore):
 
 
 def _is_ordinary(text: str) -> bool:
-    """Whether the database keeps this text as it is, also inside a document."""
+    """Return True if the database keeps this text unchanged, also inside a document."""
     return text.isascii() and to_stored_text(text) == text
 
 
@@ -277,7 +277,7 @@ def _moment(now: int) -> Moment:
 
 
 NEVER: Final = Moment(EPOCH)
-"""Stands for a time the database is to say."""
+"""Placeholder for a time that the database sets."""
 
 SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"

@@ -102,19 +102,19 @@ class SqliteStore(DatabaseStore):
         self._clock = clock
 
     async def now(self) -> Moment:
-        """The clock's time; nobody's file is needed for it."""
+        """Return the clock's time; the file is not read for it."""
         return self._clock()
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """The record, or None, and the time."""
+        """Return the record, or None, and the time."""
         return await self.get(request_id), self._clock()
 
     def _now(self) -> Steps[Moment]:
-        """The time as the file can keep it, so that a record is the same before it is stored and after."""
+        """Return the time as the file can keep it, so that a record is equal before and after it is stored."""
         yield from ()
         now = self._clock()
         return Moment(now.wall, now.boot, round(now.reading * 1e6) / 1e6)
 
     def _lock_tenant(self, tenant: str) -> Steps[None]:  # noqa: ARG002  # the base's
-        """Nothing to do: a transaction here has the whole file to itself."""
+        """Do nothing: a transaction here has the whole file to itself."""
         yield from ()

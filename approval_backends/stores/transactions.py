@@ -1,10 +1,11 @@
 """The transactions of a store over a database. SQLite and PostgreSQL run the same ones; both judge with the life cycle.
 
-Each begins by reading the record and holding it: SQLite's transaction keeps every other writer out, PostgreSQL locks
-the row. What `judge` or `move` makes of it is then set where state and version are still those that were read.
+Each transaction begins by reading the record and locking it: SQLite's transaction keeps every other writer out,
+PostgreSQL locks the row. The transaction then stores the result of `judge` or `move` if state and version are still
+those it read.
 """
 
-# ruff: noqa: S608  # statements are put together from constants of this package; what others wrote is a value
+# ruff: noqa: S608  # statements consist of constants of this package; foreign text is a value
 
 from __future__ import annotations
 
@@ -62,18 +63,18 @@ CHUNK: Final = 1_000
 
 
 class DatabaseStore(Openable):
-    """A store over a database. Subclasses say how the time is told and how a row is held."""
+    """A store over a database. Subclasses define how to read the time and how to lock a row."""
 
     durable = True
     HOLD = ""
-    """What holds a row that was read until the transaction ends."""
+    """SQL that locks a row which was read until the transaction ends."""
 
     def __init__(self, database: Database, limits: OpenRequestLimits | None = None) -> None:
         self.database = database
         self._limits = limits or OpenRequestLimits()
 
     def _now(self) -> Steps[Moment]:
-        """The store's time."""
+        """Return the store's time."""
         raise NotImplementedError
 
     def _lock_tenant(self, tenant: str) -> Steps[None]:
@@ -90,7 +91,7 @@ class DatabaseStore(Openable):
         await self.database.close()
 
     async def now(self) -> Moment:
-        """The store's time."""
+        """Return the store's time."""
         raise NotImplementedError
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -100,11 +101,11 @@ class DatabaseStore(Openable):
         return await self.database.run(self._submit(request, epoch))
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """The record, or None, and the store's time when it was read."""
+        """Return the record, or None, and the store's time when it was read."""
         raise NotImplementedError
 
     async def get(self, request_id: str) -> RequestRecord | None:
-        """The record, or None."""
+        """Return the record, or None."""
         rows = await self.database.fetch(GET, to_stored_text(request_id))
         return load_record(rows[0]) if rows else None
 
@@ -121,7 +122,7 @@ class DatabaseStore(Openable):
         return await self.database.run(self._change(request_id, change, reason, digest, epoch))
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
-        """Expire what is over."""
+        """Expire every request whose time is over."""
         return await self.database.run(self._expire_due(limit))
 
     async def pending(
@@ -132,7 +133,7 @@ class DatabaseStore(Openable):
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What waits for an answer, oldest first."""
+        """Return the pending requests, oldest first."""
         return await self._select(PENDING, tenant, sessions, limit, after)
 
     async def history(
@@ -143,7 +144,7 @@ class DatabaseStore(Openable):
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
-        """What does not wait any more, newest first."""
+        """Return the requests that are not pending any more, newest first."""
         return await self._select(HISTORY, tenant, sessions, limit, after)
 
     async def take_over(self, tenant: str, session: str) -> SessionTakeover:
@@ -151,18 +152,18 @@ class DatabaseStore(Openable):
         return await self.database.run(self._take_over(tenant, session))
 
     async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw what is open, and end the session's grants."""
+        """Withdraw the open requests, and end the session's grants."""
         return await self.database.run(self._end_session(tenant, session, reason))
 
     # -- grants --------------------------------------------------------------------------------------------------------
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
-        """Grants in force that speak for any hook of this request."""
+        """Return the grants in force that answer any hook of this request."""
         keys = zip(grant_keys(request), kept_keys(request), strict=True)
         return await self.database.run(self._grants_for(keys))
 
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
-        """Grants in force, oldest first."""
+        """Return the grants in force, oldest first."""
         found = await self.database.run(self._grants(tenant))
         wanted = None if sessions is None else frozenset(sessions)
         return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
@@ -174,29 +175,29 @@ class DatabaseStore(Openable):
     # -- events --------------------------------------------------------------------------------------------------------
 
     async def events(self, request_id: str) -> list[RequestEvent]:
-        """What happened to a request, in order."""
+        """Return the events of a request, in order."""
         return [load_event(row) for row in await self.database.fetch(EVENTS, to_stored_text(request_id))]
 
     async def list_unrecorded(
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
     ) -> list[RequestEvent]:
-        """What the audit may not have yet."""
+        """Return the events that the audit may lack."""
         whose = (None if one is None else to_stored_text(one) for one in (tenant, session))
         return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
 
     async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
-        """The audit has every change of a request up to this version, and every event up to this number."""
+        """Note that the audit has every change of a request up to this version, and every event up to this number."""
         await self.database.fetch(RECORDED, to_stored_text(request_id), version, number)
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove what ended so long ago."""
+        """Remove the requests that ended so long ago."""
         gone = 0
         while count := await self.database.run(self._purge(older_than, unrecorded=unrecorded)):
-            gone += count  # in pieces, so that nobody waits long for the file
+            gone += count  # in pieces, so that no other process waits long for the file
         return gone
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """Be woken when this request, or any, changes."""
+        """Return a watch that wakes when this request, or any, changes."""
         return self.database.watch(None if request_id is None else topic(request_id))
 
     # -- the transactions ----------------------------------------------------------------------------------------------
@@ -347,7 +348,7 @@ class DatabaseStore(Openable):
         return load_record(rows[0]) if rows else None
 
     def _set(self, before: RequestRecord, after: RequestRecord) -> Steps[None]:
-        """Compare and set. The row is held, so it can only fail if somebody else writes to our tables."""
+        """Compare and set. The row is locked, so this can only fail if a foreign program writes to our tables."""
         held = (to_stored_text(after.id), before.status, before.version)
         rows = yield Statement(SET, (*held, after.digest, after.status, after.version, *end_values(after)))
         if not rows:
@@ -368,7 +369,7 @@ class DatabaseStore(Openable):
         limit: int,
         after: RequestCursor | None,
     ) -> list[RequestRecord]:
-        """Records by tenant and sessions, each of them a value and never a part of the statement."""
+        """Return records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
         order, later = ORDERS[sql]
         if after is not None:
@@ -392,13 +393,13 @@ def _event(record: RequestRecord, kind: EventKind, now: Moment) -> tuple[Any, ..
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
-# Put together from constants only; whatever somebody else wrote is a value.
+# Constants only; foreign text is always a value.
 
 REQUESTS: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_request"
 PENDING: Final = f"{REQUESTS} WHERE ended IS NULL AND status = 'pending'"
 HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
 ORDERS: Final = {PENDING: ("created", ">"), HISTORY: ("created DESC", "<")}
-"""The order of a list, and how what comes later in it compares."""
+"""The order of a list, and the comparison that finds later rows of it."""
 GET: Final = f"{REQUESTS} WHERE id = $1"
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"

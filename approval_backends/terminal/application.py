@@ -1,7 +1,7 @@
 """The card on a real terminal. `form` and `draw_card` decide everything; here keys become names, lines cells.
 
-The one door to prompt-toolkit, with `cells`, which asks it how wide a character is. The card is drawn on the terminal's
-other screen, from its first cell to its last each time, wherever something else may have put the cursor.
+This module uses prompt-toolkit, and so does `cells`, for the width of a character. The card is drawn on the
+terminal's alternate screen, from its first cell to its last each time, wherever the cursor may stand.
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ NAMES: Final = {
     Keys.SIGINT: "interrupt",
 }
 FRAME: Final = 0.05
-"""Seconds between looks at the clock; the card is drawn only when something on it has changed, or once a second."""
+"""Seconds between looks at the clock; the card is drawn only when its content has changed, or once a second."""
 LONE: Final = 0.05
-"""Seconds after which an Escape was a key of its own, and not the beginning of what a terminal reports."""
+"""Seconds after which an Escape was a key of its own, and not the beginning of a terminal's report."""
 
 
 class Screen(Vt100_Output):
-    """The terminal's screen. One that has gone says so, instead of raising wherever something is drawn."""
+    """The terminal's screen. When the terminal is gone, it calls `lost` once instead of raising from every drawing."""
 
     def __init__(self, stdout: TextIO, lost: Callable[[], object]) -> None:
         super().__init__(stdout, self._measure, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env())
         self._lost = lost
         self.other = False
-        """Whether what is drawn goes to the terminal's other screen, and not between the lines of the program."""
+        """True while the output goes to the terminal's alternate screen, and not between the lines of the program."""
 
     def _measure(self) -> Size:
         try:
@@ -95,17 +95,17 @@ class Screen(Vt100_Output):
         return Size(rows=rows or 24, columns=columns or 80)  # a terminal that does not know says 0
 
     def enter_alternate_screen(self) -> None:
-        """To the other screen."""
+        """Switch to the alternate screen."""
         super().enter_alternate_screen()
         self.other = True
 
     def quit_alternate_screen(self) -> None:
-        """And back, where everything is as it was."""
+        """Switch back to the first screen, which is as it was."""
         super().quit_alternate_screen()
         self.other = False
 
     def flush(self) -> None:
-        """Write what was drawn."""
+        """Write the drawn output."""
         try:
             super().flush()
         except OSError:
@@ -142,11 +142,11 @@ class CardApplication:
         """The signal that ends the program once the terminal is restored."""
 
     async def run(self, file: TextIO) -> Chosen:
-        """Show it there.
+        """Show the card on this file, and return the answer.
 
-        Raises what `end` was told, `RequestSkipped`, and `BackendUnavailable`.
+        Raises the error given to `end`, `RequestSkipped`, and `BackendUnavailable`.
 
-        However it ends, cancelled too, the terminal is as it was, and what was typed at the card is gone.
+        In every case, cancelling included, the terminal is restored, and the keys typed at the card are dropped.
         """
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -184,7 +184,7 @@ class CardApplication:
                 self._terminal.forget_typed()
 
     def end(self, error: Exception) -> None:
-        """Take the card away; `run` raises this."""
+        """Take the card away; `run` raises this error."""
         if self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error)
 
@@ -220,16 +220,16 @@ class CardApplication:
         return app
 
     def _end_on_error(self, do: Callable[[], object]) -> None:
-        """Whatever goes wrong on the card ends it: one that stands still would still take an answer."""
+        """End the card on any error: a card that stands still would still take an answer."""
         try:
             do()
-        except StopIteration as error:  # no future takes that one
+        except StopIteration as error:  # a future cannot raise this one
             self.end(RuntimeError(repr(error)))
         except Exception as error:  # noqa: BLE001  # `run` raises it
             self.end(error)
 
     def _draw(self) -> None:
-        """The next sheet, to be drawn over everything that is there."""
+        """Draw the next sheet over the whole screen."""
         now = self._loop.time()
         size = self._screen.get_size()
         shape = (size.columns, size.rows)
@@ -259,7 +259,7 @@ class CardApplication:
             await asyncio.sleep(FRAME)
 
     def _look(self) -> None:
-        """Draw again when time has changed something."""
+        """Draw again when time has changed the card."""
         now = self._loop.time()
         left = (self._until - self._clock()).total_seconds()
         seen = (int(left), int(now), self._form.is_armed(now), self._form.is_ready(now), self._more())
@@ -290,7 +290,7 @@ class CardApplication:
         return keys
 
     def _press(self, key: str) -> None:
-        lost = self._escape is not None  # what a terminal reports begins with the same character
+        lost = self._escape is not None  # a terminal's report begins with the same character
         self._forget_escape()
         if not lost:
             self._end_on_error(lambda: self._go_on(press(self._form, key, self._loop.time())))
@@ -331,7 +331,7 @@ class CardApplication:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _write(self, text: str) -> None:
-        """Into the field, so that nothing in it is invisible; a message is one line."""
+        """Write text into the field, so that nothing in it is invisible; a message is one line."""
         text = field_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         if self._form.page == "message":
             text = text.replace("\n", " ")[: max(0, MESSAGE - len(self._buffer.text))]
@@ -359,12 +359,12 @@ class CardApplication:
     # -- signals -------------------------------------------------------------------------------------------------------
 
     def _terminate(self) -> None:
-        """The program is to end: first the terminal, then the program."""
+        """End the card because the program is to end: first the terminal, then the program."""
         self.fatal = signal.SIGTERM
         self.end(BackendUnavailable("the program was told to end"))
 
     def _suspend(self) -> None:
-        """The program is to stop: with the terminal as it was, until it goes on."""
+        """Stop the program, with the terminal restored until it goes on."""
 
         def stop() -> None:
             self._as_before()
@@ -373,7 +373,10 @@ class CardApplication:
         run_in_terminal(stop)
 
     def _resume(self) -> None:
-        """Whoever had the terminal meanwhile may have changed it, and what was typed was not for us."""
+        """Prepare the terminal again.
+
+        The program that had it may have changed it, and dropped keys were not for the card.
+        """
         self._stack.enter_context(self._app.input.raw_mode())
         self._terminal.forget_typed()
         self._form = rearm(self._form, self._loop.time())
@@ -381,5 +384,5 @@ class CardApplication:
 
 
 def _fragments(lines: tuple[Line, ...]) -> FormattedText:
-    """Lines for prompt-toolkit."""
+    """Return the lines for prompt-toolkit."""
     return FormattedText([part for line in lines for part in (*line, ("", "\n"))][:-1])

@@ -1,14 +1,13 @@
-r"""What a person can read about a request: the action, what "always" would cover, what an edit changes. Pure.
+r"""The pages of a card: the action, the exact arguments, the reach of an "always", the changes of an edit. Pure.
 
-A page is a number of rows; how wide the screen is comes later. Whatever somebody else wrote passes through the `Script`
-here, once, and stands behind a mark of ours on every line.
+A page is a number of rows; the width of the screen comes later. Foreign text passes through the `Script` here, once,
+and stands behind a mark of ours on every line.
 
-Secrets in what is shown: where they are. Pure.
+Secrets are covered. A cover can deceive too, so it hides only a text that is known to be a secret by its form or its
+name, holds no slash, dot or blank, and does not stand where a command's name stands: no command word, path or host
+disappears behind it.
 
-A mask is a way to deceive too, so it covers only what is known to be a secret by its form or its name, holds no slash,
-dot or blank, and does not stand where a command's name stands: no command word, path or host disappears behind it.
-
-Arguments as a person writes them: JSON, in which whatever cannot be seen stands as `\u202e`. Pure.
+People edit arguments as JSON, in which an invisible character stands as `\u202e`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 Piece = tuple[str, bool]
-"""A part of a text, and whether it is to be covered."""
+"""A part of a text, and True if it is to be covered."""
 
 KNOWN: Final = r"""
     \b(?P<token>
@@ -61,12 +60,12 @@ COMMAND_FOLLOWS: Final = frozenset("\n\r;&|(`{")
 
 
 def names_secret(name: str, value: str) -> bool:
-    """Whether an argument of this name and value is one secret as a whole."""
+    """Return True if an argument of this name and value is one secret as a whole."""
     return NAME.search(name) is not None and VALUE.fullmatch(value) is not None
 
 
 def pieces(text: str) -> list[Piece]:
-    """The text in parts; joined, they are the text."""
+    """Return the text in parts; joined, they are the text."""
     found: list[Piece] = []
     end = 0
     for match in SECRET.finditer(text):
@@ -79,7 +78,7 @@ def pieces(text: str) -> list[Piece]:
 
 
 def _names_command(text: str, place: int) -> bool:
-    """Whether a word that begins here may be what runs."""
+    """Return True if a word that begins here may be the command that runs."""
     while place and text[place - 1] in " \t":
         place -= 1
     return place == 0 or text[place - 1] in COMMAND_FOLLOWS
@@ -88,15 +87,15 @@ def _names_command(text: str, place: int) -> bool:
 Page = tuple[Strip, ...]
 
 SUBJECTS: Final = ("file_path", "path", "notebook_path", "filename", "url", "uri", "pattern", "query")
-"""Arguments that name what a tool works on; the first that is there stands beside the tool's name."""
+"""Arguments that name the object of a tool; the first that is there stands beside the tool's name."""
 CLAIMS: Final = frozenset({"description", "explanation", "justification", "purpose", "rationale", "reason"})
 """Arguments in which agents say what they are about to do. Nothing checks that."""
 NAMES: Final = 20
 """Columns for names on the left, at most."""
 HEADLINE: Final = 36
-"""Columns there are on every screen for the tool and what it works on."""
+"""Columns that every screen has for the tool and its object."""
 WIDE: Final = 32
-"""The same for agent and directory, on a screen of the usual width."""
+"""Columns for agent and directory, on a screen of the usual width."""
 SHORT: Final = 60
 """Characters of a value that still stands on one line."""
 
@@ -105,7 +104,7 @@ SHORT: Final = 60
 
 
 def action_page(request: ApprovalRequest, script: Script) -> Page:
-    """The action whole, then every question, why the risk is as it is, and what the agent says about it."""
+    """Return the action as a whole, then every question, the reasons for the risk, and the agent's own statement."""
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
@@ -128,7 +127,7 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
 
 
 def raw_page(request: ApprovalRequest, script: Script) -> Page:
-    """The exact arguments as JSON, nothing covered, and everything by which the request can be found again."""
+    """Return the exact arguments as JSON, nothing covered, and all facts by which the request can be found again."""
     facts = {
         "request": request.id,
         "session": request.session,
@@ -149,12 +148,12 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
 
 
 def subject_name(request: ApprovalRequest) -> str | None:
-    """The argument that names what the tool works on."""
+    """Return the name of the argument that names the object of the tool."""
     return next((name for name in SUBJECTS if isinstance(request.arguments.get(name), str)), None)
 
 
 def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
-    """The argument that stands beside the tool's name, if it always does as a whole."""
+    """Yield the argument that stands beside the tool's name, if it always stands there as a whole."""
     name = subject_name(request)
     value = request.arguments[name] if name else ""
     whole = script.lines(value) == [value] == [_cover_secrets(value, script)] and not _reads_as_json(value)
@@ -163,7 +162,7 @@ def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
 
 
 def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
-    """What is too long to stand above as a whole."""
+    """Yield the facts that are too long for the headline."""
     facts = {"tool": (request.tool, HEADLINE), "agent": (request.agent, WIDE), "directory": (request.cwd, WIDE)}
     for name, (fact, room) in facts.items():
         if width_of(script.inline(fact)) > room:
@@ -172,14 +171,14 @@ def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[Table
 
 @frozen
 class TableEntry:
-    """A name and what stands beside it, line by line; both can be shown as they are."""
+    """A name and the lines beside it; both can be shown as they are."""
 
     label: str
     lines: list[str]
     style: str = ""
     words: bool = False
     block: bool = False
-    """Whether the lines stand below the name."""
+    """True if the lines stand below the name."""
 
     @property
     def text(self) -> str:
@@ -188,7 +187,7 @@ class TableEntry:
 
 
 def _table(entries: Iterable[TableEntry]) -> Iterator[Strip]:
-    """Names on the left, the rest beside them; whatever follows on further lines stands behind a mark."""
+    """Yield names on the left and the rest beside them; further lines stand behind a mark."""
     entries = list(entries)
     widths = [width_of(entry.label) for entry in entries if not entry.block]
     column = max((width for width in widths if width <= NAMES), default=0)
@@ -205,7 +204,7 @@ def _table(entries: Iterable[TableEntry]) -> Iterator[Strip]:
 
 
 def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[TableEntry]:
-    """A line for everything that does not look like what it is, as the page names it."""
+    """Yield a line for everything that does not look like what it is, named as on the web page."""
     for odd in oddities(arguments, script.inline):
         yield TableEntry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
 
@@ -241,12 +240,12 @@ def _argument(name: str, value: object, script: Script) -> TableEntry:
 
 
 def _cover_secrets(line: str, script: Script) -> str:
-    """A line that can be shown, with a cover of ours, which no text can imitate, over each secret."""
+    """Return a line that can be shown, with a cover that no text can imitate over each secret."""
     return "".join(script.cover(piece) if secret else piece for piece, secret in pieces(line))
 
 
 def _reads_as_json(text: str) -> bool:
-    """Whether a bare text would pass for another value, or for nothing."""
+    """Return True if a bare text would pass for another value, or for nothing."""
     if text == "" or text != text.strip() or text[0] in '"{[':
         return "\n" not in text
     try:
@@ -256,7 +255,7 @@ def _reads_as_json(text: str) -> bool:
     return True
 
 
-# -- what changes ------------------------------------------------------------------------------------------------------
+# -- the changes of an edit --------------------------------------------------------------------------------------------
 
 SIGNS: Final = {
     "add": ("+", "class:good"),
@@ -268,7 +267,7 @@ SIGNS: Final = {
 
 
 def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest: str, script: Script) -> Page:
-    """What the person's own arguments change, as JSON before and after."""
+    """Return the changes that the person's own arguments make, as JSON before and after."""
     old, new = (json.dumps(thaw(freeze(dict(a))), indent=2, ensure_ascii=False) for a in (request.arguments, arguments))
     first = f"Your arguments instead of the agent's; digest {digest[:4]} {digest[4:8]}"
     return (
@@ -279,7 +278,7 @@ def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest:
 
 
 def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip]:
-    """What goes and what comes, line by line, and at the end how much of it."""
+    """Yield the removed and added lines, and at the end their numbers."""
     for line in lines:
         sign, style = SIGNS[line.kind]
         for text in script.lines(line.text):
@@ -288,11 +287,11 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
     yield Strip(f"{added:,} {'line' if added == 1 else 'lines'} added, {removed:,} removed", style="class:dim")
 
 
-# -- what "always" covers ----------------------------------------------------------------------------------------------
+# -- the reach of an "always" ------------------------------------------------------------------------------------------
 
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
-    """What a standing answer would answer from now on, what it would not, and when it ends."""
+    """Return the reach of an "always" from now on, its limits, and its end."""
     told = reach(request, script.inline, request.keep)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
@@ -304,21 +303,21 @@ def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Pag
 
 
 class NotUsable(ValueError):
-    """What was written cannot be arguments; the text says where and why."""
+    """The written text cannot be arguments; the message says where and why."""
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """The arguments as JSON to be edited. Reading it back unchanged gives the same arguments."""
+    """Return the arguments as JSON to be edited. Reading the unchanged text gives equal arguments."""
     return field_text(json.dumps(thaw(freeze(dict(arguments))), indent=2, ensure_ascii=False))
 
 
 def field_text(text: str) -> str:
-    r"""A text as it may stand in the field: what cannot be seen as JSON writes it. Newlines stay."""
+    r"""Return a text as it may stand in the field: invisible characters as JSON escapes. Newlines stay."""
     return "".join(sign if sign == "\n" or _is_visible(sign) else _escape_sign(sign) for sign in text)
 
 
 def read_back(text: str) -> dict[str, Any]:
-    """The arguments that were written. Raises `NotUsable`, with the line."""
+    """Return the written arguments. Raises `NotUsable`, with the line."""
     try:
         value = json.loads(text, object_pairs_hook=_unique_object)
     except json.JSONDecodeError as problem:

@@ -1,4 +1,4 @@
-"""Text in the cells of a terminal: what is shown of it, how wide it is, where it wraps, and what a cut says. Pure."""
+"""Text in the cells of a terminal: its escaped form, its width, its line breaks, and the mark of a cut. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prompt_toolkit.utils import get_cwidth as width_of
 from amplifier_hooks.text.escape import for_terminal
 
 Line = tuple[tuple[str, str], ...]
-"""One line of the screen: a style and a text, again and again."""
+"""One line of the screen: pairs of a style and a text."""
 
 TAB: Final = "⇥"
 STOP: Final = 4
@@ -22,26 +22,26 @@ PLAIN: Final = str.maketrans(dict(zip("─│┊▸·…⇥○◆▲←→⟨⟩
 
 @frozen
 class Script:
-    r"""How foreign text is written. With `ascii` everything else stands there as `\u{E9}`, and nothing becomes `?`."""
+    r"""The form of foreign text. With `ascii` every other character appears as `\u{E9}`, and nothing becomes `?`."""
 
     ascii: bool = False
 
     def lines(self, text: str) -> list[str]:
-        r"""What somebody else wrote, line by line; a tab and the last blank of a line can be seen."""
+        r"""Return a foreign text, line by line; a tab and the last blank of a line can be seen."""
         return [self._blanks(line) for line in self._letters(for_terminal(text)).split("\n")]
 
     def inline(self, text: str) -> str:
-        """The same as one line."""
+        """Return a foreign text as one line."""
         one = for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
         return self._blanks(self._letters(one))
 
     def cover(self, text: str) -> str:
-        """What stands over a secret, in brackets that no other text has."""
+        """Return the cover of a secret, in brackets that no other text has."""
         words = f"secret, {len(text):,} characters"
         return f"\\u{{{words}}}" if self.ascii else f"⟨{words}⟩"
 
     def _letters(self, text: str) -> str:
-        """Our own brackets around a number of blanks stay; no other text has them any more."""
+        """Escape the letters. Our own brackets around a number of blanks stay; no other text keeps such brackets."""
         if text.isascii():
             return text
         if not self.ascii:
@@ -64,7 +64,7 @@ class Script:
 
 @frozen
 class Strip:
-    """A line before it is known how wide the screen is. `lead` stands before it, `follow` before what is wrapped.
+    """A line before the width of the screen is known. `lead` stands before it, `follow` before its wrapped parts.
 
     Both are ours and equally wide, so that no foreign text begins where one of our own lines does.
     """
@@ -78,7 +78,7 @@ class Strip:
 
 
 def lay_out(rows: tuple[Strip, ...], width: int) -> tuple[Line, ...]:
-    """Rows as lines of at most `width` cells. Nothing is left out."""
+    """Return rows as lines of at most `width` cells. Nothing is left out."""
     return tuple(
         ((row.lead_style, lead), (row.style, piece))
         for row in rows
@@ -88,7 +88,7 @@ def lay_out(rows: tuple[Strip, ...], width: int) -> tuple[Line, ...]:
 
 
 def wrap_text(text: str, width: int, *, words: bool = False) -> list[str]:
-    """Pieces of at most `width` cells that together are the text; cut between words where that is asked for."""
+    """Return pieces of at most `width` cells that together are the text; with `words`, cut between words."""
     if text.isascii() and (len(text) <= width or not words):
         return [text[start : start + width] for start in range(0, len(text) or 1, width)]
     pieces = []
@@ -106,7 +106,7 @@ def wrap_text(text: str, width: int, *, words: bool = False) -> list[str]:
 
 
 def clip_text(text: str, width: int) -> str:
-    """At most `width` cells; a cut says how many characters are missing."""
+    """Return at most `width` cells; a cut tells how many characters are missing."""
     if width_of(text) <= width:
         return text
     room = width - len(f"…(+{len(text):,})")
@@ -123,5 +123,5 @@ def clip_text(text: str, width: int) -> str:
 
 
 def text_of(line: Line) -> str:
-    """The text of a line alone."""
+    """Return the text of a line alone."""
     return "".join(text for _, text in line)

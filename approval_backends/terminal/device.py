@@ -1,10 +1,9 @@
-"""The terminal itself: whether there is one a person can answer at, and how it is left.
+"""The terminal itself: finding one at which a person can answer, restoring it, and holding back other output.
 
-What the program prints while a card is on screen is held back, and printed when the card has gone.
-
-Held back where it leaves the process, at the file descriptors: neither a log handler nor another thread nor a program
-started meanwhile can write over the card, or write one of their own. Nothing is lost: what such a program writes later
-is passed on for as long as this one lives.
+The program's output is held back while a card is on screen, and printed when the card has gone. It is held back where
+it leaves the process, at the file descriptors: neither a log handler nor another thread nor a program started
+meanwhile can write over the card, or draw one of their own. Nothing is lost: the later output of such a program is
+passed on for as long as this process lives.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ IN_MEMORY: Final = 1 << 20
 CHUNK: Final = 1 << 16
 
 HELD: Final[dict[int, int]] = {}
-"""Streams that are held back, with the number of the terminal to which they lead otherwise."""
+"""Streams that are held back, each with the number of the terminal to which it leads otherwise."""
 LOCK: Final = threading.Lock()
 
 
 def device_of(stream: TextIO) -> int | None:
-    """The device number of the terminal that a stream leads to, held back or not; None if it leads to no terminal.
+    """Return the device number of the terminal to which a stream leads, held back or not; None if it leads to none.
 
     Raises `OSError` or `ValueError` for a stream without a file, and `AttributeError` for None.
     """
@@ -50,7 +49,7 @@ def device_of(stream: TextIO) -> int | None:
 
 @contextmanager
 def hold_back_output(terminal: int) -> Iterator[None]:
-    """Hold back what goes to this terminal (its device number) through standard output and standard error."""
+    """Hold back the output to this terminal (its device number) through standard output and standard error."""
     ours = [stream for stream in STREAMS if _leads_to(stream, terminal)]
     if not ours:
         yield
@@ -76,7 +75,7 @@ def hold_back_output(terminal: int) -> Iterator[None]:
 
 
 class Pipe:
-    """Where the output goes instead. A thread empties it, so that whoever writes never waits for the event loop."""
+    """The pipe that takes the output. A thread empties it, so that a writer never waits for the event loop."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = os.dup(terminal)
@@ -87,7 +86,7 @@ class Pipe:
         threading.Thread(target=self._pump, name="held-output", daemon=True).start()
 
     def release(self) -> None:
-        """Print what was kept, and from now on pass on what comes."""
+        """Print the kept output, and from now on pass on what comes."""
         with self._lock, contextlib.suppress(OSError):  # a terminal that is gone takes nothing any more
             self._read()
             kept, self._kept = self._kept, None
@@ -98,7 +97,7 @@ class Pipe:
                         _write(self._terminal, chunk)
 
     def _pump(self) -> None:
-        """Until the last one that writes here has closed its end."""
+        """Read until the last writer has closed its end."""
         going = True
         while going:
             select.select([self._source], [], [])
@@ -111,7 +110,7 @@ class Pipe:
             os.close(self._terminal)
 
     def _read(self) -> bool:
-        """Everything that is there; whether more can come."""
+        """Read all available output. Return True if more can come."""
         while self._source >= 0:
             try:
                 chunk = os.read(self._source, CHUNK)
@@ -158,21 +157,21 @@ class Terminal:
 
     @property
     def utf8(self) -> bool:
-        """Whether it was said to show more than ASCII."""
+        """True if the terminal can show more than ASCII."""
         return (self.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
     @contextmanager
     def screen(self) -> Iterator[TextIO]:
-        """A way to the screen of its own: standard output may lead elsewhere meanwhile."""
+        """Open a separate way to the screen: standard output may lead to the pipe meanwhile."""
         file = os.fdopen(os.dup(self.stdout.fileno()), "w", encoding=self.stdout.encoding)
         try:
             yield file
         finally:
-            with contextlib.suppress(OSError):  # what could not be written to a terminal that is gone
+            with contextlib.suppress(OSError):  # output that could not be written to a terminal that is gone
                 file.close()
 
     def save_modes(self) -> Callable[[], None]:
-        """What it takes to set the terminal's modes to what they are now."""
+        """Return a function that sets the terminal's modes back to those of now."""
         import termios
 
         stream = self.stdin.fileno()
@@ -185,28 +184,28 @@ class Terminal:
         return set_back
 
     def forget_typed(self) -> None:
-        """Drop what was typed before there was anything to answer, in the kernel's queue."""
+        """Drop the keys that were typed, in the kernel's queue, before there was a question."""
         import termios
 
         with contextlib.suppress(termios.error, OSError):
             termios.tcflush(self.stdin.fileno(), termios.TCIFLUSH)
 
     def print_line(self, line: str) -> None:
-        """One line that stays on the screen, whatever the program does with its standard output."""
+        """Print one line that stays on the screen, wherever the program's standard output leads."""
         with contextlib.suppress(OSError, ValueError):
             os.write(self.stdout.fileno(), f"{line}\n".encode(self.stdout.encoding or "utf-8", "backslashreplace"))
 
 
 def terminal_of(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Terminal:
-    """The terminal at both ends of these streams, by default of the program's own.
+    """Return the terminal at both ends of these streams, by default of the program's own.
 
-    Raises `BackendUnavailable` when nobody can read there what is asked, or nobody can answer.
+    Raises `BackendUnavailable` if a person can neither read nor answer there.
     """
     stdin, stdout = stdin or sys.stdin, stdout or sys.stdout
     try:
         import termios  # noqa: F401  # there is none on Windows
 
-        number = device_of(stdout)  # while a card is on the screen, standard output leads elsewhere
+        number = device_of(stdout)  # while a card is on the screen, standard output leads to the pipe
         if number is None or not stdin.isatty():
             raise BackendUnavailable(NO_TERMINAL)
     except (ImportError, AttributeError, ValueError, OSError):  # None, closed, or no real file
@@ -220,9 +219,9 @@ def terminal_of(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Te
 
 @contextmanager
 def redirect_signals(loop: AbstractEventLoop, tell: Mapping[int, Callable[[], object]]) -> Iterator[None]:
-    """Have these signals told instead of ending or stopping the program with the terminal as it is.
+    """Call these functions for signals that would end or stop the program with the terminal as it is.
 
-    Only those nobody else handles, and only where handlers can be set: in the main thread.
+    Only signals without another handler are redirected, and only where handlers can be set: in the main thread.
     """
     told = []
     if threading.current_thread() is threading.main_thread():

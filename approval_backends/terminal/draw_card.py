@@ -1,7 +1,7 @@
 """The card: a form, a size and a time in, the lines of the screen out. Pure.
 
-Above stands what is asked, below what can be answered, both always whole; between them is the page that is read, as
-much of it as fits. On a screen too small to read on, only refusing is left.
+The question stands above, the answers below, both always whole; between them stands the page, as much of it as fits.
+On a screen too small for reading, the card only offers to refuse.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MIN_HEIGHT: Final = 12
 NARROW: Final = 80
 """Columns below which words are short."""
 ROOMY: Final = 20
-"""Lines from which on one is left for air, and risk and agent have one each."""
+"""Lines from which on one is left blank, and risk and agent have one each."""
 FIELD: Final = {"message": 3, "edit": 100}
-"""Lines of the field to write in, at most."""
+"""Lines of the input field, at most."""
 KEPT: Final = 8
-"""Pages that are kept laid out, of one card."""
+"""Pages of one card whose layout is kept."""
 EDGE: Final = 2
-"""Cells of a line across the screen before something stands in it."""
+"""Cells of a line across the screen before its text."""
 MINUTE: Final = 60
 DAYS: Final = 48
-"""Hours from which on days are said."""
+"""Hours from which on the time is in days."""
 WRITING: Final = {"message": "for the model", "edit": "what would run instead"}
 HINTS: Final = {
     "exact": "v goes back",
@@ -54,36 +54,36 @@ STYLES: Final = {
     "mid": "bold #af5f00",
     "high": "bold #af5f5f",
 }
-"""Colours that can be read on white and on black alike. None of them says anything that no word or sign says."""
+"""Colours that can be read on white and on black alike. Each repeats what a word or a sign says."""
 
 RISKS: Final = {"low": ("○", "Low risk", ""), "medium": ("◆", "Medium risk", "mid"), "high": ("▲", "High risk", "high")}
 
 
 @frozen(kw_only=True)
 class Scene:
-    """All that a card depends on beside the form: the screen, and the time."""
+    """All facts that a card depends on beside the form: the screen, and the time."""
 
     width: int
     height: int
     script: Script
     left: float
-    """Seconds until nobody's answer counts any more."""
+    """Seconds until an answer does not count any more."""
     until: datetime | None = None
-    """When that is, in the person's own time zone."""
+    """The end of the time, in the person's own time zone."""
     more: int = 0
-    """How many other questions wait."""
+    """Number of other questions that wait."""
     armed: bool = True
     ready: bool = True
 
     @property
     def narrow(self) -> bool:
-        """Whether words have to be short."""
+        """True if words have to be short."""
         return self.width < NARROW
 
 
 @frozen
 class Sheet:
-    """The lines above and below a field to write in. Together they are as high as the screen."""
+    """The lines above and below an input field. Together they are as high as the screen."""
 
     above: tuple[Line, ...]
     field: int
@@ -91,7 +91,7 @@ class Sheet:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Everything that is ours to draw."""
+        """All lines above and below the field."""
         return (*self.above, *self.below)
 
 
@@ -102,7 +102,7 @@ class CardPages:
         self._laid: dict[object, tuple[Line, ...]] = {}
 
     def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
-        """The lines of the page the person is on."""
+        """Return the lines of the page that the person is on."""
         of = (form.page, form.verb.allows) if form.page == "reach" else form.page
         key = (of, scene.width, scene.script, form.digest)
         if key not in self._laid:
@@ -113,7 +113,7 @@ class CardPages:
 
 
 def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
-    """The sheet, and the form as it is once that has been on screen."""
+    """Return the sheet, and the form after that sheet has been on screen."""
     fits = scene.width >= MIN_WIDTH and scene.height >= MIN_HEIGHT
     if not fits:
         form = form.after_drawing(width=form.width, rows=1, length=1, fits=False)
@@ -132,7 +132,7 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
 
 
 def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
-    """The rows of the page the person is on."""
+    """Return the rows of the page that the person is on."""
     if form.page == "exact":
         return raw_page(form.request, script)
     if form.page == "reach":
@@ -143,7 +143,7 @@ def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
 
 
 def time_left(seconds: float) -> str:
-    """How long there is, to the second for as long as a person can follow it."""
+    """Return the time left, to the second for as long as a person can follow it."""
     whole = max(0, int(seconds))
     hours, minutes = whole // 3600, whole // MINUTE % MINUTE
     if hours >= DAYS:
@@ -185,18 +185,18 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
 def _foot(form: Form, scene: Scene, length: int) -> tuple[Line, ...]:
     allowed = form.request.default == "allow"
     when = f" by {scene.until:%H:%M:%S}" if scene.until else ""
-    nobody = f" Nobody{when}: " if scene.narrow else f" If nobody answers{when}, this is "
+    silence = f" No answer{when}: " if scene.narrow else f" Without an answer{when}, this is "
     said = ("class:mid", "allowed.") if allowed else ("", "denied.")
     return (
         _status(form, scene, length),
-        (("class:mid" if scene.left < MINUTE else "", nobody), said),
+        (("class:mid" if scene.left < MINUTE else "", silence), said),
         *_bar(form, scene),
         (("class:dim", clip_text(f" {_hint(form, scene)}", scene.width)),),
     )
 
 
 def _status(form: Form, scene: Scene, length: int) -> Line:
-    """What of the page can be seen, and the digest of what would run."""
+    """Return the visible part of the page, and the digest of the action that would run."""
     digest = f" {'' if scene.narrow else 'digest '}{form.digest[:4]} {form.digest[4:8]} "
     first, last = form.top + 1, min(form.top + form.rows, length)
     if form.page in WRITING:
@@ -210,7 +210,7 @@ def _status(form: Form, scene: Scene, length: int) -> Line:
 
 
 def _rule(left: tuple[str, str], right: tuple[str, str], width: int) -> Line:
-    """A line across the screen with something near both ends; the right end is never cut."""
+    """Return a line across the screen with a text near both ends; the right end is never cut."""
     room = width - 2 * EDGE - width_of(right[1])
     said = clip_text(left[1], room)
     rest = "─" * (room - width_of(said))
@@ -218,7 +218,7 @@ def _rule(left: tuple[str, str], right: tuple[str, str], width: int) -> Line:
 
 
 def _bar(form: Form, scene: Scene) -> list[Line]:
-    """What can be done, in as many lines as that takes."""
+    """Return the possible answers, in as many lines as they take."""
     bar: list[Line] = []
     line: Line = ()
     used = 0
@@ -247,7 +247,7 @@ def _is_awake(verb: Verb, form: Form) -> bool:
 
 
 def _hint(form: Form, scene: Scene) -> str:
-    """What the person can do next, or why not; before it, what came of the last key."""
+    """Return the person's next step, or the obstacle; before it, the result of the last key."""
     if not scene.armed:
         return f"{form.note or 'new'}: keys do not count yet"
     return f"{form.note} · {_next(form, scene)}" if form.note else _next(form, scene)
@@ -274,7 +274,7 @@ def _unread(form: Form, scene: Scene) -> str:
 
 
 def _small(form: Form, scene: Scene) -> tuple[Line, ...]:
-    """All that a screen too small to read on is good for. The lines that matter most come last: they stay longest."""
+    """Return the lines of a screen too small for reading. The most important ones come last: they stay longest."""
     width, script = scene.width, scene.script
     enter = "Enter" if scene.ready else "wait"
     allowed = "allowed" if form.request.default == "allow" else "denied"
@@ -283,7 +283,7 @@ def _small(form: Form, scene: Scene) -> tuple[Line, ...]:
         f" enlarge to {MIN_WIDTH}x{MIN_HEIGHT}",
         f" {script.inline(form.request.tool)}",
         f" {form.digest[:4]} {form.digest[4:8]} · {time_left(scene.left)}",
-        f" nobody: {allowed}",
+        f" no answer: {allowed}",
         f" ▸ d Deny, {enter}",
     )
     return tuple((("", clip_text(line, width)),) for line in lines[-scene.height :])

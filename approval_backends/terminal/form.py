@@ -1,4 +1,4 @@
-"""What a person has chosen so far, and what a key does to it. Pure: the time is an argument.
+"""The form behind a card: a person's choice so far, and the effect of each key. Pure: the time is an argument.
 
     ┌ arming ┐   a key that comes in here is lost, and begins it anew
     card ─ letter or arrow ─▶ another answer is selected ─ Enter ─▶ it is given
@@ -7,8 +7,8 @@
       ├ l ▶ later: the card goes, nothing is decided    only where the question can come back
       └ v ▶ exact arguments
 
-Nothing allows unless it was selected here, on this card, by a key of its own; whoever has not read to the end, or is
-asked about something of high risk, has to write four characters of the digest too.
+Nothing allows unless it was selected here, on this card, by a key of its own. A person who has not read to the end, or
+is asked about an action of high risk, has to type four characters of the digest too.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
 Does = Literal["choose", "message", "edit", "later"]
 
 ARMING: Final = 0.5
-"""Seconds in which nothing counts: after the card came up, after it came back, after a key that was lost."""
+"""Seconds in which no key counts: after the card appeared, after it came back, after a key that was lost."""
 PAUSE: Final = 0.2
 """Seconds between any key and an Enter that counts."""
 CODE: Final = 4
-"""Characters of the digest to write where a key is not enough."""
+"""Characters of the digest to type where a key is not enough."""
 MESSAGE: Final = 2_000
-"""Characters a message may have."""
+"""Characters that a message may have."""
 
 OPENS: Final[Mapping[Does, Page]] = {"message": "message", "edit": "edit"}
-"""What has a page of its own."""
+"""Actions that open a page of their own."""
 LETTERS: Final[Mapping[str, str]] = {"reject_once": "d", "reject_always": "n", "allow_once": "a", "allow_always": "w"}
 WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "allow_once": ("Allow once", frozenset({"allow", "allow once", "approve", "approve once", "yes"})),
@@ -46,12 +46,12 @@ WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
     "reject_once": ("Deny", frozenset({"deny", "deny once", "reject", "no"})),
     "reject_always": ("Deny always", frozenset({"deny always", "always deny", "reject always", "never"})),
 }
-"""What each kind is called, and the labels that say it as well; any other has the kind's name beside it."""
+"""The name of each kind, and the labels with that meaning; any other label has the kind's name beside it."""
 
 
 @frozen
 class Chosen:
-    """What somebody answered: an option that was offered, with words for the model, or arguments of their own."""
+    """A person's answer: an option that was offered, with a message for the model, or with edited arguments."""
 
     option: Option
     message: str | None = None
@@ -60,7 +60,7 @@ class Chosen:
 
 @frozen
 class Later:
-    """Somebody looked, and left it open."""
+    """The person looked, and left the question open."""
 
 
 @frozen
@@ -74,18 +74,18 @@ class Verb:
 
     @property
     def allows(self) -> bool:
-        """Whether it lets the action happen."""
+        """True if the verb lets the action happen."""
         return self.option is not None and self.option.allows
 
     @property
     def lasts(self) -> bool:
-        """Whether it answers more than this one request."""
+        """True if the verb answers more than this one request."""
         return self.option is not None and self.option.kind.endswith("always")
 
 
 @frozen(kw_only=True)
 class Form:
-    """The state of one card. `opens` and `enters` are when keys, and when Enter, begin to count."""
+    """The state of one card. From `opens` on keys count, from `enters` on Enter counts."""
 
     request: ApprovalRequest
     offered: tuple[Verb, ...]
@@ -101,15 +101,15 @@ class Form:
     rows: int = 1
     width: int = 0
     read: Mapping[Page, int] = field(factory=dict)
-    """How many lines of each page, from the first one on, have been on screen at this width."""
+    """Number of lines of each page, from the first one on, that have been on screen at this width."""
     whole: frozenset[Page] = frozenset()
-    """The pages of which every line has been on screen, at whatever width."""
+    """The pages of which every line has been on screen, at any width."""
     fits: bool = False
-    """Whether the screen is large enough to read on."""
+    """True if the screen is large enough for reading."""
 
     @property
     def verbs(self) -> tuple[Verb, ...]:
-        """What can be done from where the person is."""
+        """The possible answers on the current page."""
         if self.page != "changes":
             return self.offered
         allow = next(verb.option for verb in self.offered if verb.allows and not verb.lasts)
@@ -117,12 +117,12 @@ class Form:
 
     @property
     def verb(self) -> Verb:
-        """What Enter would do."""
+        """The verb that Enter would confirm."""
         return self.verbs[self.selected]
 
     @property
     def digest(self) -> str:
-        """The digest of what would run."""
+        """The digest of the action that would run."""
         if self.arguments is None:
             return self.request.digest
         request = self.request
@@ -138,12 +138,12 @@ class Form:
 
     @property
     def unread(self) -> bool:
-        """Whether something that belongs to the selected answer has not been on screen yet."""
+        """True if a part that belongs to the selected answer has not been on screen yet."""
         return not self.whole.issuperset(self.must_read)
 
     @property
     def wants_code(self) -> bool:
-        """Whether the selected answer takes characters of the digest."""
+        """True if the selected answer takes characters of the digest."""
         if not self.verb.allows or not self.fits:
             return False
         high = self.request.risk == "high"
@@ -151,7 +151,7 @@ class Form:
 
     @property
     def asleep(self) -> str:
-        """Why the selected answer cannot be given yet; nothing, if it can, or could with the code."""
+        """The obstacle to the selected answer; empty, if it can be given, or could with the code."""
         if not self.verb.allows:
             return ""
         if not self.fits:
@@ -163,9 +163,9 @@ class Form:
         return ""
 
     def after_drawing(self, *, width: int, rows: int, length: int, fits: bool) -> Form:
-        """What has been on screen now: so many lines of the page, from its top on.
+        """Return the form after so many lines of the page, from its top on, have been on screen.
 
-        Another width makes other lines of the same text, so reading begins again, but for pages that were read whole.
+        Another width makes other lines of a text, so reading begins again, except for pages that were read whole.
         """
         read = dict(self.read) if width == self.width else {}
         top = max(0, min(self.top, read.get(self.page, 0), length - rows))
@@ -175,28 +175,28 @@ class Form:
         return evolve(self, width=width, rows=rows, read=read, whole=whole, top=top, fits=fits)
 
     def is_armed(self, now: float) -> bool:
-        """Whether keys count."""
+        """Return True if keys count."""
         return now >= self.opens
 
     def is_ready(self, now: float) -> bool:
-        """Whether Enter counts."""
+        """Return True if Enter counts."""
         return now >= max(self.opens, self.enters)
 
 
 def begin(request: ApprovalRequest, now: float, *, may_wait: bool = False) -> Form:
-    """A fresh card, with a refusal selected. The request has to offer one. One that may wait can be left open."""
+    """Return a fresh card, with a refusal selected; the request has to offer one. `may_wait` adds Later."""
     offered = (*verbs_of(request), *([Verb("l", "Later", "later")] if may_wait else ()))
     return Form(request=request, offered=offered, opens=now + ARMING, enters=now + ARMING)
 
 
 def rearm(form: Form, now: float) -> Form:
-    """As after something came in between: a refusal is selected again, and nothing counts for a moment."""
+    """Return the form after an interruption: a refusal is selected again, and nothing counts for a moment."""
     page: Page = "changes" if form.page == "changes" else "action"
     return evolve(form, selected=0, code="", page=page, opens=now + ARMING, enters=now + ARMING)
 
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
-    """Refusals first, then what allows; a high risk has no "always"."""
+    """Return the refusals first, then the verbs that allow; a high risk has no "always"."""
     offered = [option for option in request.options if not (request.risk == "high" and option.kind == "allow_always")]
     ordered = sorted(offered, key=lambda option: tuple(LETTERS).index(option.kind))
     letters: set[str] = set()
@@ -209,7 +209,7 @@ def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
 
 
 def code_of(digest: str) -> str:
-    """The characters of a digest that somebody writes to show that they mean it."""
+    """Return the characters of a digest that a person types to confirm an action."""
     return digest[:CODE].upper()
 
 
@@ -225,21 +225,21 @@ def _label(option: Option) -> str:
     return label if label.casefold() in same else f"{label} ({word.casefold()})"
 
 
-# -- what is written ---------------------------------------------------------------------------------------------------
+# -- written text ------------------------------------------------------------------------------------------------------
 
 
 def refuse_with(form: Form, message: str) -> Chosen:
-    """A refusal with words for the model; without words, a refusal."""
+    """Return a refusal with a message for the model; without a message, a plain refusal."""
     return _refuse(evolve(form, message=message))
 
 
 def keep_message(form: Form, message: str, now: float) -> Form:
-    """Back from the message, which is kept."""
+    """Return from the message, and keep it."""
     return evolve(_back(form, now), message=message)
 
 
 def change_arguments(form: Form, arguments: Mapping[str, Any], now: float) -> Form:
-    """On to what the person's own arguments change; back to the card if that is nothing."""
+    """Show what the edited arguments change; if that is nothing, return to the card."""
     back = evolve(_back(form, now), whole=form.whole - {"changes"}, read={**form.read, "changes": 0})
     if freeze(dict(arguments)) == freeze(dict(form.request.arguments)):
         return evolve(back, note="nothing was changed")
@@ -250,7 +250,10 @@ def change_arguments(form: Form, arguments: Mapping[str, Any], now: float) -> Fo
 
 
 def press(form: Form, key: str, now: float) -> Form | Chosen | Later:
-    """What a key does. Keys have names (`enter`, `left`, `pagedown`) or are the character they write."""
+    """Return the form, or the answer, after a key.
+
+    Keys have names (`enter`, `left`, `pagedown`) or are their character.
+    """
     if key == "interrupt":
         return _refuse(form)
     if not form.is_armed(now):
@@ -287,7 +290,7 @@ def _refuse(form: Form) -> Chosen:
 
 
 def _to(form: Form, page: Page, now: float) -> Form:
-    """Another page is another thing to look at, so Enter waits for as long as it did for the card."""
+    """Turn to another page. It is another thing to look at, so Enter waits for as long as it did for the card."""
     if page == form.page:
         return form
     return evolve(form, page=page, top=0, enters=now + ARMING)
@@ -305,7 +308,7 @@ def _step(by: int) -> Callable[[Form, float], Form]:
 
 
 def _scroll(pages: int, lines: int = 0) -> Callable[[Form, float], Form]:
-    """Never past what comes next after the lines that have been on screen: nothing is skipped."""
+    """Return a scroll step. It never goes past the lines that follow those already on screen: nothing is skipped."""
 
     def scroll(form: Form, _now: float) -> Form:
         top = form.top + pages * max(1, form.rows - 1) + lines

@@ -1,10 +1,7 @@
-"""A question to the person at a terminal: one card at a time, and a line that stays when it has gone.
+"""Questions to the person at a terminal: one card at a time, and a line that stays when the card has gone.
 
-Asking in the terminal.
-
-A line from the person at the terminal, for programs that talk with them between two questions.
-
-One card at a time on each terminal, first come, first served, whichever thread or event loop it comes from.
+Each terminal shows one card at a time, in the order in which the questions came, from whatever thread or event loop.
+`LinePrompt` reads a line for programs that talk with the person between two questions.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class LinePrompt:
-    """Reads lines, with the keys and the history people are used to. A card that comes meanwhile takes its place."""
+    """Reads lines, with the usual keys and a history. A card that comes meanwhile takes its place."""
 
     def __init__(self, prompt: str, *, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         terminal_of(stdin, stdout)
@@ -44,19 +41,22 @@ class LinePrompt:
         self._session: PromptSession[str] | None = None
 
     async def read(self) -> str:
-        """The next line. Raises `EOFError` for Ctrl-D, `KeyboardInterrupt` for Ctrl-C. Cancelling it takes it away."""
+        """Return the next line. Raises `EOFError` for Ctrl-D, `KeyboardInterrupt` for Ctrl-C.
+
+        Cancelling removes the prompt.
+        """
         if self._session is None:
             await asyncio.to_thread(import_module, "prompt_toolkit")
             from prompt_toolkit import PromptSession
             from prompt_toolkit.output import ColorDepth
 
-            options: dict[str, Any] = {"color_depth": ColorDepth.MONOCHROME}  # it draws nothing that needs colour
+            options: dict[str, Any] = {"color_depth": ColorDepth.MONOCHROME}  # no part of it needs colour
             self._session = PromptSession(self._prompt, **options)
         return await self._session.prompt_async()
 
 
 class Turns:
-    """Whose turn it is. Cancelling whoever waits takes them out of the row."""
+    """The queue for one terminal. Cancelling a waiting caller takes it out of the queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait behind whose turn it is."""
+        """Number of callers that wait behind the current one."""
         return len(self._row)
 
     @asynccontextmanager
@@ -102,13 +102,13 @@ class Turns:
                 turn = self._row.popleft()
             try:
                 turn.get_loop().call_soon_threadsafe(_give, turn)
-            except RuntimeError:  # its loop is closed: nobody waits there any more
+            except RuntimeError:  # its loop is closed: no caller waits there any more
                 continue
             return
 
 
 def turns_at(terminal: int) -> Turns:
-    """Whose turn it is at the terminal of this number."""
+    """Return the queue for the terminal of this number."""
     with ROWS_LOCK:
         return ROWS.setdefault(terminal, Turns())
 
@@ -123,17 +123,17 @@ ROWS_LOCK: Final = threading.Lock()
 
 
 EXPIRED: Final = "expired"
-"""The reason of a session that takes a question back because its time is up."""
+"""The reason of a session that withdraws a question because its time is up."""
 LOOK: Final = 0.5
-"""Seconds between looks at the clock: it is set, and it goes on while the machine sleeps."""
+"""Seconds between looks at the clock: the clock may be set, and it goes on while the machine sleeps."""
 WORDS: Final = 200
-"""Bytes of what others wrote in the line that stays."""
+"""Bytes of foreign text in the line that stays."""
 
 
 class TerminalPrompt:
-    """Puts requests to whoever sits at the terminal: the program's own, or the one at both ends of these streams.
+    """Puts requests to the person at the terminal: the program's own, or the one at both ends of these streams.
 
-    Any number of prompts may ask at the same terminal, from any thread: they take turns. `clock` says what time it is.
+    Any number of prompts may ask at one terminal, from any thread: they take turns. `clock` returns the time.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class TerminalPrompt:
         """Show the request, wait for an answer, restore the terminal.
 
         Questions at one terminal are shown one after the other, in the order in which they came; each has its own end,
-        shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` says how many
-        questions wait beside those that wait here. With `may_wait` the person can leave it open, which raises
-        `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and `BackendUnavailable`
-        where nobody can be asked, or the terminal goes away. Cancelling it takes the card away; the message of the
-        cancellation, if there is one, is what the person reads about it.
+        shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` returns the
+        number of questions that wait beside those at this terminal. With `may_wait` the person can leave the question
+        open, which raises `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
+        `BackendUnavailable` if no person can be asked, or the terminal goes away. Cancelling takes the card away; the
+        person reads the message of the cancellation, if there is one.
         """
         terminal = terminal_of(*self._streams)
         if all(option.allows for option in request.options):
@@ -181,7 +181,7 @@ class TerminalPrompt:
             await _take_away(showing)
             terminal.print_line(outcome_line(request, expiry_line(request, until) if over else gone.result()))
             if over:
-                raise ApprovalTimeout("nobody answered in time")
+                raise ApprovalTimeout("no answer came in time")
             raise RequestWithdrawn(gone.result())
         except asyncio.CancelledError as cancelled:
             why = str(cancelled.args[0]) if cancelled.args and cancelled.args[0] else "it is not asked any more"
@@ -193,9 +193,9 @@ class TerminalPrompt:
             gone.cancel()
 
     def dismiss(self, request_id: str, why: str) -> bool:
-        """Take a question away, shown or waiting, and tell the person why: who decided it elsewhere, say.
+        """Take a question away, shown or waiting, and tell the person why: another approver has decided it, say.
 
-        Whether it was there. Only from the thread that asks.
+        Return True if the question was there. Call `dismiss` only from the thread that asks.
         """
         gone = self._asked.get(request_id)
         if gone is None or gone.done():
@@ -232,7 +232,7 @@ class TerminalPrompt:
                     signal.raise_signal(card.fatal)
 
     def _finish_answer(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Chosen]) -> Chosen:
-        """The answer, and a line about it."""
+        """Return the answer, and print a line about it."""
         try:
             choice = showing.result()
         except RequestSkipped as skipped:
@@ -247,20 +247,20 @@ class TerminalPrompt:
 
 
 def outcome_line(request: ApprovalRequest, what: str) -> str:
-    """One line about what became of a request."""
+    """Return one line about the end of a request."""
     tool, said = (clip(for_log(text), WORDS) for text in (request.tool, what))
     return f"Approval of {tool} (digest {request.digest[:4]} {request.digest[4:8]}): {said}"
 
 
 def expiry_line(request: ApprovalRequest, at: datetime) -> str:
-    """What happens when nobody answers; nobody is said to have denied it."""
+    """Return the end of a request without an answer; such an end is not reported as a person's denial."""
     became = "it is allowed by default" if request.default == "allow" else "it is denied and nothing runs"
-    return f"expired at {at.astimezone():%H:%M:%S}; nobody answered, so {became}"
+    return f"expired at {at.astimezone():%H:%M:%S}; no answer came, so {became}"
 
 
 @asynccontextmanager
 async def _free_terminal() -> AsyncIterator[None]:
-    """Make a prompt of the program's own step aside. The first time, a thread loads what a card needs."""
+    """Make a prompt of the program's own step aside. The first time, a thread loads the modules that a card needs."""
     await asyncio.to_thread(import_module, "approval_backends.terminal.application")
     from prompt_toolkit.application import in_terminal
 
@@ -269,18 +269,18 @@ async def _free_terminal() -> AsyncIterator[None]:
 
 
 async def _take_away(showing: asyncio.Task[Chosen]) -> None:
-    """Until the terminal is as it was."""
+    """Wait until the terminal is restored."""
     showing.cancel()
     await asyncio.wait({showing})
     if not showing.cancelled():
-        showing.exception()  # looked at, or asyncio would complain that nobody did
+        showing.exception()  # retrieved, or asyncio would complain that it never was
 
 
 class TerminalApprovals(InProcessBackend):
-    """Asks the person at the terminal, one question at a time, on a card that shows all of what would run.
+    """Asks the person at the terminal, one question at a time, on a card that shows the whole action.
 
-    Without a terminal on both ends nobody can be asked: a piped `y` must not approve. `prompt` is where to ask
-    instead of at the program's own terminal; `user` is who sits there.
+    Both ends have to be a terminal: a piped `y` must not approve. `prompt` asks at another terminal than the program's
+    own; `user` is the name of the person there.
     """
 
     def __init__(self, user: str = "terminal user", *, prompt: TerminalPrompt | None = None) -> None:
@@ -291,8 +291,8 @@ class TerminalApprovals(InProcessBackend):
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Show the request and wait for an answer.
 
-        Raises `BackendUnavailable` where nobody can be asked, and `ApprovalTimeout` when the request's time is up.
-        Cancelling it takes the card away and restores the terminal.
+        Raises `BackendUnavailable` if no person can be asked, and `ApprovalTimeout` when the request's time is up.
+        Cancelling takes the card away and restores the terminal.
         """
         choice = await self._prompt.ask(request)
         return Decision(

@@ -1,8 +1,8 @@
-// What counts as an answer of a person: not a key or a click meant for something else.
+// The keys and clicks that count as an answer of a person, and not as meant for something else.
 
 export const STILL = 500;
 
-// After `restart` nothing counts for half a second, and whatever comes in that time starts it anew.
+// After `restart` nothing counts for half a second, and any key or click in that time starts it anew.
 export class Arming {
   #until = 0; #press; #end;
 
@@ -28,7 +28,7 @@ export class Arming {
     this.#end = setTimeout(() => { for (const part of this.shown()) part.classList.remove("arming"); }, STILL);
   }
 
-  // Whether this key counts.
+  // Returns true if this key counts.
   key(event) {
     if (event.repeat || !event.isTrusted) return false;
     if (this.ready) return true;
@@ -36,8 +36,8 @@ export class Arming {
     return false;
   }
 
-  // How this click counts: "press" for one whose press and release were meant for this button as it is now, "touch" for
-  // one made by a key or by an assistive program, which has to be confirmed, and "" for one that does not.
+  // Returns the weight of this click: "press" for one whose press and release were meant for this button as it is now,
+  // "touch" for one made by a key or by an assistive program, which has to be confirmed, and "" for any other.
   click(event, button) {
     const press = this.#press;
     this.#press = undefined;

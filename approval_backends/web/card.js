@@ -1,5 +1,5 @@
-// The card: what would run, why somebody is asked, and the answer. It never changes once it is shown; what becomes of
-// the request takes the place of the buttons.
+// The card: the action, the reasons for asking, and the answer. A shown card never changes; the end of the request
+// takes the place of the buttons.
 
 import { diff } from "./diff.js";
 import { unique } from "./link.js";
@@ -10,7 +10,7 @@ const SOON = 60_000;
 const LAST = 30_000;
 const REPLY = 5_000;
 const TYPING = 300;
-const BESIDES = "Besides"; // the arguments that the first view does not tell: shown below it, whatever is looked at
+const BESIDES = "Besides"; // the arguments that the first view leaves out: shown below every view
 const LARGE = ["Command", "Address", "Query"];
 const DOES = {
   deny: "deny", allow: "allow this once", always: "allow always", edited: "allow your version", other: "choose this",
@@ -62,7 +62,7 @@ export class Card {
     try {
       card = await this.link.ask("show", { requestId: id });
     } catch (error) {
-      if (id !== this.id || !error.code) return; // without a connection it is tried again when there is one
+      if (id !== this.id || !error.code) return; // the page tries again when it is connected
       this.problem = "This request cannot be shown, so it cannot be allowed here.";
       this.refresh();
       return;
@@ -115,7 +115,7 @@ export class Card {
         h("span", { class: "claim" }, prose(card.claim), " ", h("span", { class: "tag" }, "Not checked."))));
   }
 
-  // Look at the action in another way.
+  // Shows another view of the action.
   async turn(name) {
     const view = this.card.views.find((each) => each.name === name);
     this.view = name;
@@ -136,7 +136,7 @@ export class Card {
     this.turn(names[(names.indexOf(this.view) + 1) % names.length]);
   }
 
-  // A view to its end, however many parts it comes in. Until all are here, not all is shown.
+  // Loads a view to its end, in any number of parts. Until all parts are here, the action counts as not shown.
   async #all(view, shown, wanted = () => true) {
     const { id } = this;
     if (view.next != null) this.loading.add(view.name);
@@ -164,8 +164,8 @@ export class Card {
       " · ", h("span", { class: "all" }));
   }
 
-  // What was not shown cannot be allowed: the end of the action has to have been on screen, in a view that leaves
-  // nothing out. The first one does not, nor do the arguments as they are.
+  // An action that was not shown cannot be allowed: its end has to have been on screen, in a view that leaves nothing
+  // out, as the first view and the raw arguments do.
   check() {
     if (!this.ready || this.seen || this.ending || document.hidden) return;
     const end = this.$(".end").getBoundingClientRect();
@@ -213,7 +213,7 @@ export class Card {
       row("no", "Not", leaves), row("late", "Ends", ends));
   }
 
-  // Whether a button would do nothing now.
+  // Returns true if a button would do nothing now.
   #locked({ dataset }) {
     const { row, card } = this;
     if (!card || this.ending || this.sending || this.over) return true;
@@ -227,7 +227,7 @@ export class Card {
 
   #text(selector) { return this.$(selector)?.value ?? ""; }
 
-  // -- what is on screen, from what is so --
+  // -- the screen, drawn from the state --
 
   refresh() {
     if (!this.row) return;
@@ -263,8 +263,8 @@ export class Card {
     else if (this.sending?.late) say(then, "No reply yet. It may have counted; checking.");
     else if (this.sending) say(then, "Sending your answer…");
     else if (this.armed) say(then, h("b", {}, `Press Enter to ${DOES[this.armed.dataset.do]}.`), " Esc puts it back.");
-    else if (this.link.state !== "live") say(then, "Deciding waits. At ", by, " (server time) this is ", falls, ".");
-    else say(then, `${may}If nobody answers by `, by, `${soon}, this is `, falls, ".");
+    else if (this.link.state !== "live") say(then, "Answering waits. At ", by, " (server time) this is ", falls, ".");
+    else say(then, `${may}Without an answer by `, by, `${soon}, this is `, falls, ".");
   }
 
   #ended() {
@@ -277,7 +277,7 @@ export class Card {
     const is = this.ending ? verdict(this.ending, this.me.name) : { icon: "late", color: "c-mid" };
     const [said, more] = this.ending
       ? inFull(this.ending, this.me.name, this.link.now(), this.answered)
-      : [`Time was up at ${time(Date.parse(this.row.expires))}.`, "The server says next what became of it."];
+      : [`Time was up at ${time(Date.parse(this.row.expires))}.`, "The server sends the result next."];
     point(outcome.firstElementChild, is.icon, is.color);
     say(outcome.querySelector("b"), marked(said));
     say(outcome.querySelector("p span"), marked(more));
@@ -295,10 +295,10 @@ export class Card {
       const expired = this.ending.status === "expired";
       const took = (this.ending.at ? Date.parse(this.ending.at) : now) - created;
       big.textContent = left(expired ? 0 : took);
-      small.textContent = expired ? "expired" : "to decide";
+      small.textContent = expired ? "expired" : this.ending.by ? "answer time" : "until its end";
     } else {
       big.textContent = left(remaining);
-      small.textContent = remaining > 0 ? "left to decide" : "time is up";
+      small.textContent = remaining > 0 ? "left to answer" : "time is up";
     }
     this.$(".fill").setAttribute("width", (100 * Math.max(0, Math.min(1, remaining / (expires - created)))).toFixed(1));
     const soon = remaining > 0 && remaining < SOON;
@@ -315,7 +315,7 @@ export class Card {
     if (!this.ending && remaining <= 0 && this.$(".outcome").hidden) this.refresh();
   }
 
-  // The server says what became of it.
+  // Shows the end of the request, as the server sent it.
   resolve(ending) {
     clearTimeout(this.#reply);
     Object.assign(this, { ending, problem: "", sending: undefined, armed: undefined });
@@ -393,7 +393,7 @@ export class Card {
     this.#send();
   }
 
-  // The same decision, under the same id, as often as it takes: it counts once.
+  // Sends one decision, under one id, as often as it takes: the decision counts once.
   async #send() {
     const { sending, id } = this;
     const late = () => { if (this.sending === sending) { sending.late = true; this.refresh(); } };

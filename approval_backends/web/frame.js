@@ -1,10 +1,10 @@
-// What every page of ours begins with: the token out of the address, and light or dark.
+// The start of every page: it takes the token out of the address, and sets light or dark.
 
 export const $ = (selector) => document.querySelector(selector);
 export const tried = (work) => { try { return work(); } catch { return undefined; } }; // storage may be forbidden
 export const decoded = (text) => tried(() => decodeURIComponent(text)) ?? text;
 
-// The token leaves the address at once, and with it whatever a query may have said; it stays with this tab.
+// The token leaves the address at once, and any query with it; it stays with this tab.
 export const bearer = (home) => {
   const given = /^#t=(.+)$/.exec(location.hash)?.[1];
   if (given || location.search) history.replaceState(null, "", `${location.pathname}${given ? home : location.hash}`);
@@ -12,7 +12,7 @@ export const bearer = (home) => {
   return given ? decoded(given) : tried(() => sessionStorage.token);
 };
 
-// Whoever has no token, or one nobody knows, may paste one.
+// Asks for a token if there is none, or the server does not know it.
 export const gated = () => {
   $("#gate-form").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -6,7 +6,7 @@ const DELAYS = [250, 500, 1_000, 2_000, 5_000, 10_000];
 const LARGEST = 64 * 1024; // of a message; the server hangs up on more
 const TOO_LARGE = -32602;
 const UNKNOWN = -32000;
-const NOBODY = 4401;
+const UNKNOWN_TOKEN = 4401;
 const PING = 20_000;
 const PATIENCE = 8_000;
 const HEALTHY = 5_000;
@@ -21,7 +21,7 @@ export class Failed extends Error {
 export class Link {
   #token; #socket; #waiting = new Map(); #tries = 0; #retry; #ping; #offset = 0; #healthy;
 
-  // `told(method, params)` for what the server says by itself, `changed(state)` for connecting, live, lost and refused.
+  // `told(method, params)` for notifications of the server, `changed(state)` for connecting, live, lost and refused.
   constructor(token, told, changed) {
     this.#token = token;
     this.told = told;
@@ -33,7 +33,7 @@ export class Link {
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.probe(); });
   }
 
-  // The server's time, from the last thing it said: now, and at a moment of this clock.
+  // The server's time, from its last message: now, and at a moment of this clock.
   now() { return this.at(Date.now()); }
   at(ms) { return ms + this.#offset; }
 
@@ -114,7 +114,7 @@ export class Link {
     for (const { reject } of this.#waiting.values()) reject(new Failed(0, "the connection broke"));
     this.#waiting.clear();
     if (this.state === "refused") return;
-    if (event.code === NOBODY && this.state !== "live") { this.#refuse(event.reason); return; }
+    if (event.code === UNKNOWN_TOKEN && this.state !== "live") { this.#refuse(event.reason); return; }
     this.#become("lost");
     const delay = DELAYS[Math.min(this.#tries++, DELAYS.length - 1)];
     clearTimeout(this.#retry);

@@ -14,7 +14,7 @@ const SHOW = {
 };
 const NOTES = {
   failed: "It ran and failed.",
-  unknown: "Whether it ran to its end is not known.",
+  unknown: "It is unknown if it ran to its end.",
   approved: "It has not run yet.",
 };
 
@@ -59,7 +59,7 @@ export class History {
     const took = this.#entries.filter(({ ending }) => ending.took != null).map(({ ending }) => ending.took);
     const middle = took.sort((a, b) => a - b)[took.length >> 1];
     return `The last ${plural(this.#entries.length, "request")}: ${count("allowed")} allowed, ${count("denied")} `
-      + `denied, ${count("expired")} expired, ${count("withdrawn")} withdrawn.${took.length ? ` Half were answered within ${span(middle)}.` : ""}`;
+      + `denied, ${count("expired")} expired, ${count("withdrawn")} withdrawn.${took.length ? ` Median answer time: ${span(middle)}.` : ""}`;
   }
 
   #row({ row, ending }) {
@@ -79,7 +79,7 @@ export class History {
     if (ending.message) return ["“", prose(ending.message), "”"];
     const note = NOTES[ending.status];
     if (ending.by) return [prose(row.agent), " · ", prose(row.session), note && ` · ${note}`];
-    if (ending.status === "expired") return `Nobody answered; ${ending.allowed ? "allowed" : "denied"} by default`;
+    if (ending.status === "expired") return `No answer; ${ending.allowed ? "allowed" : "denied"} by default`;
     return prose(ending.reason || "Taken back");
   }
 }

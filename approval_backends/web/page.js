@@ -36,7 +36,7 @@ const begin = (token) => {
   setInterval(tick, 1_000);
 };
 
-// -- what the server says --
+// -- notifications of the server --
 
 const told = (method, said) => ({
   added() {
@@ -85,7 +85,7 @@ const linked = (state, detail) => {
   rail.linked(card.row);
 };
 
-// It was decided while nobody was connected, and is too long ago to be among the last: ask for it by itself.
+// The request was decided while the page was offline, and is not among the recent ones: ask for it by its id.
 const settleUnknown = async (id) => {
   try {
     const found = await link.ask("show", { requestId: id });
@@ -112,7 +112,7 @@ const banner = () => {
   const name = off ? "Offline" : "Reconnecting";
   const old = span((Date.now() - (link.heard || since)) / 1000);
   if (word.textContent !== name) word.textContent = name;
-  more.textContent = off ? `since ${time(link.at(since))}. Nothing is sent.` : `This is ${old} old. Read on; deciding waits.`;
+  more.textContent = off ? `since ${time(link.at(since))}. Nothing is sent.` : `for ${old}. You can read; answering resumes when connected.`;
 };
 
 const counted = () => {

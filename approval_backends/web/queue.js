@@ -1,4 +1,4 @@
-// The queue: a row keeps its place until nobody points at it any more, whatever happens to its request.
+// The queue: a row keeps its place while a person points at the queue, whatever happens to its request.
 
 import { h, icon, left, marked, point, say, time, u } from "./text.js";
 import { RISK, inShort, riskColor, verdict } from "./words.js";
@@ -25,7 +25,7 @@ export class Queue {
   get waiting() { return this.ids.filter((id) => !this.#rows.get(id).ending); }
   get(id) { return this.#rows.get(id); }
 
-  // All that waits, after a connection was made. What was here keeps its place.
+  // Takes all waiting requests, after a connection was made. Known rows keep their places.
   reset(rows, recent) {
     const waits = new Map(rows.map((row) => [row.requestId, row]));
     const ended = new Map(recent.map((entry) => [entry.row.requestId, entry.ending]));
@@ -57,7 +57,7 @@ export class Queue {
     return true;
   }
 
-  // It is decided. The row says so where it stands, and moves on once nobody is here.
+  // Marks a request as decided. Its row says so in its place, and moves on once no person points at the queue.
   resolve(id, ending) {
     const item = this.#rows.get(id);
     if (!item || item.ending) return false;
@@ -125,7 +125,7 @@ export class Queue {
     if (ending) {
       const is = verdict(ending, this.me.name);
       point(link.firstElementChild, is.icon, is.color);
-      const ended = is.who === "Nobody" ? "ended" : "decided";
+      const ended = is.who === "No approver" ? "ended" : "decided";
       link.querySelector(".left").textContent = ending.status === "expired" ? "expired" : ended;
       say(link.querySelector(".from"), marked(inShort(ending, this.me.name)));
       return;
@@ -154,7 +154,7 @@ export class Queue {
   #empty() { document.querySelector("#no-queue").hidden = this.#rows.size > 0; }
 }
 
-// What a row is about: of a tool nobody knows, its arguments.
+// The object of a row; for an unknown tool, its arguments.
 const about = (row) => row.summary ?? row.what;
 
 const later = (work) => (globalThis.requestIdleCallback ?? ((run) => setTimeout(run, 16)))(work, { timeout: 500 });

@@ -1,6 +1,6 @@
-// The only way a text gets onto the page: as text, never as markup, with what cannot be seen made visible.
+// The only way a text gets onto the page: as text, never as markup, with invisible characters made visible.
 
-// Marks the server wrote (nothing else looks like them), and whatever should never have come this far.
+// Marks the server wrote (nothing else looks like them), and characters that should never have come this far.
 const MARK = /\\u\{[0-9A-F]+\}|⟨[^⟩]*⟩|[^\P{C}\n\t]|[^\P{Z} \n\t]/gu;
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -32,7 +32,7 @@ export const point = (svg, name, color) => {
   svg.firstElementChild.setAttribute("href", `#i-${name}`);
 };
 
-// A text of somebody else's, in pieces that can be appended.
+// A foreign text, in pieces that can be appended.
 export const marked = (text) => {
   const pieces = [];
   let from = 0;
@@ -53,7 +53,7 @@ const chip = (mark) => {
   return h("span", { class: "esc", role: "img", "aria-label": name }, counted ? name : shown);
 };
 
-// What a tool, an agent or a hook wrote, set apart from what we say.
+// A text of a tool, an agent or a hook, set apart from our own.
 export const u = (text, tag = "span") => h(tag, { class: "u" }, marked(text));
 export const prose = (text, tag = "span") => h(tag, { class: "w", dir: "auto" }, marked(text));
 export const say = (node, ...children) => { node.replaceChildren(...kept(children)); return node; };
@@ -65,7 +65,7 @@ const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" })
 export const time = (ms) => CLOCK.format(ms);
 export const dated = (ms, now) => (DAY.format(ms) === DAY.format(now) ? time(ms) : `${DAY.format(ms)}, ${time(ms)}`);
 
-// What is left, as it is read at a glance.
+// The time left, as it is read at a glance.
 export const left = (ms) => {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
   if (seconds >= 172_800) return `${Math.floor(seconds / 86_400)} d`;

@@ -1,4 +1,4 @@
-"""Asking, waiting, deciding, taking back: over every store, whatever fails or happens at once."""
+"""Asking, waiting, deciding, withdrawing: over every store, with any failure and any coincidence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def decided(broker: Broker, request: Any, option: Any = ALLOW, by: Decider = ROBIN, **more: Any) -> bool:
-    """Answer, and say whether it counted."""
+    """Answer, and return True if the answer counted."""
     return (await broker.decide(request.id, request.digest, option.id, by, **more)).accepted
 
 
@@ -72,7 +72,7 @@ async def test_whole_way(subject: StoreSubject) -> None:
 
 @pytest.mark.rule("APR-4")
 async def test_waiting_has_an_end(subject: StoreSubject) -> None:
-    """A waiter goes when its own patience ends and leaves the question open; when the request's ends, it is expired."""
+    """A waiter leaves when its own timeout ends, and the question stays open; at its own end the request expires."""
     broker, request = Broker(subject.store, recheck=0.01), a_request()
     await broker.submit(request)
     assert (await broker.wait(request.id, 0.0)).status == "pending"
@@ -86,7 +86,7 @@ async def test_waiting_has_an_end(subject: StoreSubject) -> None:
 @pytest.mark.rule("APR-4")
 @pytest.mark.fault("F-APR-04")
 async def test_late_answer(subject: StoreSubject) -> None:
-    """An approval after the end is politely refused, whether anybody noticed the end before or not, and recorded."""
+    """A late approval is refused and recorded, whether or not the end was noticed before."""
     told: list[tuple[ApprovalAnswer, Refusal]] = []
     broker, request = Broker(subject.store, refused=lambda answer, why: told.append((answer, why))), a_request()
     await broker.submit(request)
@@ -113,7 +113,7 @@ async def test_given_up(subject: StoreSubject) -> None:
     assert await decided(broker, answered)
     record = await broker.give_up(silent.id)
     assert isinstance(record, RequestRecord)
-    assert (record.status, record.reason) == ("expired", "nobody answered in time")
+    assert (record.status, record.reason) == ("expired", "no answer came in time")
     assert isinstance(await broker.claim(silent.id, silent.digest), Refusal)
     refusal = await broker.give_up(answered.id)
     assert isinstance(refusal, Refusal)
@@ -124,7 +124,7 @@ async def test_given_up(subject: StoreSubject) -> None:
 @pytest.mark.rule("APR-6")
 @pytest.mark.fault("F-APR-08", "F-APR-09", "F-APR-10")
 async def test_rights(subject: StoreSubject) -> None:
-    """Nobody sees or decides what is not theirs; what is not theirs looks like what is not there."""
+    """An approver sees and decides only their own requests; another's looks like one that is not there."""
     told: list[str] = []
     broker = Broker(
         subject.store, four_eyes=True, refused=lambda answer, why: told.append(f"{answer.by.name} {why.code}")
@@ -162,7 +162,7 @@ async def test_same_words(subject: StoreSubject) -> None:
 
 @pytest.mark.fault("F-APR-20")
 async def test_second_approver(subject: StoreSubject) -> None:
-    """Who connects later sees the same request under the same id and digest, and decides it once."""
+    """An approver who connects later sees the request under one id and digest, and decides it once."""
     request = a_request()
     await Broker(subject.store).submit(request)
     seen = [(await Broker(subject.store).pending(who))[0] for who in (ROBIN, KIM)]
@@ -234,7 +234,7 @@ async def test_flood(subject: StoreSubject) -> None:
 @pytest.mark.rule("APR-5")
 @pytest.mark.fault("F-APR-15")
 async def test_grants(subject: StoreSubject) -> None:
-    """A standing answer is found, listed and revoked by those who may, and by nobody else."""
+    """An approver with the rights to it finds, lists and revokes a grant; no other approver does."""
     broker, request = Broker(subject.store), a_request()
     assert await broker.match_grants(request) is None
     await broker.submit(request)
@@ -272,7 +272,7 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
 @pytest.mark.rule("APR-4")
 @pytest.mark.fault("F-APR-06")
 async def test_end_of_a_session(subject: StoreSubject) -> None:
-    """When a session ends, its five open questions end with it, durably, and who waits is told."""
+    """When a session ends, its five open questions end with it, durably, and every waiter is told."""
     broker = Broker(subject.store)
     requests = [a_request(number) for number in range(5)]
     for request in requests:
@@ -290,7 +290,7 @@ async def test_end_of_a_session(subject: StoreSubject) -> None:
 @pytest.mark.rule("BCK-5", "BCK-8")
 @pytest.mark.fault("F-APR-21", "F-LC-08")
 async def test_resume(subject: StoreSubject) -> None:
-    """After a crash the new owner finds all that was open; what ran without a result is unknown; the old is fenced."""
+    """After a crash the new owner finds the open requests, those without a result as unknown; the old one is fenced."""
     old = Broker(subject.store)
     pending, approved, running = (a_request(number) for number in range(3))
     for request in (pending, approved, running):
@@ -318,7 +318,7 @@ async def test_resume(subject: StoreSubject) -> None:
 
 @pytest.mark.rule("BCK-8")
 async def test_lost_track(subject: StoreSubject) -> None:
-    """An action whose end nobody saw is settled as unknown, once."""
+    """An action with an unknown end is settled as unknown, once."""
     broker, request = Broker(subject.store), a_request()
     await broker.submit(request)
     assert await decided(broker, request)
@@ -340,7 +340,7 @@ async def test_retried_decision(subject: StoreSubject) -> None:
 
 @pytest.mark.rule("APR-7")
 async def test_arguments_are_data(subject: StoreSubject) -> None:
-    """Whatever arguments are called, they decide nothing; edited ones are a copy of what was written."""
+    """Arguments of any name decide nothing; edited ones are a copy of the approver's."""
     names = {"approved": True, "approval_id": "x", "non_interactive": True, "skip_hooks": True, "__hook_ctx": {"a": 1}}
     broker, request = Broker(subject.store), a_request(arguments={**names, "calls": [names]})
     assert (await broker.submit(request)).status == "pending"
@@ -389,7 +389,7 @@ async def test_clock_put_forward() -> None:
 
 
 def test_the_system_has_two_clocks() -> None:
-    """The moment a store uses has the time of day, and where there is one a clock that cannot be set."""
+    """The moment a store uses has the time of day, and, if there is one, a clock that cannot be set."""
     before, after = system_moment(), system_moment()
     assert after.wall - before.wall < timedelta(seconds=5)
     assert before.boot == after.boot
@@ -424,7 +424,7 @@ class Failing:
 
 @asynccontextmanager
 async def failing(when: int, *, lost: bool) -> AsyncIterator[tuple[Broker, Failing]]:
-    """A broker over such a store."""
+    """Yield a broker over a failing store."""
     store = Failing(MemoryStore(), when, lost=lost)
     yield Broker(store, recheck=0.01), store
 
@@ -433,7 +433,7 @@ async def failing(when: int, *, lost: bool) -> AsyncIterator[tuple[Broker, Faili
 @pytest.mark.fault("F-ST-01")
 @pytest.mark.parametrize("lost", [False, True])
 async def test_every_call_fails_once(lost: bool) -> None:
-    """Whichever call of the store fails in an approval, it is blocked or runs once, and the store says the same."""
+    """Any one failing call of the store leaves the approval blocked or run once, and the store says the same."""
     when, ran, failed, status = 0, -1, True, ""
     while failed:
         when, ran, failed, request = when + 1, 0, False, a_request()
@@ -502,7 +502,7 @@ class Counted(SqliteStore):
     looks = 0
 
     async def look(self, request_id: str) -> Any:
-        """As always, and counted."""
+        """Count, and look."""
         self.looks += 1
         return await super().look(request_id)
 
@@ -510,7 +510,7 @@ class Counted(SqliteStore):
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("here", [True, False])
 async def test_who_reads_again(here: bool, tmp_path: Path) -> None:
-    """A waiter is given what a decision of its own process has read, and reads what was decided elsewhere."""
+    """A waiter receives the record of a decision in its own process, and reads one that was decided elsewhere."""
     async with Counted(tmp_path / "store.db") as store, SqliteStore(tmp_path / "store.db") as elsewhere:
         broker, request = Broker(store, recheck=60), a_request()
         with broker.watch() as watch:
@@ -540,7 +540,7 @@ EVENTS = """INSERT INTO {schema}.approval_event
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 async def test_a_hundred_thousand_finished(kind: str, tmp_path: Path) -> None:
-    """Beside 100,000 finished requests what is pending is found by an index, and only what is recorded is purged."""
+    """Beside 100,000 finished requests an index finds the pending ones, and only recorded requests are purged."""
     async with opened(kind, tmp_path) as subject:
         database = subject.store.database  # type: ignore[attr-defined]
         broker, request = Broker(subject.store), a_request(expires=datetime(2027, 1, 1, tzinfo=UTC))

@@ -34,12 +34,12 @@ async def one() -> AsyncIterator[Gateway]:
 
 
 def client(to: Gateway, token: str = MARA.token, **options: Any) -> ApprovalsClient:
-    """A client of a gateway."""
+    """Return a client of a gateway."""
     return ApprovalsClient(to.address, token, **options)
 
 
 async def hear(there: ApprovalsClient, kind: type[WireMessage]) -> Any:
-    """The next news of this kind."""
+    """Return the next news of this kind."""
     async with asyncio.timeout(SOON), aclosing(there.news()) as news:
         async for one in news:
             if isinstance(one, kind):
@@ -49,7 +49,7 @@ async def hear(there: ApprovalsClient, kind: type[WireMessage]) -> Any:
 
 @pytest.mark.rule("WIR-4", "WIR-6")
 async def test_queue_is_kept(one: Gateway) -> None:
-    """The queue follows the gateway, and deciding says what came of it."""
+    """The queue follows the gateway, and deciding returns the result."""
     first, second = asked(1), asked(2)
     await served(one).submit(first)
     async with client(one) as mara:
@@ -75,7 +75,7 @@ async def test_queue_is_kept(one: Gateway) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("WIR-5", "WIR-8", "WIR-9")
 async def test_everything_else(one: Gateway) -> None:
-    """Long views come whole, grants can be listed and ended, and what happens in a session is heard."""
+    """Long views come whole, grants can be listed and ended, and the events of a session are heard."""
     request = asked(arguments={"file_path": "f", "content": "".join(f"{n}\n" for n in range(9_000)), "x": "y" * 50_000})
     await served(one).submit(request)
 
@@ -101,7 +101,7 @@ async def test_everything_else(one: Gateway) -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_gateway_restarts() -> None:
-    """When the gateway is gone and back, the client is attached again, by itself, and sees what waits now."""
+    """When the gateway is gone and back, the client attaches again by itself, and has the requests that wait now."""
     broker = Broker(MemoryStore())
     async with gateway(broker, bounds=GatewayLimits(stop_within=0.2)) as one, client(one) as mara:
         await mara.tail("session-1")
@@ -125,7 +125,7 @@ async def test_gateway_restarts() -> None:
 
 @pytest.mark.rule("WIR-2", "WIR-10")
 async def test_wrong_token(one: Gateway) -> None:
-    """A wrong token is said at once, and one that is not taken any more ends the news."""
+    """A wrong token is an error at once, and a token that is not taken any more ends the news."""
     with pytest.raises(TokenRefused, match="refuses this token"):
         await client(one, "x" * 40).__aenter__()
     async with gateway(bounds=GatewayLimits(lifetime=0.05), approvers=[MARA]) as short, client(short) as mara:
@@ -138,7 +138,7 @@ async def test_wrong_token(one: Gateway) -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_no_gateway() -> None:
-    """Where there is no gateway, that is what is said, after as long as was wanted."""
+    """Without a gateway, entering the client raises after the given time."""
     nowhere = ApprovalsClient("http://127.0.0.1:9", MARA.token, patience=0.05)
     with pytest.raises(BackendUnavailable, match=r"no gateway was reached at ws://127\.0\.0\.1:9/acp"):
         await nowhere.__aenter__()
@@ -150,7 +150,7 @@ async def test_no_gateway() -> None:
 
 @asynccontextmanager
 async def strange(*said: str) -> AsyncIterator[str]:
-    """A gateway of another kind, which says these things after attaching; its address."""
+    """Yield the address of a gateway of another kind, which sends these texts after attaching."""
 
     async def handle(connection: ServerConnection) -> None:
         async for text in connection:
@@ -167,7 +167,7 @@ async def strange(*said: str) -> AsyncIterator[str]:
 
 @pytest.mark.rule("WIR-10")
 async def test_what_is_not_understood() -> None:
-    """What a newer or a broken gateway says is passed over, and a call without an answer ends in time."""
+    """Unknown messages of a newer or a broken gateway are ignored, and a call without an answer ends in time."""
     odd = ["", "[]", '{"jsonrpc":"2.0","method":"_amplifier-hooks/newer","params":{}}', "{"]
     wrong = '{"jsonrpc":"2.0","method":"_amplifier-hooks/added","params":{"row":7}}'
     good = '{"jsonrpc":"2.0","method":"_amplifier-hooks/grants_changed","params":{}}'
@@ -192,7 +192,7 @@ async def test_cancelling(one: Gateway) -> None:
 
 
 def test_attempts_come_slower() -> None:
-    """From attempt to attempt it waits longer, never too long, and not as long as everybody else."""
+    """The pause grows from attempt to attempt, up to a bound, and differs between clients."""
     there = ApprovalsClient("http://127.0.0.1:9", "t")
     assert all(0.05 * 2**n <= there._pause(n) <= 0.1 * 2**n for n in range(7))
     assert 7.5 <= there._pause(50) <= 15

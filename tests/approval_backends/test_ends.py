@@ -36,18 +36,18 @@ BEFORE, AFTER = "before", "after"
 
 
 class Meanwhile(Broker):
-    """A broker at which an approver answers in the same moment as a question is taken back: just before, or after."""
+    """A broker at which an approver answers in the same moment as a question is withdrawn: just before, or after."""
 
     when: str | None = None
     allows = True
     resolution: Resolution | None = None
 
-    async def give_up(self, request_id: str, reason: str = "nobody answered in time") -> RequestRecord | Refusal:
-        """Take it back because the time is up."""
+    async def give_up(self, request_id: str, reason: str = "no answer came in time") -> RequestRecord | Refusal:
+        """Withdraw the question because the time is up."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id, reason))
 
     async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
-        """Take it back for another reason."""
+        """Withdraw the question for another reason."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).withdraw(request_id, reason))
 
     async def _while_answered(
@@ -82,7 +82,7 @@ class Desk:
     ran: list[Any] = field(factory=list)
 
     async def call(self) -> ToolOutcome:
-        """The model wants to run a tool."""
+        """Run a tool, as the model wants."""
         return await self.session.call_tool("Write", {"path": "a"}, self.ran.append, call_id="call")
 
     async def asked(self) -> None:
@@ -93,7 +93,7 @@ class Desk:
 
     @property
     def late(self) -> list[tuple[str, str]]:
-        """Late lines of the record: the fact, and its author."""
+        """The late lines of the record: the fact, and its author."""
         return [(facts["what"], facts["by"]) for facts in self.audit.facts("approval.late")]
 
     @property
@@ -104,7 +104,7 @@ class Desk:
 
 @frozen
 class End:
-    """The end of the only request, wherever it can be read."""
+    """The end of the only request, as each reader has it."""
 
     status: str
     by: str | None
@@ -114,7 +114,7 @@ class End:
 
     @classmethod
     async def of(cls, desk: Desk) -> End:
-        """Read it, once the session is closed."""
+        """Read the end, once the session is closed."""
         (record,) = await desk.broker.history(ROBIN)
         shown = history_row(record).ending
         assert shown.status == record.status
@@ -126,7 +126,7 @@ class End:
 async def desk(
     kind: str, folder: Path, *, timeout: float = 60.0, default: Any = "deny", wait: float | None = None
 ) -> AsyncIterator[Desk]:
-    """The session, and its store open until the end of it can be read."""
+    """Yield the session, with its store open until the end can be read."""
     registry, audit = HookRegistry(), CollectingAudit()
 
     @registry.gate("tool:pre")
@@ -190,7 +190,7 @@ async def test_answered_after_the_time(kind: str, allows: bool, tmp_path: Path) 
 
 
 async def stopped(one: Desk) -> None:
-    """The host stops the session while it asks."""
+    """Stop the session while it asks, as the host does."""
     task = asyncio.ensure_future(one.call())
     await one.asked()
     await one.session.cancel("the host stopped it")
@@ -198,7 +198,7 @@ async def stopped(one: Desk) -> None:
 
 
 async def cancelled(one: Desk) -> None:
-    """The host cancels the call while it asks."""
+    """Cancel the call while it asks, as the host does."""
     task = asyncio.ensure_future(one.call())
     await one.asked()
     task.cancel()
@@ -222,7 +222,7 @@ async def cancelled(one: Desk) -> None:
 async def test_taken_back(
     kind: str, take_back: Callable[[Desk], Awaitable[None]], answered: tuple[str | None, bool], end: End, tmp_path: Path
 ) -> None:
-    """A question that is taken back has one end as well; a denial stands, and a voided approval is on record once."""
+    """A question that is withdrawn has one end as well; a denial stands, and a voided approval is on record once."""
     async with desk(kind, tmp_path) as one:
         one.broker.when, one.broker.allows = answered
         await take_back(one)
@@ -254,7 +254,7 @@ class Deaf(MemoryStore):
     """A store that wakes no waiter."""
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """A watch of its own, which nothing rings."""
+        """Return a watch of its own, which nothing wakes."""
         return ChangeSignals().watch(request_id)
 
 
@@ -271,7 +271,7 @@ class Slow(MemoryStore):
     """A store that is not done with a submission until that is cancelled, and has kept it then."""
 
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
-        """Keep it in the end."""
+        """Keep the request in the end."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -281,7 +281,7 @@ class Slow(MemoryStore):
 
 @pytest.mark.rule("APR-4")
 async def test_time_is_up_before_the_question_is_kept(tmp_path: Path) -> None:
-    """A question that the store keeps only as the wait for it ends is expired as well, and nobody can answer it."""
+    """A question that the store keeps only as the wait for it ends expires as well, and no approver can answer it."""
     async with desk("memory", tmp_path, timeout=0.02) as one:
         one.broker.store = Slow()
         assert (await one.call()).denied
@@ -294,7 +294,7 @@ class Silent(InProcessBackend):
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Give up."""
-        raise ApprovalTimeout(f"nobody is there for {request.id}")
+        raise ApprovalTimeout(f"no person is there for {request.id}")
 
 
 @pytest.mark.rule("APR-4", "BCK-7")

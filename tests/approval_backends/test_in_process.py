@@ -1,4 +1,4 @@
-"""What all backends inside one process do."""
+"""The promises of all backends inside one process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUEST = ApprovalRequest(
 
 
 class Chooses(InProcessBackend):
-    """Chooses one option, once it may."""
+    """A backend that chooses one option, once it may."""
 
     def __init__(self, option: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ async def test_claim(option: str, claimed: bool) -> None:
 
 @pytest.mark.rule("APR-3")
 async def test_other_digest() -> None:
-    """A claim for something else than was shown fails, and voids the approval."""
+    """A claim for another digest than the one shown fails, and voids the approval."""
     backend = Chooses("yes")
     backend.may.set()
     await backend.request(REQUEST)

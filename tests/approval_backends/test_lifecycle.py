@@ -1,4 +1,4 @@
-"""The table, and what an answer has to be to count."""
+"""The table, and the conditions for an answer to count."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBI
 START = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 100.0)
 REQUEST = a_request(1, id="r1")
 
-# The table once more, as people read it: status, change, and what follows in time and after it.
+# The table once more, in a readable form: status, change, and the next status in time and after it.
 WAYS: dict[tuple[Status, Change], tuple[Status | None, Status | None]] = {
     ("pending", "approve"): ("approved", None),
     ("pending", "deny"): ("denied", None),
@@ -59,17 +59,17 @@ WAYS: dict[tuple[Status, Change], tuple[Status | None, Status | None]] = {
 
 
 def at(seconds: float, *, reading: float | None = None, boot: str = "boot-1") -> Moment:
-    """So long after the start, by both clocks unless the second is given apart."""
+    """Return the moment so long after the start, by both clocks unless the second is given apart."""
     return Moment(START.wall + timedelta(seconds=seconds), boot, 100.0 + (seconds if reading is None else reading))
 
 
 def pending(**changes: Any) -> RequestRecord:
-    """A record that waits for an answer."""
+    """Return a record that waits for an answer."""
     return new_record(evolve(REQUEST, **changes), START)
 
 
 def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> RequestRecord:
-    """A record somebody has approved."""
+    """Return an approved record."""
     record = pending(**changes)
     after = judge(record, an_answer(record.request, option, id="d1"), at(seconds))
     assert isinstance(after, RequestRecord)
@@ -77,7 +77,7 @@ def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> Re
 
 
 def code(result: RequestRecord | Refusal) -> str:
-    """Why it was refused."""
+    """Return the code of a refusal."""
     assert isinstance(result, Refusal)
     return result.code
 
@@ -86,7 +86,7 @@ def code(result: RequestRecord | Refusal) -> str:
 @pytest.mark.parametrize("change", TABLE)
 @pytest.mark.parametrize("status", STATUSES)
 def test_every_way(status: Status, change: Change) -> None:
-    """From every state every change leads where the table says, or nowhere."""
+    """From every state every change leads to the table's state, or nowhere."""
     in_time, after = WAYS.get((status, change), (None, None))
     assert follow(status, change, over=False) == in_time
     assert follow(status, change, over=True) == after
@@ -121,7 +121,7 @@ def test_ends() -> None:
 )
 @pytest.mark.fault("F-ST-11")
 def test_time_left(now: Moment, left: float) -> None:
-    """Of two clocks the one that leaves less is believed; one put back before the start leaves nothing."""
+    """Of two clocks the one that leaves less counts; one put back before the start leaves nothing."""
     assert seconds_left(START, 60.0, now) == left
 
 
@@ -171,7 +171,7 @@ def test_opened() -> None:
     ],
 )
 def test_answer_counts(option: Option, status: str, ended: datetime | None) -> None:
-    """An answer that counts is kept with who, where, when, how long it took, and what they said."""
+    """An answer that counts is kept with its approver, channel, time, duration and message."""
     record = judge(pending(), an_answer(REQUEST, option, id="d1", message="because"), at(7))
     assert isinstance(record, RequestRecord)
     assert (record.status, record.ended, record.version, record.digest) == (status, ended, 2, REQUEST.digest)
@@ -184,7 +184,7 @@ def test_answer_counts(option: Option, status: str, ended: datetime | None) -> N
 @pytest.mark.rule("APR-6")
 @pytest.mark.fault("F-APR-07", "F-APR-08", "F-APR-09", "F-APR-10")
 def test_answers_that_do_not_count() -> None:
-    """Each way not to count has a name and a sentence, and the strictest is said first."""
+    """Each reason for an answer not to count has a name and a sentence, and the strictest comes first."""
     record = pending()
     viewer, agent = evolve(ROBIN, may_decide=False), evolve(ROBIN, name="coder")
     refusals = [
@@ -228,14 +228,14 @@ def test_answers_that_do_not_count() -> None:
     ],
 )
 def test_sees(tenant: str | None, sessions: frozenset[str] | None, seen: bool) -> None:
-    """Somebody sees what is in their tenant and in their sessions, and nothing else."""
+    """A decider sees the requests of their tenant and of their sessions, and nothing else."""
     assert sees(Decider(name="Robin", channel="x", tenant=tenant, sessions=sessions), REQUEST) is seen
 
 
 @pytest.mark.rule("APR-6")
 @pytest.mark.fault("F-APR-01")
 def test_same_decision_again() -> None:
-    """The same id, person and option are the same decision, in every state after it; anything else is another."""
+    """One id, person and option are one decision, in every state after it; anything else is another."""
     record = approved()
     same = an_answer(REQUEST, id="d1")
     later: tuple[Status, ...] = ("approved", "claimed", "done", "failed", "unknown", "expired", "cancelled")
@@ -259,7 +259,7 @@ def test_same_decision_again() -> None:
     ],
 )
 def test_late_answers_are_told_who(status: Status, reason: str) -> None:
-    """Who comes second is told who decided, and what became of it."""
+    """A late approver reads who decided, and the state of the request."""
     record = evolve(approved(), status=status)
     refusal = judge(record, an_answer(REQUEST, DENY), at(3))
     assert refusal == Refusal(code="already_resolved", reason=reason, record=record)
@@ -267,7 +267,7 @@ def test_late_answers_are_told_who(status: Status, reason: str) -> None:
 
 @pytest.mark.rule("APR-6")
 def test_late_answers_to_other_ends() -> None:
-    """Denied, expired, cancelled and superseded are different things to be told."""
+    """Denied, expired, cancelled and superseded are different refusals."""
     denied = approved(DENY)
     answer = an_answer(REQUEST, id="d9")
     assert judge(denied, answer, at(3)) == Refusal(
@@ -315,11 +315,11 @@ def test_moves() -> None:
 
 @pytest.mark.rule("APR-8")
 def test_moves_that_are_refused() -> None:
-    """What the table does not allow is refused with what is so instead."""
+    """A change outside the table is refused with the state that holds instead."""
     record = approved()
     assert move(None, "claim", at(1)) == Refusal(code="unknown_request", reason="there is no such request")
     assert move(pending(), "claim", at(1)) == Refusal(
-        code="not_approved", reason="nobody has decided yet", record=pending()
+        code="not_approved", reason="no approver has decided yet", record=pending()
     )
     assert move(pending(), "expire", at(1)) == Refusal(
         code="too_early", reason="its time is not over", record=pending()
@@ -399,7 +399,7 @@ def test_edited_arguments_are_what_is_granted() -> None:
     "change", [{"arguments": {"file_path": "b"}}, {"tool": "Move"}, {"event": "plan:pre"}, {"tenant": "other"}, {}]
 )
 def test_one_action_in_every_session(change: dict[str, Any]) -> None:
-    """A grant for one action that is kept stands for that action in every session, and for no other."""
+    """A kept grant for one action holds for that action in every session, and for no other."""
     request = evolve(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
     record = judge(new_record(request, START), an_answer(request, ALWAYS), at(1))
     assert isinstance(record, RequestRecord)
@@ -412,7 +412,7 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
 
 @pytest.mark.rule("APR-5")
 def test_standing() -> None:
-    """Allows have to cover every hook that asks; one deny is enough; of a kept grant the session does not matter."""
+    """Allows have to cover every hook that asks; one deny is enough; for a kept grant the session does not matter."""
     both = evolve(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
     of_a, of_b = grants_of(evolve(approved(ALWAYS), request=both))
     never_a = evolve(of_a, allows=False)

@@ -1,4 +1,4 @@
-"""Several channels at once, and none: the store says who was first."""
+"""Several channels at once, and none: the store names the first answer."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def now(number: int = 1, seconds: float = 60.0, **changes: Any) -> ApprovalRequest:
-    """A request made now."""
+    """Return a request made now."""
     created = datetime.now(UTC)
     return evolve(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
 
 
 class Channel(InProcessBackend):
-    """Somewhere a person can be asked; says what it shows and what it was told to take away."""
+    """A channel to a person. It keeps what it shows and what it was told to take away."""
 
     def __init__(self, name: str = "screen") -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Channel(InProcessBackend):
         self.asked = asyncio.Event()
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Show it until somebody answers, and take it away when nobody has to any more."""
+        """Show the question until it is answered, and take it away when it is not asked any more."""
         self.shown[request.id] = asyncio.get_running_loop().create_future()
         self.asked.set()
         try:
@@ -61,11 +61,11 @@ class Channel(InProcessBackend):
         return answer
 
     def answer(self, request: ApprovalRequest, option: str) -> None:
-        """Somebody answers."""
+        """Answer, as a person does."""
         self.shown[request.id].set_result(Decision(option=option, by=f"Robin at {self.name}", channel=self.name))
 
     def fail(self, request: ApprovalRequest, error: Exception) -> None:
-        """It goes wrong."""
+        """Let the channel fail."""
         self.shown[request.id].set_exception(error)
 
 
@@ -121,7 +121,7 @@ async def test_answers_that_were_not_offered() -> None:
 @pytest.mark.rule("BCK-7", "APR-5")
 @pytest.mark.fault("F-APR-24")
 async def test_an_always_that_is_kept() -> None:
-    """An "always" for one action is kept for every session, which each channel is told; another action is asked."""
+    """An "always" for one action is kept for every session, as each channel knows; another action is asked about."""
     policy = Rules(b"version: 1\nrules:\n- {id: push, effect: ask, tool: Bash, reason: 'Publish this?'}\n")
     channel = ScriptedApprover("Allow always", "Deny")
     race, ran = RacingApprovals(channel, broker=Broker(MemoryStore(), keep_grants=60.0)), list[object]()
@@ -136,7 +136,7 @@ async def test_an_always_that_is_kept() -> None:
 
 @pytest.mark.rule("BCK-7")
 async def test_all_channels_fail() -> None:
-    """When no channel is left and nobody else can see the question, that is the end of it, with every reason."""
+    """When no channel is left and no other client can see the question, asking ends with every reason."""
     left, right, request = Channel("left"), Channel("right"), now()
     race = RacingApprovals(left, right)
     task = await asking(race, request, left, right)
@@ -178,7 +178,7 @@ async def test_somebody_elsewhere_is_first(tmp_path: Path) -> None:
 
 @pytest.mark.rule("APR-4")
 async def test_time_is_over(tmp_path: Path) -> None:
-    """When the request's time is over it is expired everywhere, and that is a timeout."""
+    """When the request's time is over it is expired everywhere, and the caller gets a timeout."""
     left, request = Channel("left"), now(seconds=0.05)
     async with SqliteStore(tmp_path / "a.db") as store:
         race = RacingApprovals(left, broker=Broker(store))
@@ -205,13 +205,13 @@ async def test_goes_durable(kind: str, tmp_path: Path) -> None:
         assert (await Broker(subject.store).decide(request.id, request.digest, ALLOW.id, ROBIN)).accepted
         assert (await race.request(request)).by == "Robin"
         assert await race.claim(request.id, request.digest)
-        with pytest.raises(BackendUnavailable, match="nobody knows whether it ran"):
+        with pytest.raises(BackendUnavailable, match="its outcome is unknown"):
             await race.request(request)
 
 
 @pytest.mark.rule("APR-4")
 async def test_memory_is_not_durable() -> None:
-    """Where nobody could come back to the question, the inline wait is the whole time."""
+    """If no caller could come back to the question, the inline wait is the whole time."""
     left, request = Channel("left"), now(wait=0.0)
     task = await asking(RacingApprovals(left), request, left)
     left.answer(request, ALLOW.id)
@@ -220,7 +220,7 @@ async def test_memory_is_not_durable() -> None:
 
 @pytest.mark.rule("APR-4")
 async def test_withdrawn() -> None:
-    """A question that is taken back ends with that; `expired` as the reason is kept as expiry."""
+    """A question that is withdrawn ends with that; `expired` as the reason is kept as expiry."""
     left = Channel("left")
     race = RacingApprovals(left)
     for reason, error, status in (
@@ -244,7 +244,7 @@ async def test_withdrawn() -> None:
 @pytest.mark.parametrize("seeds", [50, pytest.param(1_000, marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path) -> None:
-    """Whoever is cancelled around the moment of the approval cannot claim it; who was not cancelled in time can."""
+    """A caller cancelled around the moment of the approval cannot claim it; one that was not cancelled in time can."""
     seen = set()
     async with opened(kind, tmp_path) as subject:
         broker = Broker(subject.store)
@@ -269,7 +269,7 @@ async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path)
 @pytest.mark.rule("BCK-5")
 @pytest.mark.parametrize("kind", FILES)
 async def test_deferred(kind: str, tmp_path: Path) -> None:
-    """A program lists and decides what another one asks; after a restart the same question has its answer."""
+    """A program lists and decides the questions of another; after a restart a question has its answer."""
     request = now(wait=0.0)
     async with opened(kind, tmp_path) as subject:
         worker, other = DeferredApprovals(subject.store), DeferredApprovals(Broker(subject.store))
@@ -290,7 +290,7 @@ async def test_deferred(kind: str, tmp_path: Path) -> None:
 
 
 async def test_opens_its_store(tmp_path: Path) -> None:
-    """Used as a context manager it opens the store and closes it."""
+    """As a context manager, the backend opens the store and closes it."""
     clock = MovableClock()
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db", clock=clock)) as approvals:
         assert await approvals.pending(Decider(name="x", channel="y")) == []
@@ -301,7 +301,7 @@ async def test_opens_its_store(tmp_path: Path) -> None:
 @pytest.mark.rule("APR-4")
 @pytest.mark.fault("F-APR-06")
 async def test_closed_while_asking(tmp_path: Path) -> None:
-    """Closing takes back what is being asked at that moment, durably, and whoever waits is told."""
+    """Closing withdraws the questions that are being asked at that moment, durably, and tells every waiter."""
     approvals = await DeferredApprovals(SqliteStore(tmp_path / "a.db")).open()
     requests = [now(number) for number in range(5)]
     tasks = [await asking(approvals, request) for request in requests]

@@ -1,4 +1,4 @@
-"""Our backends where the upstream kernel wants its approver."""
+"""Our backends as the approver of the upstream kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Chooses(InProcessBackend):
-    """Chooses the option with this label, or never."""
+    """A backend that chooses the option with this label, or never."""
 
     def __init__(self, label: str | None) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Chooses(InProcessBackend):
         self.asked: list[ApprovalRequest] = []
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Choose."""
+        """Choose the option."""
         self.asked.append(request)
         if self.label is None:
             await asyncio.Event().wait()
@@ -40,14 +40,14 @@ class Chooses(InProcessBackend):
 
 
 class TheirSession:
-    """What their coordinator wants to know of a session."""
+    """The part of a session that the upstream coordinator needs."""
 
     def __init__(self) -> None:
         self.session_id, self.parent_id, self.config = "s1", None, {"session": dict[str, Any]()}
 
 
 async def through_their_kernel(backend: Any, **fields: Any) -> Any:
-    """What their own coordinator makes of a question, with our backend as its approver."""
+    """Return the upstream coordinator's result for a question, with our backend as its approver."""
     coordinator = ModuleCoordinator(TheirSession(), approval_system=backend, display_system=None)
     asks = HookResult(action="ask_user", approval_prompt="Really?", **fields)
     return await coordinator.process_hook_result(asks, "tool:pre", "guard")
@@ -57,7 +57,7 @@ async def through_their_kernel(backend: Any, **fields: Any) -> Any:
 @pytest.mark.parametrize(("label", "action"), [("Allow", "continue"), ("Deny", "deny"), ("Maybe", "deny")])
 @pytest.mark.parametrize("race", [False, True])
 async def test_in_their_kernel(label: str, action: str, race: bool) -> None:
-    """Their kernel asks our backend, and does what was chosen; an answer that was not offered allows nothing."""
+    """The upstream kernel asks our backend, and follows the choice; an answer that was not offered allows nothing."""
     chooses = Chooses(label)
     backend = RacingApprovals(chooses) if race else chooses
     if race and label == "Maybe":
@@ -70,7 +70,7 @@ async def test_in_their_kernel(label: str, action: str, race: bool) -> None:
 @pytest.mark.rule("APR-3", "APR-4")
 @pytest.mark.parametrize("default", ["allow", "deny"])
 async def test_time_is_up_in_their_kernel(default: str) -> None:
-    """When nobody answers in time their kernel is told so as it expects, and its default holds."""
+    """When no answer comes in time the upstream kernel gets its own timeout error, and its default holds."""
     result = await through_their_kernel(Chooses(None), approval_timeout=0.01, approval_default=default)
     assert result.action == ("continue" if default == "allow" else "deny")
     assert default == "allow" or "imeout" in result.reason
@@ -78,7 +78,7 @@ async def test_time_is_up_in_their_kernel(default: str) -> None:
 
 @pytest.mark.rule("APR-3", "APR-11")
 async def test_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeout is ours, and theirs as well where their package is loaded."""
+    """The timeout is ours, and the upstream one as well if its package is loaded."""
     with pytest.raises(ApprovalTimeout) as both:
         await Chooses(None).request_approval("Really?", ["Allow", "Deny"], 0.01, "deny")
     assert isinstance(both.value, ApprovalTimeoutError)
@@ -90,13 +90,13 @@ async def test_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("APR-3", "APR-6")
 async def test_a_refusal_is_always_offered() -> None:
-    """Where their options have no refusal, one is added; it is what an answer comes to that allows nothing."""
+    """If the upstream options have no refusal, one is added; an answer that allows nothing becomes that refusal."""
     assert await Chooses("Maybe").request_approval("Really?", ["Allow"], 1.0, "deny") == "Deny"
 
 
 @pytest.mark.rule("APR-3", "BCK-5")
 async def test_decided_elsewhere(tmp_path: Path) -> None:
-    """A question of their kernel waits in a store like any other, and is over when it was answered."""
+    """A question of the upstream kernel waits in a store like any other, and is over when it was answered."""
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         asking = asyncio.ensure_future(approvals.request_approval("Really?", ["Allow", "Deny"], 30.0, "deny"))
         with approvals.broker.watch() as watch:

@@ -32,7 +32,7 @@ FLAGS: Final = [
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """Chromium as the system has it; skips, or fails where one is required."""
+    """Yield Chromium as the system has it; skip, or fail if it is required."""
     chromium = shutil.which("chromium")
     if chromium is None:
         require("chromium", "there is no chromium on PATH")
@@ -53,7 +53,7 @@ async def office() -> AsyncIterator[Office]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser) -> AsyncIterator[Browsers]:
-    """Opens pages. Whatever a page complains about fails the test."""
+    """Open pages. Any complaint of a page fails the test."""
     async with AsyncExitStack() as stack:
         browsers = Browsers(browser, stack)
         yield browsers
@@ -62,7 +62,7 @@ async def visit(browser: Browser) -> AsyncIterator[Browsers]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def workshop() -> AsyncIterator[Workshop]:
-    """Hooks and runs to look at, and nothing in it."""
+    """Yield hooks and runs to look at, with no content yet."""
     from tests.browser.workshop import Workshop
 
     async with Workshop() as workshop:

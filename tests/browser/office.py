@@ -1,4 +1,4 @@
-"""Where people approve: a gateway over a store whose clock is moved by hand, and the browsers in front of it."""
+"""The approvers' office: a gateway over a store whose clock is moved by hand, and the browsers in front of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALWAYS: Final = Option(id="always", label="Allow always", kind="allow_always")
 DENY: Final = Option(id="no", label="Deny", kind="reject_once")
 
 SOON: Final = 60_000
-"""Milliseconds. Nothing here takes that long unless it is broken."""
+"""Milliseconds. Only a broken page takes that long."""
 
 
 class Office:
@@ -64,27 +64,27 @@ class Office:
 
     @property
     def address(self) -> str:
-        """Where the page is, without its last slash."""
+        """The address of the page, without its last slash."""
         return self.gateway.address.rstrip("/")
 
     async def stop(self) -> None:
-        """Nobody is connected any more."""
+        """Stop the gateway; every client is disconnected."""
         await self.gateway.stop()
 
     async def restart(self) -> None:
-        """A new gateway where the old one was."""
+        """Start a new gateway at the address of the old one."""
         await self.gateway.stop()
         self.gateway = self._gateway(self.gateway.port)
         await self.gateway.start()
 
     async def submit(self, name: str = "r1", /, **changes: Any) -> RequestRecord:
-        """Ask, as an agent's session would; the next one asks a little later."""
+        """Submit a request, as an agent's session would; the next request comes a little later."""
         record = await self.broker.submit(self.request(name, **changes))
         await self.clock.advance(0.001)
         return record
 
     def request(self, name: str, /, **changes: Any) -> ApprovalRequest:
-        """A request to run a command; `changes` are its fields, and `seconds` how long it waits."""
+        """Return a request to run a command; `changes` are its fields, and `seconds` how long it waits."""
         created = self.clock().wall
         fields: dict[str, Any] = {
             "tenant": "",
@@ -104,20 +104,20 @@ class Office:
         return ApprovalRequest(id=name, digest=action.digest, created=created, expires=created + lifetime, **fields)
 
     async def record(self, name: str = "r1") -> RequestRecord:
-        """What the store has of a request."""
+        """Return the store's record of a request."""
         record = await self.store.get(name)
         assert record is not None
         return record
 
     async def decide(self, name: str, option: Option, by: str = "Jun", **said: Any) -> None:
-        """Somebody answers, in the terminal."""
+        """Answer a request, as an approver in the terminal does."""
         record = await self.record(name)
         decider = Decider(name=by, channel="terminal")
         assert (await self.broker.decide(name, record.request.digest, option.id, decider, **said)).accepted
 
 
 class Browsers:
-    """Opens pages, each in a profile of its own, and keeps what they complain about and whom they talk to."""
+    """Opens pages, each in a profile of its own, and keeps their complaints and the addresses they call."""
 
     def __init__(self, browser: Browser, stack: AsyncExitStack) -> None:
         self._browser = browser
@@ -140,7 +140,7 @@ class Browsers:
         now: datetime | None = None,
         script: str = "",
     ) -> Page:
-        """The page of one person, once it is connected and shows what there is."""
+        """Return the page of one person, once it is connected and shows its content."""
         page = await self.blank(width=width, height=height, dark=dark)
         if clock:
             await page.clock.install()
@@ -155,7 +155,7 @@ class Browsers:
         return page
 
     async def blank(self, *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
-        """An empty page."""
+        """Return an empty page."""
         context = await self._browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -172,7 +172,7 @@ class Browsers:
         return page
 
     def _said(self, kind: str, text: str) -> None:
-        # A connection that fails while there is no gateway is no fault of the page's.
+        # A connection that fails while the gateway is stopped is no fault of the page's.
         if kind in ("error", "warning") and not re.search(r"WebSocket connection .* failed", text):
             self.complaints.append(text)
 
@@ -184,29 +184,29 @@ class Browsers:
 
 
 async def see(page: Page, selector: str, text: str) -> None:
-    """Wait until this text is there to be seen."""
+    """Wait until this text can be seen."""
     from playwright.async_api import expect
 
     await expect(page.locator(selector).first).to_contain_text(text, timeout=SOON)
 
 
 async def still(page: Page) -> None:
-    """Wait until what is shown has been there long enough to be answered."""
+    """Wait until the card has been on screen long enough to be answered."""
     await page.locator("#card .decide.arming").wait_for(state="detached")
 
 
 def button(page: Page, name: str) -> Locator:
-    """A button that is there to be pressed."""
+    """Return a button that can be pressed."""
     return page.get_by_role("button", name=name, exact=True).locator("visible=true").first
 
 
 async def is_off(page: Page, name: str) -> bool:
-    """Whether this button would do nothing."""
+    """Return True if this button would do nothing."""
     return bool(await button(page, name).is_disabled())
 
 
 async def spot(page: Page, name: str) -> tuple[float, float]:
-    """Where to press this button; waits until it would count."""
+    """Return the position of this button, once a press would count."""
     from playwright.async_api import expect
 
     await expect(button(page, name)).to_be_enabled(timeout=SOON)

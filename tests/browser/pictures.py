@@ -25,7 +25,7 @@ async def keep(page: Page, name: str, *, within: float = 0.0001) -> None:
 
 
 async def differing(page: Page, *pictures: bytes) -> float:
-    """In how many of their values two pictures differ by more than the edges of some letters, as a share."""
+    """Return the share of values in which two pictures differ by more than the edges of some letters."""
     await page.goto("about:blank")
     sources = [f"data:image/png;base64,{b64encode(picture).decode()}" for picture in pictures]
     share: float = await page.evaluate(DIFFERING, sources)

@@ -1,4 +1,4 @@
-"""The page of hooks: what is in force, how it does, switching it, and trying it. What counts is what the API says."""
+"""The page of hooks: list, health, switches and dry runs. The API has the last word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.chromium, pytest.mark.asyncio(loop_scope="session")]
 
 @pytest.mark.rule("API-14", "API-4", "DEF-1")
 async def test_the_list(workshop: Workshop, visit: Browsers) -> None:
-    """Hooks stand in their bands in the order they run, with event, tools, how they do, and what a failure means."""
+    """Hooks stand in their bands in the order they run, with event, tools, health, and the meaning of a failure."""
     await workshop.morning()
     page = await workshop.open(visit)
     for text in ("Security", "0–49 · a failure stops the action", "egress-guard", "Not asked yet"):
@@ -37,7 +37,7 @@ async def test_the_list(workshop: Workshop, visit: Browsers) -> None:
 
 @pytest.mark.rule("API-14", "API-3", "API-4")
 async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
-    """A hook shows what it is, what it answered last, and a dry run says what it would answer."""
+    """A hook shows its definition and its last answers, and a dry run shows its answer to an example."""
     protect = await workshop.morning()
     page = await workshop.open(visit)
     await page.click("text=protect-production")
@@ -69,7 +69,7 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
 
 @pytest.mark.rule("API-14", "TEN-1")
 async def test_switching(workshop: Workshop, visit: Browsers) -> None:
-    """A switch turns a hook off for everybody at once, and on again; one that changed meanwhile says so."""
+    """A switch turns a hook off at once for every client, and on again; a hook that changed meanwhile says so."""
     protect = await workshop.morning()
     page = await workshop.open(visit)
     switch = page.get_by_role("switch", name="protect-production")
@@ -96,7 +96,7 @@ async def test_tenants_and_tokens(workshop: Workshop, visit: Browsers) -> None:
     assert page.url == f"{workshop.address}/#hooks"
     assert all(secret not in url and secret not in referer for url, referer in visit.requests)
     assert {url.split("/")[2] for url, _ in visit.requests} == {workshop.address.removeprefix("http://")}
-    visit.complaints.clear()  # a browser says of every answer that is a problem: this token may not read logs
+    visit.complaints.clear()  # a browser reports every error response: this token may not read logs
 
 
 @pytest.mark.rule("API-14")
@@ -128,6 +128,6 @@ async def test_accessible(workshop: Workshop, visit: Browsers, look: str) -> Non
 
 
 async def kept(workshop: Workshop, hook: str) -> dict[str, Any]:
-    """The hook as the API has it."""
+    """Return the hook as the API has it."""
     answer: dict[str, Any] = (await workshop.admin.get(f"/v1/hooks/{hook}")).json()
     return answer

@@ -1,4 +1,4 @@
-"""The page, driven as people drive it. What counts in the end is what the store says."""
+"""The page, driven as people drive it. The store has the last word."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EDIT = {
 
 @pytest.mark.rule("APR-2", "BCK-3")
 async def test_the_card_shows_everything(office: Office, visit: Browsers) -> None:
-    """Who asks for what and why, the whole change, what else is passed, risk, place, digest, and what silence means."""
+    """The card shows agent, action, reasons, the whole change, other arguments, risk, folder, digest, and default."""
     record = await office.submit("r1", **EDIT)
     page = await visit(office)
     card = await page.inner_text("#card")
@@ -55,7 +55,7 @@ async def test_the_card_shows_everything(office: Office, visit: Browsers) -> Non
         "change-window",
         "It is outside the window. Go ahead?",
         "Lower the timeout. Not checked.",
-        "If nobody answers by 12:05:00, this is denied.",
+        "Without an answer by 12:05:00, this is denied.",
     ):
         assert words in card
     rail = await page.inner_text("#rail")
@@ -69,7 +69,7 @@ async def test_the_card_shows_everything(office: Office, visit: Browsers) -> Non
 
 @pytest.mark.rule("BCK-3", "APR-7")
 async def test_approve(office: Office, visit: Browsers) -> None:
-    """One click on Allow once decides, for what was shown; the page says what became of it, and then what runs."""
+    """One click on Allow once decides, for the shown action; the page shows the result, and then the run."""
     shown = await office.submit("r1", **EDIT)
     page = await visit(office)
     await press(page, "Allow once")
@@ -177,13 +177,13 @@ async def test_what_else_is_offered(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3", "APR-4")
 async def test_expiry(office: Office, visit: Browsers) -> None:
-    """At zero the buttons give way; what the server says next is called an expiry, never a person's denial."""
+    """At zero the buttons give way; the page calls the server's result an expiry, never a person's denial."""
     await office.submit("r1", seconds=20)
     page = await visit(office)
     await see(page, "#urgent", "Less than 30 seconds left, then this is denied.")
     await office.clock.advance(21)
     await office.store.expire_due()
-    await see(page, ".outcome", "Expired at 12:00:21. Nobody answered, so it was denied.")
+    await see(page, ".outcome", "Expired at 12:00:21. No answer came, so it was denied.")
     assert await page.locator(".decide").is_hidden()
     assert "wants" in await page.inner_text("#card")
     await office.submit("r2")
@@ -199,7 +199,7 @@ async def test_expiry(office: Office, visit: Browsers) -> None:
 @pytest.mark.rule("BCK-3", "APR-6")
 @pytest.mark.fault("F-WS-11")
 async def test_another_page_decides_first(office: Office, visit: Browsers) -> None:
-    """Who comes second reads who decided, where the buttons were; the row keeps its place."""
+    """A late approver reads who decided, in the place of the buttons; the row keeps its place."""
     await office.submit("r1")
     await office.submit("r2")
     mara, jun = await visit(office), await visit(office, "Jun")
@@ -257,12 +257,12 @@ async def test_who_may_only_look(office: Office, visit: Browsers) -> None:
 @pytest.mark.rule("BCK-2", "BCK-3")
 @pytest.mark.fault("F-WS-10")
 async def test_the_server_restarts(office: Office, visit: Browsers) -> None:
-    """Without a connection the card can be read but not answered; afterwards everything waits once, also what came."""
+    """Without a connection the card can be read but not answered; afterwards every request waits once, new ones too."""
     await office.submit("r1")
     page = await visit(office)
     await office.stop()
     await see(page, "#notice", "Reconnecting")
-    await see(page, ".then", "Deciding waits. At 12:05:00 (server time) this is denied.")
+    await see(page, ".then", "Answering waits. At 12:05:00 (server time) this is denied.")
     assert await is_off(page, "Deny")
     assert "make r1" in await page.inner_text("#card")
     await office.submit("r2")
@@ -281,7 +281,7 @@ async def test_the_server_restarts(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("APR-6", "BCK-3")
 async def test_an_answer_whose_reply_was_lost(office: Office, visit: Browsers) -> None:
-    """The same decision is sent again after the connection is back, and counts once."""
+    """A decision is sent again after the connection is back, and counts once."""
     await office.submit()
     page = await visit(office)
     await page.evaluate("() => { WebSocket.prototype.real = WebSocket.prototype.send; }")
@@ -320,7 +320,7 @@ async def test_time_is_the_servers(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3", "WIR-9")
 async def test_the_sessions_tail(office: Office, visit: Browsers) -> None:
-    """Beside the card stands what happened last in its session, and what happens next."""
+    """Beside the card stand the last events of its session, and the next ones."""
     record = office.gateway.watched_sink(NoRecord())
     await record.write("tool.running", {"session": "release", "tool": "Read"})
     await office.submit("r1")
@@ -339,7 +339,7 @@ async def test_the_sessions_tail(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3")
 async def test_the_address_of_a_request(office: Office, visit: Browsers) -> None:
-    """A request has an address of its own; one that leads nowhere shows the first that waits."""
+    """A request has an address of its own; an unknown address shows the first waiting request."""
     await office.submit("r1")
     await office.submit("r/2 %")
     page = await visit(office)
@@ -365,7 +365,7 @@ async def test_nothing_counts_at_first(office: Office, visit: Browsers) -> None:
     await page.clock.pause_at(await page.evaluate("() => Date.now() + 1000"))
     await page.keyboard.press("j")
     await see(page, "#card", "make r2")
-    await see(page, "#card .decide.arming", "If nobody answers")
+    await see(page, "#card .decide.arming", "Without an answer")
     for wait in (0, 490, 490):
         await page.clock.run_for(wait)
         await page.mouse.click(*deny)
@@ -379,7 +379,7 @@ async def test_nothing_counts_at_first(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3")
 async def test_a_press_begun_before_does_not_count(office: Office, visit: Browsers) -> None:
-    """A press that began too early, or on another card, is none when it ends; nor is a script's click."""
+    """A press that began too early, or on another card, does not count when it ends; nor does a script's click."""
     await office.submit("r1")
     await office.submit("r2")
     page = await visit(office)
@@ -407,7 +407,7 @@ async def test_a_press_begun_before_does_not_count(office: Office, visit: Browse
 
 @pytest.mark.rule("BCK-3")
 async def test_keyboard_alone(office: Office, visit: Browsers) -> None:
-    """Everything by keys: choose, take back, confirm, move on, write and send a message; one key never decides."""
+    """Keys do everything: choose, take back, confirm, move on, write and send a message; one key never decides."""
     for name in ("r1", "r2", "r3"):
         await office.submit(name)
     page = await visit(office)
@@ -461,7 +461,7 @@ async def test_high_risk(office: Office, visit: Browsers) -> None:
 @pytest.mark.rule("APR-13", "BCK-3")
 @pytest.mark.fault("F-APR-25")
 async def test_why_the_risk_is_high(office: Office, visit: Browsers) -> None:
-    """The first reason stands beside the risk; below the questions is every one of them, whole, with who gives it."""
+    """The first reason stands beside the risk; every reason stands below the questions, whole, with its source."""
     hostile = "a new host <b>\u202eno</b>\n" + "and so on " * 100
     assessments = (
         Assessment(by="egress", risk="high", reason=hostile),
@@ -485,7 +485,7 @@ async def test_why_the_risk_is_high(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3")
 async def test_what_was_not_shown_cannot_be_allowed(office: Office, visit: Browsers) -> None:
-    """Longer than the screen: Allow and Always wait for the last line, in a view that leaves nothing out."""
+    """For an action longer than the screen, Allow and Always wait for the last line of a complete view."""
     text = "\n".join(f"line {number}" for number in range(4_000))
     await office.submit("r1", tool="Edit", arguments={"file_path": "f", "old_string": text, "new_string": "short"})
     page = await visit(office)
@@ -505,7 +505,7 @@ async def test_what_was_not_shown_cannot_be_allowed(office: Office, visit: Brows
 
 @pytest.mark.rule("BCK-3")
 async def test_the_queue_keeps_still(office: Office, visit: Browsers) -> None:
-    """While somebody points at the queue no row moves, whatever is decided or comes; then it does."""
+    """While a person points at the queue no row moves, whatever is decided or comes; then it does."""
     for name in ("r1", "r2", "r3"):
         await office.submit(name)
     page = await visit(office)
@@ -610,7 +610,7 @@ async def test_a_megabyte(office: Office, visit: Browsers) -> None:
 @pytest.mark.rule("BCK-4")
 @pytest.mark.fault("F-WS-15")
 async def test_the_token_goes_nowhere_else(office: Office, visit: Browsers) -> None:
-    """It leaves the address at once and appears in no request, address or referrer; a query is ignored."""
+    """The token leaves the address at once and appears in no request, address or referrer; a query is ignored."""
     await office.submit()
     page = await visit(office, query="?server=ws://evil.example/acp&token=other")
     assert page.url in (f"{office.address}/#inbox", f"{office.address}/#r/r1")
@@ -625,14 +625,14 @@ async def test_the_token_goes_nowhere_else(office: Office, visit: Browsers) -> N
 
 @pytest.mark.rule("BCK-4")
 async def test_a_wrong_token(office: Office, visit: Browsers) -> None:
-    """Without a token that is known the page asks for one, shows nothing else, and does not go on trying by itself."""
+    """Without a known token the page asks for one, shows nothing else, and does not try again by itself."""
     await office.submit()
     page = await visit(office, token="wrong")
     await see(page, "#gate", "The server does not know this token.")
     assert "make r1" not in await page.inner_text("body")
     assert len(visit.sockets) == 1
     await page.fill("#token", office.people["Mara"].token)
-    await page.click("text=Go on")
+    await page.click("text=Sign in")
     await see(page, "#card", "make r1")
     assert office.people["Mara"].token not in page.url
 
@@ -646,7 +646,7 @@ async def test_framing(office: Office, visit: Browsers) -> None:
     await page.wait_for_timeout(0)
     frame = page.frames[1]
     assert "Approvals" not in await frame.content()
-    visit.complaints.clear()  # the browser says that it refused
+    visit.complaints.clear()  # the browser reports its refusal
 
 
 # -- for everybody -----------------------------------------------------------------------------------------------------
@@ -675,7 +675,7 @@ async def test_phone(office: Office, visit: Browsers) -> None:
 
 @pytest.mark.rule("BCK-3")
 async def test_notifications_are_asked_for_by_a_click(office: Office, visit: Browsers) -> None:
-    """Nobody is asked for the permission before they want to be told; then they are told the tool's name, no more."""
+    """The page asks for the permission only after a click; a notification then has the tool's name, and no more."""
     page = await visit(
         office,
         script="""window.asked = 0; window.told = [];
@@ -694,7 +694,7 @@ async def test_notifications_are_asked_for_by_a_click(office: Office, visit: Bro
 
 @pytest.mark.rule("BCK-3")
 async def test_light_and_dark(office: Office, visit: Browsers) -> None:
-    """The page follows the system until somebody switches, and remembers that."""
+    """The page follows the system until a person switches it, and remembers that."""
     page = await visit(office, dark=True)
     ground = "() => getComputedStyle(document.body).backgroundColor"
     dark = await page.evaluate(ground)
@@ -741,7 +741,7 @@ async def test_accessible(office: Office, visit: Browsers, look: str) -> None:
 
 
 async def scene(office: Office) -> None:
-    """A morning's work: something of everything."""
+    """Fill a morning's work: requests of every kind."""
     await office.submit("h1", arguments={"command": "pytest -q"})
     await office.submit("h2", arguments={"command": "git push --force origin main"})
     for name, option, message in (

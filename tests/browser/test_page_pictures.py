@@ -25,7 +25,7 @@ SAME: Final = """() => {
     for (const [pattern, same] of fixed) node.data = node.data.replace(pattern, same);
   }
 }"""
-"""Times, durations and ids differ from run to run; in a picture they are always the same."""
+"""Patterns of times, durations and ids, which differ from run to run, and their fixed texts in a picture."""
 
 PICTURES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "hooks-light": ("hooks", {"height": 900}),

@@ -116,7 +116,7 @@ HAPPENED: Final = (
 
 
 async def morning(office: Office) -> None:
-    """Some requests that were decided, one that nobody answered, and four that wait."""
+    """Fill the office with decided requests, one that expired, and four that wait."""
     session = "Shop checkout release"
     await office.submit(
         "apr_01JX70", tool="WebFetch", arguments={"url": "https://paste.example.net/raw/9f2"}, session=session
@@ -137,7 +137,7 @@ async def morning(office: Office) -> None:
     record = office.gateway.watched_sink(NoRecord())
     for kind, facts in HAPPENED:
         await record.write(kind, {**facts, "session": session, "time": office.clock().wall.isoformat()})
-    await office.restart()  # a gateway keeps the store's time by its own clock in between, and that did not jump
+    await office.restart()  # between reads a gateway keeps the store's time by its own clock, and that did not jump
 
 
 PICTURES: Final[dict[str, tuple[dict[str, Any], list[str]]]] = {

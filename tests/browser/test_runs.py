@@ -59,7 +59,7 @@ async def test_a_blocked_run(workshop: Workshop, visit: Browsers) -> None:
 
 @pytest.mark.rule("API-14")
 async def test_hostile_words(workshop: Workshop, visit: Browsers) -> None:
-    """What an agent or a caller wrote is text: no markup, and nothing that cannot be seen."""
+    """Texts of an agent or a caller stay text: no markup, and nothing invisible."""
     run = await workshop.run("plain", note="<img src=x onerror=alert(1)>\u202egnp.exe\u0007")
     await workshop.house.work(plain=lambda record: "done\u202e <b>bold</b>")
     page = await workshop.open(visit, f"runs/{run}")
@@ -70,7 +70,7 @@ async def test_hostile_words(workshop: Workshop, visit: Browsers) -> None:
 
 @pytest.mark.rule("RUN-13", "API-6")
 async def test_without_a_token_nothing_is_shown(workshop: Workshop, visit: Browsers) -> None:
-    """A token nobody knows opens nothing, and one without the scope says so; another tenant's runs are not there."""
+    """An unknown token opens nothing, and one without the scope says so; another tenant's runs are not there."""
     run = await workshop.run("plain")
     page = await workshop.open(visit, "runs", secret="ahk_nobody")
     await see(page, "#gate", "The server does not know this token.")
@@ -79,4 +79,4 @@ async def test_without_a_token_nothing_is_shown(workshop: Workshop, visit: Brows
     await see(page, "#run-list", "this token does not have the scope runs:read")
     page = await workshop.open(visit, f"runs/{run}", secret=await workshop.secret("runs:read", tenant="acme"))
     await see(page, "#run-list", "No runs.")
-    visit.complaints.clear()  # a browser says of every answer that is a problem
+    visit.complaints.clear()  # a browser reports every error response

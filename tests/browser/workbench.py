@@ -13,7 +13,7 @@ __all__ = ["change", "fail", "look", "protect"]
 
 
 def protect(_event: str, data: Mapping[str, Any]) -> HookResult | None:
-    """Keys are denied, production is asked about, the rest passes."""
+    """Deny keys, ask about production, let the rest pass."""
     path = data["tool_input"]["file_path"]
     if "keys" in path:
         return HookResult.deny(f"{path} holds keys")
@@ -21,14 +21,14 @@ def protect(_event: str, data: Mapping[str, Any]) -> HookResult | None:
 
 
 def look(_event: str, _data: Mapping[str, Any]) -> None:
-    """Nothing to say."""
+    """Return no answer."""
 
 
 def change(_event: str, data: Mapping[str, Any]) -> HookResult:
-    """Always something to say."""
+    """Return a change, every time."""
     return HookResult.inject("E501 line 42 too long", user_message="1 finding")
 
 
 def fail(_event: str, _data: Mapping[str, Any]) -> None:
-    """Break."""
+    """Fail."""
     raise RuntimeError("no connection to the ledger")

@@ -1,4 +1,4 @@
-"""Where hooks and runs are looked at: the API and its pages on a port, and what there is to see."""
+"""A workshop of hooks and runs: the API and its pages on a port, and content to look at."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMA: Final = {"type": "object", "required": ["amount"]}
 
 
 def checked(_event: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The start hook of an invoice: too large, and it is blocked; else it is put in order."""
+    """Check an invoice, as its start hook: block one that is too large, else put it in order."""
     given = data["parameters"]
     if float(given["amount"]) > 20_000:
         return {"action": "block", "block_reason": f"Amount {given['amount']} is above the limit of 20000."}
@@ -63,11 +63,11 @@ class Workshop:
         await self._stack.aclose()
 
     async def secret(self, *scopes: str, tenant: str = "") -> str:
-        """A token."""
+        """Return a token."""
         return (await self.office.api.tokens.create("mara", scopes=scopes or ALL_SCOPES, tenant=tenant))[1]
 
     async def hook(self, name: str, does: str = "look", event: str = "tool:pre", **fields: Any) -> str:
-        """A hook of the system, in force. Returns its id."""
+        """Put a hook of the system in force. Return its id."""
         body = {"name": name, "event_type": event, "handler_ref": f"tests.browser.workbench:{does}", **fields}
         answer = await self.admin.post("/v1/hooks", json=body)
         assert answer.status_code == 201, answer.text
@@ -75,18 +75,18 @@ class Workshop:
         return made
 
     async def write(self, path: str, event: str = "tool:pre") -> None:
-        """Something an agent does, told to the hooks."""
+        """Report a write of an agent to the hooks."""
         given = {"file_path": path, "content": ""}
         await self.office.registry.emit(
             event, {"tool_name": "Write", "tool_call_id": "1", "tool_input": given, "session_id": "s"}
         )
 
     async def run(self, name: str, **parameters: Any) -> str:
-        """Queue a run. Returns its id."""
+        """Queue a run. Return its id."""
         return (await self.house.runs.submit(name, parameters)).id
 
     async def morning(self) -> str:
-        """Hooks of several bands, and what they did. Returns the id of the one that asks and denies."""
+        """Make hooks of several bands, with answers. Return the id of the one that asks and denies."""
         await self.hook("egress-guard", priority=10, matcher="Bash|WebFetch")
         protect = await self.hook("protect-production", "protect", priority=20, matcher="Write|Edit", tags=["files"])
         await self.hook("ledger", "fail", priority=60, fail_mode="open")
@@ -98,7 +98,7 @@ class Workshop:
         return protect
 
     async def done(self) -> str:
-        """A run that was put in order by its start hook, and has ended; its finish hook's has, too. Returns its id."""
+        """Make a run that its start hook put in order, and that has ended, its finish hook included. Return its id."""
         run = await self.run("invoice-writer", amount="1200", currency="EUR", customer="C-2071")
         await self.house.work(invoice_writer=lambda record: {"number": 7})
         await self.house.work()
@@ -106,14 +106,14 @@ class Workshop:
         return run
 
     async def blocked(self) -> str:
-        """A run that its start hook blocked. Returns its id."""
+        """Make a run that its start hook blocked. Return its id."""
         run = await self.run("invoice-writer", amount="48000", currency="EUR", customer="C-1188")
         assert await self.house.runs.claim("runner", wait=0) is None
         await self.house.until(run)
         return run
 
     async def open(self, visit: Browsers, place: str = "hooks", *, secret: str | None = None, **view: Any) -> Page:
-        """The page of somebody with this token, at this place."""
+        """Open the page at this place, with this token."""
         page = await visit.blank(**view)
         token = secret or await self.secret()
         await page.add_init_script(f"if (origin !== 'null') sessionStorage.token = '{token}'")  # an empty page has none

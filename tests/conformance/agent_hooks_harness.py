@@ -36,10 +36,10 @@ CAPABILITIES: Final = frozenset(
         Capability.HOST_DECLARATION,
     }
 )
-"""What a session has. Not among them: streaming, where text is released before its verdict."""
+"""The surfaces of a session. Streaming is not among them: a stream releases text before its verdict."""
 
 FAULT: Final = "ctk-fault"
-"""The identity provider that the kit wants to fail."""
+"""The identity provider that fails, as the kit wants."""
 
 
 class ToolReportsError(Exception):
@@ -58,11 +58,11 @@ class SessionHarness:
     ran: list[dict[str, Any]] = field(factory=list)
 
     def host_surface(self) -> HostSurface:
-        """What a declaration is resolved against."""
+        """The host surface against which a declaration is resolved."""
         return HostSurface.from_capabilities(sorted(one.value for one in self.capabilities), self.tool_seam_host_error)
 
     def declaration(self) -> dict[str, Any] | None:
-        """None of its own: a session is configured in code."""
+        """Return None: a session is configured in code."""
         return None
 
     def setup(  # noqa: PLR0917  # as the kit calls it
@@ -75,7 +75,7 @@ class SessionHarness:
         identity_provider: str | None,
         redact_for_approval: list[str] | None = None,
     ) -> None:
-        """An emitter as the vector wants it."""
+        """Make an emitter as the vector wants it."""
         provider: str | IdentityProvider | None = identity_provider
         if identity_provider == FAULT:
             provider = IdentityProvider(FAULT, failing)
@@ -87,16 +87,16 @@ class SessionHarness:
         self.scenario, self.emitter, self.ran = scenario, emitter, []
 
     def setup_declared(self, scenario: Scenario, document: dict[str, Any], registry: HostRegistry) -> None:
-        """An emitter from a declaration; a refusal goes to the kit."""
+        """Make an emitter from a declaration; a refusal goes to the kit."""
         self.scenario, self.ran = scenario, []
         self.emitter = InterceptionEmitter.from_declaration_value(document, registry)
 
     def teardown(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is kept."""
         self.scenario = self.emitter = None
 
     async def run(self) -> RunRecord:
-        """The loop: a turn, model calls and their tool calls, and the answer."""
+        """Run the loop: a turn, model calls and their tool calls, and the answer."""
         assert self.scenario is not None
         assert self.emitter is not None
         final: Any = None
@@ -154,10 +154,10 @@ class SessionHarness:
 
 
 def saying(said: dict[str, Any], _messages: list[Any]) -> dict[str, Any]:
-    """A model that says this, whatever it reads."""
+    """Answer as a model that says this, whatever it reads."""
     return said
 
 
 def failing(_context: Any) -> str:
-    """An identity provider that fails, as the vector wants."""
+    """Fail, as the vector wants of an identity provider."""
     raise RuntimeError("the identity provider of this vector fails")

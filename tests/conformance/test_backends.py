@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 class Script(InProcessBackend):
-    """Answers when it is told to."""
+    """A backend that answers when it is told to."""
 
     def __init__(self) -> None:
         super().__init__()
         self.answers: dict[str, asyncio.Future[Decision]] = {}
 
     def slot(self, request: ApprovalRequest) -> asyncio.Future[Decision]:
-        """Where the answer to this request is put."""
+        """Return the future for the answer to this request."""
         return self.answers.setdefault(request.id, asyncio.get_running_loop().create_future())
 
     async def ask(self, request: ApprovalRequest) -> Decision:
-        """Wait for it."""
+        """Wait for the answer."""
         return await self.slot(request)
 
     async def answer(self, request: ApprovalRequest, option: Option) -> None:
-        """Put it there."""
+        """Set the answer."""
         self.slot(request).set_result(Decision(option=option.id, by="Robin", channel="script"))
 
 
 @asynccontextmanager
 async def subject(kind: str, folder: Path) -> AsyncIterator[BackendSubject]:
-    """A backend of this kind."""
+    """Yield a backend of this kind."""
     script = Script()
     if kind == "in process":
         yield BackendSubject(script, script.answer)

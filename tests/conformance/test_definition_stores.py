@@ -34,13 +34,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(params=KINDS)
 async def tables(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    """A database with all three."""
+    """Yield a database with the tables of all three."""
     async with database(request.param, tmp_path, DEFINITION_TABLES, EXECUTION_TABLES, ACCESS_TABLES) as opened:
         yield opened
 
 
 def a_hook(name: str = "guard", tenant: str = "acme", seconds: float = 0, **fields: Any) -> HookDefinition:
-    """A definition."""
+    """Return a definition."""
     said = {"name": name, "event_type": "tool:pre", "handler_ref": "http", "config": {"url": "https://a"}, **fields}
     made = NOON + timedelta(seconds=seconds)
     return NewHook.model_validate(said).to_definition(tenant_id=tenant, hook_id=new_hook_id(), now=made)
@@ -51,7 +51,7 @@ def a_hook(name: str = "guard", tenant: str = "acme", seconds: float = 0, **fiel
 
 @pytest.mark.rule("API-11")
 async def test_a_definition_comes_back_whole(tables: Database) -> None:
-    """What is kept is what comes back, with a version; for its tenant, and for whoever asks about all."""
+    """A stored definition comes back whole, with a version; for its tenant, and for a caller that asks about all."""
     store = DefinitionStore(tables)
     hook = a_hook(
         description="ä\\u0000 \U0001f600", config={"url": "https://a", "n": 2**53, "x": [None, 1.5]}, tags=["a"]
@@ -68,7 +68,7 @@ async def test_a_definition_comes_back_whole(tables: Database) -> None:
 
 @pytest.mark.rule("API-11")
 async def test_a_change_is_for_one_version(tables: Database) -> None:
-    """A change counts the version on; one for an earlier version, or for what is gone, is refused and says so."""
+    """A change counts the version on; one for an earlier version, or for a removed hook, is refused and says so."""
     store = DefinitionStore(tables)
     hook = a_hook()
     await store.create(hook)
@@ -90,7 +90,7 @@ async def test_a_change_is_for_one_version(tables: Database) -> None:
 
 @pytest.mark.rule("API-11")
 async def test_what_is_kept_in_memory_is_what_there_is(tables: Database) -> None:
-    """Of a hook that is changed again and again one version is kept in memory, and of one that is gone nothing."""
+    """Memory keeps one version of a hook that is changed again and again, and nothing of a removed one."""
     store, elsewhere = DefinitionStore(tables), DefinitionStore(tables)
     hook, other = a_hook(name="one"), a_hook(name="other")
     for one in (hook, other):
@@ -153,7 +153,7 @@ async def test_names_are_told_apart(tables: Database) -> None:
 
 @pytest.mark.fault("F-API-13")
 async def test_of_two_that_are_alike_at_once_one_is_kept(tables: Database) -> None:
-    """Also when they come at the same time."""
+    """Of two alike definitions that come at the same time one is kept."""
     store = DefinitionStore(tables)
     results = await asyncio.gather(*(store.create(a_hook("guard")) for _ in range(5)), return_exceptions=True)
     assert sum(isinstance(result, NameTaken) for result in results) == 4
@@ -194,7 +194,7 @@ async def test_pages_of_definitions(tables: Database) -> None:
 
 @pytest.mark.rule("API-11")
 async def test_changes_wake(tables: Database) -> None:
-    """Whoever watches is woken by every change."""
+    """A watch wakes on every change."""
     store = DefinitionStore(tables)
     hook = a_hook()
     with store.watch() as watch:
@@ -210,7 +210,7 @@ async def test_changes_wake(tables: Database) -> None:
 
 
 def an_entry(number: int = 0, tenant: str = "acme", *runs: HookRun, event: str = "tool:pre") -> HookExecutionLog:
-    """An entry."""
+    """Return an entry."""
     ran = list(runs) or [a_run()]
     return HookExecutionLog(
         log_id=new_log_id(),
@@ -225,14 +225,14 @@ def an_entry(number: int = 0, tenant: str = "acme", *runs: HookRun, event: str =
 
 
 def a_run(name: str = "guard", duration_ms: float | None = 1.0, **fields: Any) -> HookRun:
-    """What one hook did."""
+    """Return the run of one hook."""
     said = {"hook_name": name, "success": True, "status": "ok", "action": "continue", "duration_ms": duration_ms}
     return HookRun(**{**said, **fields})
 
 
 @pytest.mark.rule("API-3")
 async def test_entries_come_back(tables: Database) -> None:
-    """An entry comes back as it was, newest first, by page; for its tenant, and for whoever asks about all."""
+    """An entry comes back as it was, newest first, by page; for its tenant, and for a caller that asks about all."""
     store = ExecutionStore(tables)
     entries = [an_entry(number // 2) for number in range(5)]
     other = an_entry(9, "other", a_run("lint", action="deny", data={"a": ["\x00", "ä"]}))
@@ -250,7 +250,7 @@ async def test_entries_come_back(tables: Database) -> None:
 
 @pytest.mark.rule("API-4")
 async def test_statistics(tables: Database) -> None:
-    """Runs, failures, timeouts and aborts are counted for each hook and event; mean and p95 are of what was timed."""
+    """Runs, failures, timeouts and aborts are counted for each hook and event; mean and p95 are of the timed runs."""
     store = ExecutionStore(tables)
     await store.add([an_entry(number, "acme", a_run(duration_ms=float(number))) for number in range(1, 101)])
     failed = a_run(success=False, status="timeout", action="deny", duration_ms=None)
@@ -267,7 +267,7 @@ async def test_statistics(tables: Database) -> None:
 
 @pytest.mark.rule("API-3")
 async def test_the_log_is_bounded(tables: Database) -> None:
-    """What is too old goes, and what a tenant has too much of; another's stays."""
+    """Entries that are too old go, and entries beyond a tenant's quota; another tenant's stay."""
     store = ExecutionStore(tables)
     await store.add([an_entry(number) for number in range(10)])
     await store.add([an_entry(number, "other") for number in range(10)])

@@ -33,26 +33,26 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def take(store: RunStore, runner: str = "one", wanted: ClaimFilter = EVERYTHING) -> RunRecord:
-    """Claim what there is to claim."""
+    """Claim a run."""
     record = await store.take(wanted, runner, "coordinator", LEASES)
     assert record is not None
     return record
 
 
 def by(record: RunRecord) -> Holder:
-    """Whoever has it."""
+    """Return the holder of the run."""
     assert record.holder is not None
     return Holder(record.holder, record.attempt)
 
 
 async def kinds(store: RunStore, run: str) -> list[str]:
-    """What was told of a run."""
+    """Return the kinds of the run's events."""
     return [event.type for event in await store.events(run)]
 
 
 @pytest.mark.rule("RUN-7", "RUN-10")
 async def test_a_run_from_queue_to_result(shelf: Shelf) -> None:
-    """A run without hooks is handed to a runner, brings its result, and ends; each step is told once, in order."""
+    """A run without hooks goes to a runner, brings its result, and ends; each step is an event, once, in order."""
     store = shelf.store
     queued = await store.submit(new_run(), DEEP)
     assert (queued.status, queued.parameters) == ("queued", {"amount": 1})
@@ -94,7 +94,7 @@ async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-7", "RUN-16")
 async def test_many_are_concluded_at_once(shelf: Shelf) -> None:
-    """Of several runs whose hooks are done each becomes what it is; one that was stopped meanwhile is left alone."""
+    """Several runs whose hooks are done each reach their own state; one that was stopped meanwhile is left alone."""
     store = shelf.store
     for number in range(1, 5):
         await store.submit(new_run(number, hooked=True), DEEP)
@@ -128,7 +128,7 @@ async def test_many_are_concluded_at_once(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-9")
 async def test_a_blocked_run_is_over(shelf: Shelf) -> None:
-    """A blocked run is failed, its error is the reason, and no runner is ever given it."""
+    """A blocked run is failed, its error is the reason, and no runner ever gets it."""
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
     begun = await take(store)
@@ -181,7 +181,7 @@ async def test_a_runner_takes_what_it_can_run(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-7")
 async def test_many_claim_at_once(shelf: Shelf) -> None:
-    """However many claim at the same time, each run goes to one of them, and none is left over."""
+    """However many runners claim at the same time, each run goes to one of them, and none is left over."""
     store = shelf.store
     for number in range(1, 17):
         await store.submit(new_run(number), DEEP)
@@ -199,7 +199,7 @@ async def test_many_claim_at_once(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-7", "RUN-16")
 async def test_a_runner_that_died(shelf: Shelf) -> None:
-    """A run whose runner is not heard of goes to another one; what the first says after that does not count."""
+    """A run whose runner is not heard of goes to another one; a later message of the first does not count."""
     store = shelf.store
     await store.submit(new_run(), DEEP)
     first = await take(store, "one")
@@ -222,7 +222,7 @@ async def test_a_runner_that_died(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_a_late_completion_nobody_overtook(shelf: Shelf) -> None:
-    """A runner that comes back before anybody else has its run may complete it, and nobody is given it again."""
+    """A runner that comes back before another has its run may complete it, and no other runner gets it."""
     store = shelf.store
     await store.submit(new_run(), DEEP)
     first = await take(store)
@@ -249,7 +249,7 @@ async def test_a_run_that_ends_its_runners(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_a_coordinator_that_died(shelf: Shelf) -> None:
-    """A run whose start hooks nobody runs any more is begun again; while they are renewed it is left alone."""
+    """A run whose start hooks have lost their coordinator is begun again; while they are renewed it is left alone."""
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
     first = await take(store)
@@ -267,7 +267,7 @@ async def test_a_coordinator_that_died(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-10", "RUN-16")
 async def test_completion_twice(shelf: Shelf) -> None:
-    """The same completion twice is one; another one after it is refused, and the run stays as it was."""
+    """A completion sent twice is one; another one after it is refused, and the run stays as it was."""
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
@@ -281,7 +281,7 @@ async def test_completion_twice(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
-    """Finish hooks that nobody ran are taken up by somebody, once; those that are run or done are left alone."""
+    """One coordinator takes up the finish hooks that did not run, once; those that run or are done are left alone."""
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
@@ -301,7 +301,7 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-10", "RUN-17")
 async def test_stopping(shelf: Shelf) -> None:
-    """A run nobody has is stopped at once; a runner is told to, and if it is gone the run is stopped without it."""
+    """A run without a runner stops at once; a runner is told to stop, and if it is gone the run stops without it."""
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number, hooked=number == 2), DEEP)
@@ -322,7 +322,7 @@ async def test_stopping(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-5", "RUN-18")
 async def test_children(shelf: Shelf) -> None:
-    """A child knows its parent and how deep it is; deeper than the limit none is queued, and the chain is named."""
+    """A child knows its parent and its depth; deeper than the limit none is queued, and the chain is named."""
     store = shelf.store
     record = await store.submit(new_run(agent="a"), DEEP)
     for number, agent in enumerate("babab", start=2):
@@ -339,7 +339,7 @@ async def test_children(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_the_same_id_is_the_same_run(shelf: Shelf) -> None:
-    """A run that is submitted again under its id is the one that is there."""
+    """A run that is submitted again under its id is the existing one."""
     once = await shelf.store.submit(new_run(), DEEP)
     assert await shelf.store.submit(new_run(parameters={"other": 1}), DEEP) == once
     assert await kinds(shelf.store, once.id) == ["run_queued"]
@@ -398,7 +398,7 @@ async def test_listing(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-13")
 async def test_being_woken(shelf: Shelf) -> None:
-    """Whoever waits for work is woken by a new run, and whoever follows a run by each of its events."""
+    """A watch for work wakes on a new run, and a watch of a run on each of its events."""
     store = shelf.store
     with store.watch() as work:
         await store.submit(new_run(), DEEP)
@@ -410,7 +410,7 @@ async def test_being_woken(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_purging(shelf: Shelf) -> None:
-    """What ended long ago is removed with its events; what goes on, or has hooks to run, stays."""
+    """Runs that ended long ago are removed with their events; runs that go on, or have hooks to run, stay."""
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
@@ -426,7 +426,7 @@ async def test_purging(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-7", "RUN-22")
 async def test_runners_that_want_different_things(shelf: Shelf) -> None:
-    """Of several runners who ask at once, each gets what it can have, also where what they want overlaps."""
+    """Of several runners that ask at once, each gets a run that it can have, also if their wishes overlap."""
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
@@ -439,7 +439,7 @@ async def test_runners_that_want_different_things(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-22")
 async def test_a_run_that_is_handed_back(shelf: Shelf) -> None:
-    """A run whose runner could not be told is anybody's again, and counts as nobody's loss."""
+    """A run that could not be handed to its runner is free again, and counts as no runner's loss."""
     store = shelf.store
     await store.submit(new_run(), DEEP)
     for _ in range(MOST_ATTEMPTS + 1):
@@ -468,7 +468,7 @@ async def test_hooks_that_end_their_coordinators(shelf: Shelf) -> None:
 
 @pytest.mark.rule("RUN-16")
 async def test_letting_go(shelf: Shelf) -> None:
-    """What a coordinator lets go is there at once: its starts are in the queue, its finish hooks are owed."""
+    """Work that a coordinator releases is there at once: its starts are in the queue, its finish hooks are owed."""
     store = shelf.store
     await store.submit(new_run(1), DEEP)
     await store.submit(new_run(2, hooked=True), DEEP)

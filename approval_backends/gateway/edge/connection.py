@@ -1,4 +1,4 @@
-"""One connection below the messages: what `websockets` leaves open is bounded here, and its log tells no secrets."""
+"""One connection below the messages. It bounds all that `websockets` leaves open, and its log holds no secrets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 HELD: Final = 1024 * 1024
-"""Bytes that may wait to be sent beside our own messages: answers to pings, which nobody holds back otherwise."""
+"""Bytes that may wait to be sent beside our own messages: answers to pings, which have no other bound."""
 FRAGMENTS: Final = 1_024
-"""Pieces of one message; empty ones add nothing to its size."""
+"""Pieces of one message; empty pieces add nothing to its size."""
 CONTROL_RATE: Final = 50
 CONTROL_AT_ONCE: Final = 200
 
 
 class BoundedConnection(ServerConnection):
-    """A connection that can be flooded with nothing: neither pings, nor pieces of a message, nor unread answers."""
+    """A connection that pings, pieces of a message, or unread answers cannot flood."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -32,19 +32,19 @@ class BoundedConnection(ServerConnection):
         self._control = MessageRateLimit(CONTROL_RATE, CONTROL_AT_ONCE)
 
     def cut(self) -> None:
-        """Let go at once, whatever the other side does. Twice is harmless."""
+        """Close at once, whatever the peer does. Calling `cut` twice is harmless."""
         transport = getattr(self, "transport", None)  # there is none before there is a peer
         if transport is not None:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Give up on a peer that makes us write and does not read."""
+        """Read, and abort the connection of a peer that makes us write and does not read."""
         super().data_received(data)
         if self.transport.get_write_buffer_size() > HELD:
             self.transport.abort()
 
     def process_event(self, event: Frame | Request | HttpResponse) -> None:
-        """Count what has no size."""
+        """Handle an event, and count pings and pieces, which have no size."""
         super().process_event(event)
         if not isinstance(event, Frame):
             return
@@ -65,11 +65,11 @@ class QuietLog(logging.LoggerAdapter[logging.Logger]):
     """The library's log without what it read: at debug level it would print headers and messages, tokens included."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802  # the name logging has
-        """Never for debugging."""
+        """Return False for the debug level."""
         return level > logging.DEBUG and super().isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Of an exception, its kind: its text may hold what was read."""
+        """Replace an exception by its type: its text may hold what was read."""
         problem = kwargs.pop("exc_info", None)
         if problem:
             import sys

@@ -1,4 +1,4 @@
-"""What one gateway allows, with its defaults."""
+"""The limits of one gateway, with their defaults."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class GatewayLimits:
-    """Numbers and seconds.
+    """Counts, and times in seconds.
 
-    `strangers` may be connected and not known yet; of more, the oldest has to go, so that nobody can keep the others
-    out by coming first. `queued` messages, or so many bytes of them, may wait for a client that is slow.
+    `strangers` unauthenticated clients may be connected; of more, the oldest has to go, so that no client can keep the
+    others out by coming first. `queued` messages, or so many bytes of them, may wait for a slow client.
     """
 
     clients: int = 32

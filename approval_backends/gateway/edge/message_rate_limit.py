@@ -1,10 +1,10 @@
-"""How much of something there may be. Pure: the time is an argument."""
+"""A rate limit for messages. Pure: the time is an argument."""
 
 from __future__ import annotations
 
 
 class MessageRateLimit:
-    """So many at once, and so many a second after that."""
+    """A token bucket: so many at once, and so many a second after that."""
 
     def __init__(self, per_second: float, at_once: int) -> None:
         self._per_second = per_second
@@ -13,7 +13,7 @@ class MessageRateLimit:
         self._at = 0.0
 
     def allows(self, now: float) -> bool:
-        """Whether there may be one more; then there was."""
+        """Return True if one more fits now, and count it."""
         self._left = min(self._most, self._left + (now - self._at) * self._per_second)
         self._at = now
         if self._left < 1:

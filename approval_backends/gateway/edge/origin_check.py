@@ -1,4 +1,4 @@
-"""The one gate, for page and socket alike: Host, Origin, token. Pure: headers and the time are arguments.
+"""The one check for page and socket alike: Host, Origin, token. Pure: headers and the time are arguments.
 
 Host and Origin keep other pages out; the token keeps out everything else on the machine.
 """
@@ -27,7 +27,7 @@ WRONG_A_SECOND: Final = 20 / 60
 
 @frozen
 class TurnedAway:
-    """Turned away."""
+    """A refusal, with the status and the reason of its response."""
 
     status: int
     reason: str
@@ -41,13 +41,13 @@ TURNED: Final = {
 
 @frozen
 class Admitted:
-    """Let in; whose token there was, if there was one."""
+    """An admission, with the approver of the token, if a token came."""
 
     decider: Decider | None = None
 
 
 class Gate:
-    """Who is let in, by the headers of a request. `names` are the hosts, with ports, under which it is reached."""
+    """Admits requests by their headers. `names` are the hosts, with ports, under which the gateway is reached."""
 
     def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
         self._approvers = approvers
@@ -57,7 +57,7 @@ class Gate:
     def admit(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
     ) -> Admitted | TurnedAway:
-        """Whether this request may go on. Each header is given as often as it was sent."""
+        """Return the admission or the refusal of this request. Each header is given as often as it was sent."""
         foreign = turned_away(self._names, hosts, origins)
         if foreign is not None:
             return TURNED[foreign]
@@ -68,11 +68,11 @@ class Gate:
         return Admitted() if origins else TurnedAway(401, "Send your token: Authorization: Bearer TOKEN")
 
     def decider_of(self, token: str) -> Decider | None:
-        """Whose token this is."""
+        """Return the approver of this token, or None."""
         return self._approvers.decider_of(token)
 
     def wrong(self, now: float) -> TurnedAway:
-        """What somebody is told who had a wrong token."""
+        """Return the refusal of a wrong token."""
         if self._wrong.allows(now):
             return TurnedAway(401, "Unknown token.")
         return TurnedAway(429, "Too many wrong tokens; wait a minute.")

@@ -1,9 +1,9 @@
 """JSON-RPC 2.0, one message a frame: strict reading, plain writing. Pure.
 
-    text ── read ──▶ Call · Note · Result · Failure ── written ──▶ text
+    text ── read ──▶ GatewayCall · Note · Result · Failure ── write_frame ──▶ text
 
-What two readers could understand differently is refused: duplicate keys, NaN, halves of characters, numbers nobody
-can print, and nesting beyond any message of ours. A frame holds one message; batches are not part of the profile.
+`read` refuses a text that two readers could understand differently: duplicate keys, NaN, lone surrogates, numbers
+too large to print, and nesting beyond any message of ours. A frame holds one message; the profile has no batches.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ NAMES: Final[Mapping[ErrorCode, str]] = {
     -32003: "Store unavailable",
     -32029: "Too many messages",
 }
-"""Those up to -32603 are JSON-RPC's, -32000 and -32002 the Agent Client Protocol's."""
+"""JSON-RPC defines the codes up to -32603, the Agent Client Protocol -32000 and -32002."""
 
 Id = str | int
 
 
 @frozen
 class GatewayCall:
-    """A request: it wants an answer with its id."""
+    """A request: it expects an answer with its id."""
 
     id: Id
     method: str
@@ -53,7 +53,7 @@ class GatewayCall:
 
 @frozen
 class Note:
-    """A notification: nobody answers it."""
+    """A notification: it gets no answer."""
 
     method: str
     params: Mapping[str, Any] = field(factory=dict)
@@ -69,7 +69,7 @@ class Result:
 
 @frozen
 class Failure:
-    """Why a request has no answer. Without an `id` when nobody can say which request it was."""
+    """An error response. It has no `id` if the request's id could not be read."""
 
     id: Id | None
     code: int
@@ -81,7 +81,7 @@ Frame = GatewayCall | Note | Result | Failure
 
 
 class Malformed(ValueError):
-    """A frame that is no message. Answered with an error; the connection stays open."""
+    """A frame that is no message. The gateway answers it with an error; the connection stays open."""
 
     def __init__(self, code: ErrorCode, reason: str, id: Id | None = None) -> None:  # noqa: A002  # its name on the wire
         self.code = code
@@ -91,17 +91,17 @@ class Malformed(ValueError):
 
     @property
     def failure(self) -> Failure:
-        """What is sent back."""
+        """The error response to send."""
         return Failure(self.id, self.code, f"{NAMES[self.code]}: {self.reason}")
 
 
 def write_frame(frame: Frame) -> str:
-    """A message as text: compact, and ASCII only, so that nothing in it can be cut or read in two ways."""
+    """Return a message as text: compact, and ASCII only, so that nothing in it can be cut or read in two ways."""
     return encode_json(_fields(frame))
 
 
 def read(text: str) -> Frame:
-    """The message in a frame. Raises `Malformed`."""
+    """Return the message in a frame. Raises `Malformed`."""
     message = parse_json(text)
     if not isinstance(message, dict):
         what = "batches are not supported" if isinstance(message, list) else "a message is a JSON object"
@@ -122,7 +122,7 @@ def read(text: str) -> Frame:
 
 
 encode_json: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-"""A value as JSON, in the same way."""
+"""Return a value as compact JSON."""
 
 
 def _fields(frame: Frame) -> dict[str, Any]:
@@ -170,7 +170,7 @@ _LONE: Final = re.compile("[\ud800-\udfff]")
 
 
 def parse_json(text: str) -> object:
-    """JSON that can be read in one way only, as a value. Raises `Malformed` for any other."""
+    """Return the value of a JSON text that can be read in one way only. Raises `Malformed` for any other."""
     if _too_deep(text):
         raise Malformed(-32700, f"nested deeper than {DEEPEST}")
     try:
@@ -187,7 +187,7 @@ def parse_json(text: str) -> object:
 
 
 def _too_deep(text: str) -> bool:
-    """Counted before anything is built, since building is what runs out of stack."""
+    """Return True if a text nests too deeply. Building the value first would run out of stack."""
     if text.count("{") + text.count("[") <= DEEPEST:
         return False
     depth = 0

@@ -1,11 +1,11 @@
-"""What the messages hold: what a client may want, and what it is told. Pure.
+"""The messages, as models: the calls of a client, and the gateway's answers and notifications. Pure.
 
-The names of the Agent Client Protocol are kept for what it has. Ours begin with `_amplifier-hooks/`, and what we add
-to its messages stands in `_meta`, under the key `amplifier-hooks`. What clients send is read strictly; what the gateway
-sends may grow by fields that an older client leaves alone.
+Messages that the Agent Client Protocol has keep its names. Our own methods begin with `_amplifier-hooks/`, and our
+additions to its messages stand in `_meta`, under the key `amplifier-hooks`. Messages of clients are read strictly;
+messages of the gateway may gain fields, which an older client ignores.
 
 A field whose name ends in `Id` is a key, as its owner wrote it, and never shown. Every other text is for showing: the
-gateway has made visible in it what could not be seen.
+gateway has escaped its invisible characters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OURS: Final = "_amplifier-hooks/"
 ACP_VERSION: Final = 1
 
 LONGEST_MESSAGE: Final = 8_192
-"""Characters that somebody may say with a decision."""
+"""Characters of the message that an approver may send with a decision."""
 
 
 class WireMessage(BaseModel):
@@ -41,7 +41,7 @@ class WireMessage(BaseModel):
 
 
 class ClientMessage(WireMessage):
-    """What a client sends. Types are taken as they are: a text is no number, and 1 is not true."""
+    """A message of a client. Types are strict: a text is no number, and 1 is not true."""
 
     model_config = ConfigDict(strict=True)
 
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=WireMessage)
 
 
 def accept(model: type[M], params: object) -> M:
-    """The fields of a message. Raises `Malformed` naming the first field that is wrong, and never its value."""
+    """Return the fields of a message. Raises `Malformed` naming the first field that is wrong, and never its value."""
     try:
         return model.model_validate(params)
     except ValidationError as problem:
@@ -60,12 +60,12 @@ def accept(model: type[M], params: object) -> M:
 
 
 def fields(message: WireMessage) -> dict[str, Any]:
-    """A message as JSON has it; what is None is left out."""
+    """Return a message as JSON has it, without the fields that are None."""
     return message.model_dump(by_alias=True, exclude_none=True)
 
 
 def notification_text(method: str, message: WireMessage) -> str:
-    """A notification as text, at once: these go to everybody, while whoever asked waits."""
+    """Return a notification as text, made once: every client gets it, while the caller waits."""
     params = message.model_dump_json(by_alias=True, exclude_none=True, ensure_ascii=True)
     return f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'
 
@@ -74,7 +74,7 @@ Key = Annotated[str, Field(min_length=1, max_length=1_024)]
 Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 
 
-# -- what a client may want --------------------------------------------------------------------------------------------
+# -- messages of clients -----------------------------------------------------------------------------------------------
 
 
 class Nothing(ClientMessage):
@@ -94,7 +94,7 @@ class OurCapabilitiesMeta(ClientMessage):
 
 
 class ClientCapabilities(ClientMessage):
-    """Of the protocol's own capabilities none matters to a gateway."""
+    """The client's capabilities. None of the protocol's own matters to a gateway."""
 
     meta: OurCapabilitiesMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
@@ -107,7 +107,7 @@ class Initialize(ClientMessage):
 
     @property
     def wants_queue(self) -> bool:
-        """Whether the client knows the messages of ours."""
+        """True if the client knows our own messages."""
         meta = self.client_capabilities.meta if self.client_capabilities else None
         return meta is not None and meta.ours.queue
 
@@ -152,7 +152,7 @@ class More(ClientMessage):
 
 
 class Preview(ClientMessage):
-    """`_amplifier-hooks/preview`: what would run with these arguments, before anybody decides that it may."""
+    """`_amplifier-hooks/preview`: the action that these arguments would make, before an approver allows it."""
 
     request_id: Key
     digest: Key
@@ -160,7 +160,7 @@ class Preview(ClientMessage):
 
 
 class Decide(ClientMessage):
-    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of what was shown."""
+    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of the arguments shown."""
 
     request_id: Key
     digest: Key
@@ -183,14 +183,14 @@ class Revoke(ClientMessage):
 
 
 class Tail(ClientMessage):
-    """`_amplifier-hooks/tail`: be told what happens in one session, or, with `on` false, no longer."""
+    """`_amplifier-hooks/tail`: follow the events of one session, or, with `on` false, stop following."""
 
     session_id: Key
     on: bool = True
 
 
 class Selected(ClientMessage):
-    """One of the options."""
+    """The chosen option."""
 
     outcome: Literal["selected"]
     option_id: Key
@@ -203,7 +203,7 @@ class Cancelled(ClientMessage):
 
 
 class AnswerExtra(ClientMessage):
-    """What a client may add to its choice."""
+    """A client's additions to its choice."""
 
     message: str | None = Field(default=None, max_length=LONGEST_MESSAGE)
     arguments: str | None = None
@@ -216,17 +216,17 @@ class AnswerExtraMeta(ClientMessage):
 
 
 class PermissionAnswer(ClientMessage):
-    """The answer to `session/request_permission`. An outcome nobody knows is no answer, least of all a permit."""
+    """The answer to `session/request_permission`. An unknown outcome is no answer, least of all a permit."""
 
     outcome: Annotated[Selected | Cancelled, Field(discriminator="outcome")]
     meta: AnswerExtraMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
 
 
-# -- what it is told ---------------------------------------------------------------------------------------------------
+# -- messages of the gateway -------------------------------------------------------------------------------------------
 
 
 class Rights(WireMessage):
-    """Who the client is, as the gateway authenticated it. `sessions` None means all of them."""
+    """The client's name and rights, as the gateway authenticated it. `sessions` None means all of them."""
 
     name: str
     channel: str
@@ -253,18 +253,18 @@ class RequestRow(WireMessage):
     resumable: bool
     digest: str
     summary: str | None = None
-    """The arguments in short, where `what` is no more than the tool."""
+    """The arguments in short, where `what` names only the tool."""
 
 
 class WireOutcome(WireMessage):
-    """What was decided, in the protocol's words. Silence selects the default; what was taken back is cancelled."""
+    """The decision, in the protocol's words. Silence selects the default; a withdrawn request is cancelled."""
 
     outcome: Literal["selected", "cancelled"]
     option_id: str | None = None
 
 
 class Ending(WireMessage):
-    """What became of a request. `by` is missing when nobody decided; `reason` then says why it ended."""
+    """The end of a request. Without a decision `by` is missing, and `reason` says why the request ended."""
 
     status: Status
     outcome: WireOutcome
@@ -288,13 +288,13 @@ class HistoryRow(WireMessage):
 
 
 class Features(WireMessage):
-    """What this gateway can do beyond deciding."""
+    """The abilities of this gateway beyond deciding."""
 
     tail: bool = False
 
 
 class Attached(WireMessage):
-    """The answer to `_amplifier-hooks/attach`: who you are, and everything that waits, oldest first."""
+    """The answer to `_amplifier-hooks/attach`: the client's rights, and every pending request, oldest first."""
 
     you: Rights
     queue: list[RequestRow]
@@ -304,9 +304,10 @@ class Attached(WireMessage):
 
 
 class DiffLine(WireMessage):
-    """One line of a diff. `skip` counts unchanged lines left out, `part` says which edit follows, or what is special.
+    """One line of a diff.
 
-    A line that is very long goes on in the next one, which has no number.
+    `skip` counts unchanged lines left out, `part` names the edit that follows, or something special. A very long line
+    continues in the next one, which has no number.
     """
 
     kind: Literal["same", "add", "del", "skip", "part"]
@@ -314,13 +315,13 @@ class DiffLine(WireMessage):
     old: int | None = None
     new: int | None = None
     pieces: list[str] | None = None
-    """The text in three pieces, where it is much like the line it stands for: the one in the middle differs."""
+    """The text in three pieces, if it is much like the line it replaces: the middle one differs."""
 
 
 class ViewPart(WireMessage):
     """One way to look at the action, or a part of it. With `next`, there is more: ask for it from there.
 
-    A diff has `lines`, everything else `text`; sizes are those of the whole.
+    A diff has `lines`, any other view `text`; sizes are those of the whole view.
     """
 
     name: str
@@ -333,7 +334,7 @@ class ViewPart(WireMessage):
 
 
 class WireQuestion(WireMessage):
-    """Why somebody is asked."""
+    """A hook's question."""
 
     hook: str
     version: str
@@ -348,7 +349,7 @@ class RiskReason(WireMessage):
 
 
 class Choice(WireMessage):
-    """One of the answers that are offered."""
+    """One of the offered answers."""
 
     option_id: str
     name: str
@@ -356,7 +357,7 @@ class Choice(WireMessage):
 
 
 class Odd(WireMessage):
-    """Something in the action that does not look like what it is; `mark` is how it appears in the texts."""
+    """Something in the action that does not look like what it is; `mark` is its form in the texts."""
 
     what: str
     mark: str
@@ -364,7 +365,7 @@ class Odd(WireMessage):
 
 
 class ReachView(WireMessage):
-    """What "always" would answer from now on: a sentence for each hook, what it leaves out, and when it ends."""
+    """The reach of an "always" from now on: a sentence for each hook, what the grant leaves out, and when it ends."""
 
     covers: list[str]
     leaves: str
@@ -372,7 +373,7 @@ class ReachView(WireMessage):
 
 
 class CardView(WireMessage):
-    """The answer to `_amplifier-hooks/show`: everything there is to know about one request."""
+    """The answer to `_amplifier-hooks/show`: all facts about one request."""
 
     row: RequestRow
     event: str
@@ -383,7 +384,7 @@ class CardView(WireMessage):
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None
-    """The arguments to start an edit from; none if they are too large to be sent back."""
+    """The arguments to start an edit from; None if they are too large to be sent back."""
     options: list[Choice]
     always: ReachView | None = None
     status: Status
@@ -392,7 +393,7 @@ class CardView(WireMessage):
 
 
 class Previewed(WireMessage):
-    """The answer to `_amplifier-hooks/preview`: how the arguments differ, and the digest of the action with them."""
+    """The answer to `_amplifier-hooks/preview`: the differences, and the digest of the edited action."""
 
     digest: str
     lines: list[DiffLine]
@@ -402,14 +403,14 @@ class Previewed(WireMessage):
 
 
 class Refused(WireMessage):
-    """Why an answer did not count."""
+    """The reason why an answer did not count."""
 
     code: RefusalCode
     reason: str
 
 
 class Decided(WireMessage):
-    """The answer to `_amplifier-hooks/decide`. Refused or not, `ending` is what is so, if anything is decided."""
+    """The answer to `_amplifier-hooks/decide`. Refused or not, `ending` is the request's end, if it has one."""
 
     request_id: str
     accepted: bool
@@ -419,14 +420,14 @@ class Decided(WireMessage):
 
 
 class Added(WireMessage):
-    """`_amplifier-hooks/added`."""
+    """`_amplifier-hooks/added`: a request is new."""
 
     row: RequestRow
     server_time: Time
 
 
 class Resolved(WireMessage):
-    """`_amplifier-hooks/resolved`: nobody is asked any more."""
+    """`_amplifier-hooks/resolved`: a request is not asked any more."""
 
     request_id: str
     session_id: str
@@ -435,7 +436,7 @@ class Resolved(WireMessage):
 
 
 class Changed(WireMessage):
-    """`_amplifier-hooks/changed`: what became of an approved action."""
+    """`_amplifier-hooks/changed`: an approved action has moved on."""
 
     request_id: str
     status: Status
@@ -450,7 +451,7 @@ class History(WireMessage):
 
 
 class GrantRow(WireMessage):
-    """A standing answer."""
+    """A grant."""
 
     grant_id: str
     request_id: str
@@ -481,7 +482,7 @@ class Revoked(WireMessage):
 
 
 class TailLine(WireMessage):
-    """One thing that happened in a session."""
+    """One event of a session."""
 
     number: int
     at: Time
@@ -490,14 +491,14 @@ class TailLine(WireMessage):
 
 
 class Tailed(WireMessage):
-    """The answer to `_amplifier-hooks/tail`: what happened last."""
+    """The answer to `_amplifier-hooks/tail`: the last lines of the session."""
 
     lines: list[TailLine]
     server_time: Time
 
 
 class TailNote(WireMessage):
-    """`_amplifier-hooks/line`."""
+    """`_amplifier-hooks/line`: the next line of a session."""
 
     session_id: str
     line: TailLine
@@ -510,7 +511,7 @@ class Pong(WireMessage):
     server_time: Time
 
 
-# -- the same, to a client that knows only the Agent Client Protocol ---------------------------------------------------
+# -- for a client that knows only the Agent Client Protocol ------------------------------------------------------------
 
 
 class TextBlock(WireMessage):
@@ -528,7 +529,7 @@ class TextContent(WireMessage):
 
 
 class WireToolCall(WireMessage):
-    """What would run."""
+    """The action that would run."""
 
     tool_call_id: str
     title: str
@@ -539,7 +540,7 @@ class WireToolCall(WireMessage):
 
 
 class PermissionExtra(WireMessage):
-    """What the protocol has no field for."""
+    """The facts for which the protocol has no field."""
 
     request_id: str
     digest: str
@@ -568,7 +569,7 @@ class Permission(WireMessage):
     meta: PermissionMeta = Field(validation_alias="_meta", serialization_alias="_meta")
 
 
-# -- which is which ----------------------------------------------------------------------------------------------------
+# -- the methods -------------------------------------------------------------------------------------------------------
 
 
 CALLS: Final[Mapping[str, tuple[type[ClientMessage], type[WireMessage]]]] = {
@@ -583,7 +584,7 @@ CALLS: Final[Mapping[str, tuple[type[ClientMessage], type[WireMessage]]]] = {
     f"{OURS}tail": (Tail, Tailed),
     f"{OURS}ping": (Nothing, Pong),
 }
-"""Our own calls: what they want, and what they are answered with."""
+"""Our own calls: the parameters and the answer of each."""
 
 NOTES: Final[Mapping[str, type[WireMessage]]] = {
     f"{OURS}added": Added,

@@ -52,7 +52,7 @@ PART: Final = 32_768
 LONGEST_NAME: Final = 512
 """Bytes of a name in a row."""
 WHOLE_INPUT: Final = 256 * 1024
-"""Bytes of arguments that a client of the plain protocol is shown. What was not shown cannot be allowed."""
+"""Bytes of arguments that a client of the plain protocol is shown. Arguments that were not shown cannot be allowed."""
 
 LINE_COSTS: Final = 40
 """Characters that a line of a diff takes beyond its text."""
@@ -61,7 +61,7 @@ UNDECIDED: Final[frozenset[Status]] = frozenset({"expired", "cancelled", "supers
 
 
 def rights(decider: Decider) -> Rights:
-    """Who somebody is, and what they may do."""
+    """Return the name and the rights of an approver."""
     return Rights(
         name=for_page(decider.name),
         channel=for_page(decider.channel),
@@ -71,7 +71,7 @@ def rights(decider: Decider) -> Rights:
 
 
 def row(record: RequestRecord) -> RequestRow:
-    """A request in a line."""
+    """Return a request as a line."""
     request = record.request
     head = headline(request, for_page)
     return RequestRow(
@@ -95,7 +95,7 @@ def row(record: RequestRecord) -> RequestRow:
 
 
 def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -> CardView:
-    """Everything there is to know about a request; long views begin here and go on in parts."""
+    """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
     told = _reach(request, keep)
     return CardView(
@@ -120,12 +120,12 @@ def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -
 
 
 def part(record: RequestRecord, view: str, start: int) -> ViewPart | None:
-    """A view from here on; None if there is no such view."""
+    """Return a view from `start` on; None if there is no such view."""
     return next((_part_from(found, start) for found in views(record.request, for_page) if found.name == view), None)
 
 
 def preview_message(record: RequestRecord, text: str, now: datetime) -> Previewed:
-    """What would run with these arguments. Raises `BadArguments`, with a sentence for whoever wrote them."""
+    """Return the action that these arguments would make. Raises `BadArguments`, with a sentence for the approver."""
     change = edit_request(record.request, text)
     lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
     return Previewed(
@@ -138,14 +138,14 @@ def preview_message(record: RequestRecord, text: str, now: datetime) -> Previewe
 
 
 def ending(record: RequestRecord) -> Ending:
-    """What became of it. What nobody decided has no name under it."""
+    """Return the end of a request. An end without a decision has no name under it."""
     request, decision = record.request, record.decision
     if decision is None or record.status in UNDECIDED:
         chosen = _by_silence(request) if record.status == "expired" else None
         outcome = (
             WireOutcome(outcome="selected", option_id=_key(chosen.id)) if chosen else WireOutcome(outcome="cancelled")
         )
-        reason = record.reason or ("nobody answered in time" if record.status == "expired" else "")
+        reason = record.reason or ("no answer came in time" if record.status == "expired" else "")
         return Ending(
             status=record.status,
             outcome=outcome,
@@ -171,17 +171,17 @@ def ending(record: RequestRecord) -> Ending:
 
 
 def history_row(record: RequestRecord) -> HistoryRow:
-    """A request that is not asked any more."""
+    """Return a request that is not asked any more."""
     return HistoryRow(row=row(record), ending=ending(record))
 
 
 def refusal_message(refusal: Refusal) -> Refused:
-    """Why an answer did not count."""
+    """Return the reason why an answer did not count."""
     return Refused(code=refusal.code, reason=for_page(refusal.reason))
 
 
 def grant_row(grant: Grant) -> GrantRow:
-    """A standing answer, in a sentence."""
+    """Return a grant as a sentence and its facts."""
     key = grant.key
     return GrantRow(
         grant_id=_key(grant.id),
@@ -200,7 +200,7 @@ def grant_row(grant: Grant) -> GrantRow:
 
 
 def permission(record: RequestRecord, now: datetime, keep: float | None = None) -> Permission:
-    """The question to a client of the plain protocol, with the arguments as they are.
+    """Return the question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered.
     """
@@ -247,12 +247,12 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
 
 
 def _marked(text: str) -> str:
-    """A line of ours with foreign text in it: the lines that text goes on in stand behind a mark."""
+    """Return a line of ours with foreign text in it: further lines of that text stand behind a mark."""
     return text.replace("\n", "\n  | ")
 
 
 def _key(text: str) -> str:
-    """A key as it is. Half of a character cannot be sent; a key that has one is spelt out, and then is nobody's."""
+    """Return a key as it is. A lone surrogate cannot be sent, so it is spelt out; such a key then names no request."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -261,7 +261,7 @@ def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
 
 
 def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:
-    """The reach of an "always", where one is offered."""
+    """Return the reach of an "always", if one is offered."""
     return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
 
 
@@ -270,12 +270,12 @@ def _choice(option: Option) -> Choice:
 
 
 def _by_silence(request: ApprovalRequest) -> Option | None:
-    """The option that nobody's answering comes to."""
+    """Return the option that an expired request selects."""
     return next((option for option in request.options if option.allows == (request.default == "allow")), None)
 
 
 def _part_from(view: ActionView, start: int) -> ViewPart:
-    """A view from here on, as much of it as is sent at a time."""
+    """Return a view from `start` on, as much of it as is sent at a time."""
     whole = ViewPart(name=view.name, added=view.added, removed=view.removed, characters=view.characters)
     if not view.lines:
         text = view.text[start : start + PART]

@@ -25,7 +25,7 @@ from approval_backends.testing import a_request
     ],
 )
 def test_headline(tool: str, arguments: dict[str, Any], said: tuple[str, str, str]) -> None:
-    """The arguments say what is acted on; what they do not tell is not made up, and the tool is named."""
+    """The arguments tell the object of the action; a headline adds nothing to them, and names the tool."""
     head = headline(a_request(tool=tool, arguments=arguments), for_page)
     assert (head.kind, head.verb, head.what) == said
 
@@ -43,7 +43,7 @@ def test_headline(tool: str, arguments: dict[str, Any], said: tuple[str, str, st
     ],
 )
 def test_nothing_is_left_out(arguments: dict[str, Any], names: list[str]) -> None:
-    """What the first view does not tell is beside it, and the exact arguments come last."""
+    """Arguments that the first view leaves out stand beside it, and the exact arguments come last."""
     shown = views(a_request(arguments=arguments), for_page)
     assert [view.name for view in shown] == names
     assert json.loads(shown[-1].text) == arguments
@@ -53,7 +53,7 @@ def test_nothing_is_left_out(arguments: dict[str, Any], names: list[str]) -> Non
 
 @pytest.mark.rule("BCK-3")
 def test_diff() -> None:
-    """A diff counts what comes and goes, and each of its lines is safe to show."""
+    """A diff counts the added and removed lines, and each of its lines is safe to show."""
     diff, result, _raw = views(a_request(arguments={"path": "f", "old_str": "a\nb", "new_str": "a\n\u202e"}), for_page)
     assert [(line.kind, line.text) for line in diff.lines] == [("same", "a"), ("del", "b"), ("add", "\\u{202E}")]
     assert (diff.added, diff.removed, result.text) == (1, 1, "a\n\\u{202E}")
@@ -70,7 +70,7 @@ def test_long_line_is_split() -> None:
 
 @pytest.mark.rule("BCK-3")
 def test_claim() -> None:
-    """What the agent says about its own action is told apart from the action."""
+    """A card sets the agent's words about its own action apart from the action."""
     request = a_request(arguments={"command": "rm -r x", "description": "List \u202efiles"})
     assert agent_statement(request, for_page) == "List \\u{202E}files"
     assert agent_statement(a_request(arguments={"description": ["List files"]}), for_page) is None
@@ -79,7 +79,7 @@ def test_claim() -> None:
 
 @pytest.mark.rule("BCK-3")
 def test_each_sink_has_its_escaping() -> None:
-    """Whoever shows a card hands in how its sink escapes; raw arguments are ASCII everywhere."""
+    """A screen brings the escape of its sink; raw arguments are ASCII on every screen."""
     request = a_request(arguments={"command": "é\x7f\u202e"})
     command, raw = views(request, str.upper)
     assert command.text == "É\x7f\u202e"

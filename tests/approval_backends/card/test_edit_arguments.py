@@ -15,7 +15,7 @@ values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lam
 @pytest.mark.rule("BCK-3", "APR-7")
 @given(st.dictionaries(st.text(), values, max_size=3))
 def test_editable(arguments: dict[str, Any]) -> None:
-    """The text holds the arguments exactly, and nothing in it that could not be seen."""
+    """The text holds the arguments exactly, and no invisible character."""
     text = editable_text(arguments)
     assert text is not None
     assert json.loads(text) == arguments
@@ -24,7 +24,7 @@ def test_editable(arguments: dict[str, Any]) -> None:
 
 @pytest.mark.rule("APR-7")
 def test_too_large_to_edit() -> None:
-    """What could not be sent back is not given out to be edited."""
+    """Arguments too large to be sent back are not offered for editing."""
     assert editable_text({"a": "x" * LARGEST}) is None
     with pytest.raises(BadArguments, match="at most 49,152"):
         read_arguments(json.dumps({"a": "x" * LARGEST}))
@@ -48,7 +48,7 @@ def test_too_large_to_edit() -> None:
     ],
 )
 def test_bad_arguments(text: str, said: str) -> None:
-    """What two readers could understand differently is no arguments; the sentence says where it is wrong."""
+    """A text that two readers could understand differently is no arguments; the sentence says where it is wrong."""
     with pytest.raises(BadArguments, match=r"\S") as refused:
         read_arguments(text)
     assert said in str(refused.value)
@@ -56,7 +56,7 @@ def test_bad_arguments(text: str, said: str) -> None:
 
 @pytest.mark.rule("APR-7", "BCK-3")
 def test_edited() -> None:
-    """The digest is that of the action with these arguments, and the lines say what differs."""
+    """The digest is that of the action with the edited arguments, and the lines show the differences."""
     request = a_request(arguments={"path": "a", "content": "x\ny", "n": 1})
     change = edit_request(request, '{"n": true, "path": "a", "content": "x\\nz"}')
     assert [(line.kind, line.text) for line in change.lines if line.kind != "same"] == [
@@ -71,7 +71,7 @@ def test_edited() -> None:
 
 @pytest.mark.rule("APR-7")
 def test_nothing_is_changed() -> None:
-    """The same arguments, however they are written, are no edit."""
+    """Equal arguments, however they are written, are no edit."""
     request = a_request(arguments={"b": 1, "a": "ü"})
     with pytest.raises(BadArguments, match="Nothing is changed yet"):
         edit_request(request, '{ "a": "\\u00fc",\n "b": 1 }')

@@ -12,7 +12,7 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "", "a\r"]), max_size=14).map("
 
 
 def shown(arguments: dict[str, Any]) -> list[str]:
-    """The lines of a change, each after a sign for its kind."""
+    """Return the lines of a change, each after a sign for its kind."""
     told = change(arguments)
     assert told is not None
     signs = {"same": " ", "add": "+", "del": "-", "skip": "~", "part": "#"}
@@ -34,7 +34,7 @@ def shown(arguments: dict[str, Any]) -> list[str]:
     ],
 )
 def test_change(arguments: dict[str, Any], lines: list[str]) -> None:
-    """The spellings of the usual tools: one pair, several, and a whole file; a newline at the end is not lost."""
+    """A change reads the arguments of the usual tools: one pair, several, a whole file; a final newline is not lost."""
     assert shown(arguments) == lines
 
 
@@ -50,13 +50,13 @@ def test_change(arguments: dict[str, Any], lines: list[str]) -> None:
     ],
 )
 def test_no_change_is_told(arguments: dict[str, Any]) -> None:
-    """What is not known in every part is not told in part."""
+    """A change with one unknown part is not shown at all."""
     assert change(arguments) is None
 
 
 @pytest.mark.rule("BCK-3")
 def test_change_says_what_it_does_not_tell() -> None:
-    """Arguments beside the change are named as not used, so that a card can show them."""
+    """A change names the arguments that it does not use, so that a card can show them."""
     told = change({"file_path": "f", "path": "other", "content": "x", "mode": "append"})
     assert told is not None
     assert (told.path, told.used) == ("f", frozenset({"file_path", "content"}))
@@ -65,7 +65,7 @@ def test_change_says_what_it_does_not_tell() -> None:
 @pytest.mark.rule("BCK-3")
 @given(texts, texts)
 def test_compare_tells_both_texts(old: str, new: str) -> None:
-    """From what is shown and the numbers of what is left out, both texts can be put together again."""
+    """Both texts can be rebuilt from the shown lines and the numbers of those left out."""
     before, after = old.split("\n"), new.split("\n")
     lines = list(compare(old, new))
     left, right = rebuilt(lines, before, after)
@@ -74,7 +74,7 @@ def test_compare_tells_both_texts(old: str, new: str) -> None:
 
 
 def rebuilt(lines: list[ChangeLine], before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
-    """Both sides; only lines that are equal on both may be left out."""
+    """Return both sides; only lines that are equal on both may be left out."""
     left: list[str] = []
     right: list[str] = []
     for line in lines:
@@ -94,6 +94,6 @@ def rebuilt(lines: list[ChangeLine], before: list[str], after: list[str]) -> tup
 
 @pytest.mark.rule("BCK-3")
 def test_large_texts_are_not_compared_line_by_line() -> None:
-    """Two texts too large to compare are shown whole, but for what they begin and end with together."""
+    """Two texts too large to compare are shown whole, except for their common head and tail."""
     lines = list(compare("a\n" * 3_000 + "end", "b\nc\n" * 1_500 + "end"))
     assert [line.kind for line in lines] == ["del"] * 3_000 + ["add"] * 3_000 + ["same"]

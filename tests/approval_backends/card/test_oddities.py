@@ -20,7 +20,7 @@ from approval_backends.card.oddities import Oddity, oddities
     ],
 )
 def test_oddities(value: dict[str, Any], what: str, mark: str, note: str) -> None:
-    """Each has a name, its mark in the text, and what it would have done; wherever in the arguments it stands."""
+    """An oddity anywhere in the arguments has a name, its mark in the text, and the effect it would have had."""
     (found,) = oddities(value, for_page)
     assert (found.what, found.mark) == (what, mark)
     assert note in found.note
@@ -35,21 +35,21 @@ def test_oddities(value: dict[str, Any], what: str, mark: str, note: str) -> Non
     ],
 )
 def test_in_a_line(shown: str, sentence: str) -> None:
-    """In a line it stands with its mark, unless the mark is nowhere else to be seen."""
+    """An oddity's sentence has its mark, unless the shown text lacks it."""
     (found,) = oddities({"a": "p\u0430ypal"}, for_page)
     assert found.sentence(shown) == sentence
 
 
 @pytest.mark.rule("BCK-3")
 def test_nothing_odd() -> None:
-    """Words of any one script, emoji, code and usual layout are nothing to look at twice."""
+    """Words of any one script, emoji, code and usual layout are no oddities."""
     usual = {"a": "größe 日本語 привет 🙂 x = {'y': 1}\n\t\\n", "b": ["Ω μ", 7, None]}
     assert oddities(usual, for_page) == ()
 
 
 @pytest.mark.rule("BCK-3")
 def test_a_flood_of_oddities() -> None:
-    """Of each kind only so many are named."""
+    """Only so many oddities of each kind are named."""
     text = "".join(map(chr, range(0xE0000, 0xE0FFF))) + " ".join(f"p\u0430y{chr(97 + n)}" for n in range(26))
     found = oddities({"a": text}, for_page)
     assert len(found) == 40

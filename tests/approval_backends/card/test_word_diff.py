@@ -10,14 +10,14 @@ texts = st.text("ab \\u{2}⟨⟩", max_size=20) | st.lists(st.sampled_from(["a "
 
 
 def lines(*shown: str) -> list[ChangeLine]:
-    """Lines after a sign for their kind."""
+    """Return lines after a sign for their kind."""
     kinds = {"-": "del", "+": "add", " ": "same"}
     return [ChangeLine(kinds[line[0]], None, None, line[1:]) for line in shown]  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("BCK-3")
 def test_marked() -> None:
-    """Of a line and the one in its place, what both begin and end with is not marked; lines of their own are left."""
+    """The common head and tail of a line and its replacement are not marked; other lines are left alone."""
     assert word_changes(lines(" x", "-a: 8000 ms", "-b: sandbox", "+a: 3000 ms", "+b: live", "+c: new", " y")) == {
         1: ("a: ", "8000", " ms"),
         3: ("a: ", "3000", " ms"),

@@ -1,4 +1,4 @@
-"""What a gateway does with clients that are broken, hostile, slow or too many. The others are served all the while."""
+"""A gateway with clients that are broken, hostile, slow or too many. It serves the other clients all the while."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def one() -> AsyncIterator[Gateway]:
 
 
 def frame(opcode: int, payload: bytes, *, fin: bool = True, mask: bool = True) -> bytes:
-    """A frame as it is on the wire."""
+    """Return a frame as it is on the wire."""
     size = len(payload)
     length = bytes([size]) if size < 126 else b"\x7e" + struct.pack("!H", size)
     head = bytes([opcode | (0x80 if fin else 0), length[0] | (0x80 if mask else 0), *length[1:]])
@@ -44,7 +44,7 @@ def frame(opcode: int, payload: bytes, *, fin: bool = True, mask: bool = True) -
 
 
 async def still_served(to: Gateway, bystander: Caller) -> None:
-    """Somebody who is there, and somebody who comes now, are both served."""
+    """A connected client and a new client are both served."""
     await bystander.call("ping")
     async with Caller(to) as newcomer:
         await newcomer.attach()
@@ -52,7 +52,7 @@ async def still_served(to: Gateway, bystander: Caller) -> None:
 
 @pytest.mark.fault("F-WS-06")
 async def test_compression_is_not_negotiated(one: Gateway) -> None:
-    """Compression that is offered is not taken up, so no small message can become a large one."""
+    """Compression that a client offers is not taken up, so no small message can become a large one."""
     async with Caller(one, compression="deflate") as mara:
         assert mara.connection.response is not None
         assert "Sec-WebSocket-Extensions" not in mara.connection.response.headers
@@ -77,7 +77,7 @@ async def test_compression_is_not_negotiated(one: Gateway) -> None:
     ids=["too large", "no UTF-8", "pieces", "large control", "unmasked", "no start", "unknown", "pings", "pongs"],
 )
 async def test_broken_frames(one: Gateway, sent: bytes, code: int) -> None:
-    """A connection with broken frames is closed with the code for it, and nobody else notices."""
+    """A connection with broken frames is closed with the code for it, and other clients notice nothing."""
     async with Caller(one) as bystander, Caller(one) as broken:
         await bystander.attach()
         await broken.attach()
@@ -89,7 +89,7 @@ async def test_broken_frames(one: Gateway, sent: bytes, code: int) -> None:
 @pytest.mark.rule("WIR-3")
 @pytest.mark.fault("F-WS-08")
 async def test_broken_messages(one: Gateway) -> None:
-    """A message that is none is answered with an error that says why, and the connection stays."""
+    """A broken message is answered with an error that says why, and the connection stays."""
     async with Caller(one) as mara:
         await mara.attach()
         for sent, code in {
@@ -124,7 +124,7 @@ async def test_broken_messages(one: Gateway) -> None:
 @pytest.mark.rule("WIR-2", "WIR-10")
 @pytest.mark.fault("F-WS-04")
 async def test_nobody_says_who_they_are() -> None:
-    """Who does not say in time who they are is closed, and however many they are, somebody real gets in."""
+    """A client that does not authenticate in time is closed, and an approver gets in past any number of them."""
     bounds = GatewayLimits(authenticate_within=1.0, strangers=8, clients=2)
     async with gateway(bounds=bounds) as one, AsyncExitStack() as crowd:
         origin = one.address.rstrip("/")
@@ -143,7 +143,7 @@ async def test_nobody_says_who_they_are() -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_all_places_taken() -> None:
-    """There is a place for so many clients; one more is told so, whichever way it brings its token."""
+    """A gateway has places for so many clients; one more is refused, whichever way it brings its token."""
     async with gateway(bounds=GatewayLimits(clients=1)) as one, Caller(one) as mara:
         await mara.attach()
         async with Caller(one) as other:
@@ -160,7 +160,7 @@ async def test_all_places_taken() -> None:
 @pytest.mark.rule("WIR-2")
 @pytest.mark.fault("F-WS-05")
 async def test_wrong_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong token ends the connection, ever more of them are told to wait, and no token is ever logged."""
+    """A wrong token ends the connection, a flood of them is told to wait, and no token is ever logged."""
     caplog.set_level(logging.DEBUG)
     async with gateway(bounds=GatewayLimits(authenticate_within=60)) as one:
         await wrong_tokens(one)
@@ -171,7 +171,7 @@ async def test_wrong_tokens(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def wrong_tokens(one: Gateway) -> None:
-    """Send them in every place where a token can be."""
+    """Send wrong tokens in every place where a token can be."""
     wrong = "canary-" + "x" * 40
     async with Caller(one, None, origin=one.address.rstrip("/")) as page:
         await page.greet()
@@ -198,14 +198,14 @@ async def test_a_token_does_not_last_for_ever() -> None:
 
 @pytest.mark.rule("WIR-3", "WIR-10")
 async def test_too_many_messages() -> None:
-    """Who sends too much is told so, and who goes on is closed; the others are served."""
+    """A client that sends too much is told so, and closed if it goes on; other clients are served."""
     async with (
         gateway(bounds=GatewayLimits(rate=1.0, at_once=10)) as one,
         Caller(one) as bystander,
         Caller(one) as flood,
     ):
         await bystander.attach()
-        with suppress(ConnectionClosed):  # before all was said
+        with suppress(ConnectionClosed):  # before all messages were sent
             for _ in range(30):
                 await flood.say(id=1, method="_amplifier-hooks/ping", params={})
         assert await closed_with(flood) == 4429
@@ -215,7 +215,7 @@ async def test_too_many_messages() -> None:
 
 
 def narrow(to: Gateway) -> socket.socket:
-    """A connection over which little can be on its way."""
+    """Return a connection with little room for data on its way."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     sock.connect(("127.0.0.1", to.port))
@@ -257,7 +257,7 @@ async def test_viewer_that_stops_reading(queue: bool, events: int) -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_answers_that_are_not_read(one: Gateway) -> None:
-    """Who pings and does not read the answers is cut off, since nothing else would hold them back."""
+    """A client that pings and does not read the answers is cut off, since nothing else would hold them back."""
     async with Caller(one, sock=narrow(one), ping_interval=None) as mara, Caller(one) as bystander:
         await mara.attach()
         await bystander.attach()
@@ -312,13 +312,13 @@ class Faulty(MemoryStore):
     """A store with a mistake in it."""
 
     async def grants(self, **_what: Any) -> list[Grant]:
-        """Go wrong."""
+        """Raise the error of the mistake."""
         raise RuntimeError("canary")
 
 
 @pytest.mark.rule("WIR-3")
 async def test_fault_of_ours(caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake of ours is told without its details, which are logged, and the connection goes on."""
+    """A mistake of ours is reported without its details, which are logged, and the connection goes on."""
     async with gateway(Broker(Faulty())) as one, Caller(one) as mara:
         await mara.attach()
         answer = await mara.ask("_amplifier-hooks/grants")

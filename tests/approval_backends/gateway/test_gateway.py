@@ -29,13 +29,13 @@ async def one() -> AsyncIterator[Gateway]:
 
 
 def ids(rows: list[dict[str, Any]]) -> list[str]:
-    """The requests of these rows."""
+    """Return the requests of these rows."""
     return [row["requestId"] for row in rows]
 
 
 @pytest.mark.rule("WIR-2", "WIR-4", "WIR-6")
 async def test_whole_way(one: Gateway) -> None:
-    """Attach, see what waits, look at it, decide, and be told what came of it: like everybody else."""
+    """A client attaches, sees the waiting requests, looks at one, decides, and hears the result, as others do."""
     first, second = asked(1), asked(2)
     await served(one).submit(first)
     async with Caller(one) as mara, Caller(one, WATCHER) as ines:
@@ -63,7 +63,7 @@ async def test_whole_way(one: Gateway) -> None:
 
 @pytest.mark.rule("WIR-2", "BCK-4")
 async def test_token_as_first_message(one: Gateway) -> None:
-    """The page connects without a token and sends it; until then it is told nothing."""
+    """The page connects without a token and sends it; until then it receives nothing."""
     await served(one).submit(asked())
     origin = one.address.rstrip("/")
     async with Caller(one, None, origin=origin) as page:
@@ -84,7 +84,7 @@ async def test_token_as_first_message(one: Gateway) -> None:
 @pytest.mark.rule("WIR-4")
 @pytest.mark.fault("F-WS-10")
 async def test_replay(one: Gateway) -> None:
-    """However often somebody connects, each pending request is listed once, oldest first, and nothing is missed."""
+    """However often a client connects, each pending request is listed once, oldest first, and none is missing."""
     requests = [asked(number) for number in range(12)]
     for number, request in enumerate(requests):
         await served(one).submit(request)
@@ -97,7 +97,7 @@ async def test_replay(one: Gateway) -> None:
 @pytest.mark.rule("APR-6", "WIR-6")
 @pytest.mark.fault("F-WS-11")
 async def test_two_decide_at_once(one: Gateway) -> None:
-    """Of two who answer together one wins, and the other is told who did and what."""
+    """Of two approvers who answer together one wins, and the other reads who did and what."""
     for number in range(20):
         request = asked(number)
         await served(one).submit(request)
@@ -128,7 +128,7 @@ class Book:
         self.lines: list[tuple[str, Mapping[str, Any]]] = []
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """One more line."""
+        """Keep one more line."""
         self.lines.append((kind, facts))
 
 
@@ -179,7 +179,7 @@ async def test_answers_that_do_not_count() -> None:
 
 @pytest.mark.rule("APR-7", "WIR-6")
 async def test_edited_arguments(one: Gateway) -> None:
-    """Somebody who allows may write other arguments; they are kept exactly."""
+    """An approver who allows may write other arguments; they are kept exactly."""
     request = asked(arguments={"command": "npm test; npm publish", "n": 1})
     await served(one).submit(request)
     async with Caller(one) as mara:
@@ -196,7 +196,7 @@ async def test_edited_arguments(one: Gateway) -> None:
 
 @pytest.mark.rule("APR-5", "WIR-8")
 async def test_grants_and_history(one: Gateway) -> None:
-    """An "always" makes a grant that everybody hears of, can list, and, with the right to decide, end at once."""
+    """An "always" makes a grant that every client hears of and can list, and that an approver may end at once."""
     request = asked()
     await served(one).submit(request)
     async with Caller(one) as mara, Caller(one, WATCHER) as ines:
@@ -220,7 +220,7 @@ async def test_grants_and_history(one: Gateway) -> None:
 
 @pytest.mark.rule("APR-4", "WIR-4")
 async def test_expiry() -> None:
-    """What nobody answers is expired by the gateway, though whoever asked is gone, and everybody is told."""
+    """The gateway expires an unanswered request, though its program is gone, and every client hears of it."""
     async with gateway() as one, Caller(one) as mara:
         await mara.attach()
         request = asked(lifetime=0.05)
@@ -236,7 +236,7 @@ async def test_expiry() -> None:
 
 @pytest.mark.rule("WIR-4")
 async def test_what_becomes_of_it(one: Gateway) -> None:
-    """After an approval, running and ending are told as well."""
+    """After an approval, the start and the end of the run are announced as well."""
     request = asked()
     await served(one).submit(request)
     async with Caller(one) as mara:
@@ -251,7 +251,7 @@ async def test_what_becomes_of_it(one: Gateway) -> None:
 
 @pytest.mark.rule("TEN-1", "BCK-4")
 async def test_what_may_not_be_seen() -> None:
-    """Somebody who is bound to a tenant or to sessions sees nothing else, and cannot tell that there is more."""
+    """An approver bound to a tenant or to sessions sees nothing else, and cannot tell that there is more."""
     bound = [Approver(name="T", tenant="acme"), Approver(name="S", sessions=["mine"])]
     here, there = asked(1, tenant="acme", session="mine"), asked(2, tenant="other", session="theirs")
     async with gateway(approvers=bound) as one:
@@ -279,7 +279,7 @@ async def test_what_may_not_be_seen() -> None:
 
 @pytest.mark.rule("WIR-5")
 async def test_long_view_in_parts(one: Gateway) -> None:
-    """A view that is longer than a message goes on where it ended."""
+    """A view that is longer than a message continues where it ended."""
     request = asked(arguments={"command": "x" * 70_000})
     await served(one).submit(request)
     async with Caller(one) as mara:
@@ -296,7 +296,7 @@ async def test_long_view_in_parts(one: Gateway) -> None:
 
 @pytest.mark.rule("WIR-9")
 async def test_tail() -> None:
-    """Who looks on at a session is shown what was written to its record; others, and other sessions, are not."""
+    """A client that follows a session gets the lines of that session's record, and no other client gets them."""
     async with gateway() as one, Caller(one) as mara, Caller(one) as other:
         assert not (await mara.attach())["features"]["tail"]
         book = Book()
@@ -329,7 +329,7 @@ async def test_tail() -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_stopping() -> None:
-    """A gateway that stops says so to everybody, and is gone in time, though a client does not let go."""
+    """A gateway that stops says so to every client, and ends in time, though a client does not let go."""
     async with gateway() as one:
         async with Caller(one) as mara, Caller(one, ping_interval=None) as stubborn:
             await mara.attach()
@@ -346,7 +346,7 @@ async def test_stopping() -> None:
 
 @pytest.mark.rule("WIR-10")
 async def test_starting_twice_and_on_a_taken_address() -> None:
-    """Starting twice is one start; an address that is taken is said, and nothing is left running."""
+    """Starting twice is one start; an address that is taken is an error, and nothing is left running."""
     async with gateway() as one:
         assert await one.start() is one
         other = Gateway(Broker(MemoryStore()), port=one.port)

@@ -1,4 +1,4 @@
-"""What a gateway does for the page: its files, and a look at what edited arguments would make of a request."""
+"""A gateway's service for the page: its files, and a preview of edited arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def one() -> AsyncIterator[Gateway]:
     ],
 )
 async def test_files_are_packed(one: Gateway, accepted: str, encoding: str | None) -> None:
-    """A browser that accepts gzip gets it, any other the file as it is; the same tag stands for both."""
+    """A browser that accepts gzip gets it, any other the plain file; one tag stands for both."""
     lines = f"GET /assets/page.js HTTP/1.1\nHost: 127.0.0.1:{one.port}\nAccept-Encoding: {accepted}\n"
     status, headers, body = await http(one.port, f"{lines}\n")
     assert (status, headers.get("content-encoding"), headers["vary"]) == (200, encoding, "Accept-Encoding")
@@ -49,7 +49,7 @@ async def test_files_are_packed(one: Gateway, accepted: str, encoding: str | Non
 
 @pytest.mark.rule("WIR-6", "BCK-3")
 async def test_preview(one: Gateway) -> None:
-    """The digest of a preview is the one that is decided, and the refused text is told why."""
+    """A preview has the digest of the decision; a refused text comes with the reason."""
     request = asked(arguments={"command": "make", "n": 1})
     await served(one).submit(request)
     async with Caller(one) as mara:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.rule("BCK-4")
 def test_pace() -> None:
-    """So many at once, then so many a second, and never more at once than that."""
+    """A rate limit allows so many messages at once, then so many a second, and never more at once than that."""
     pace = MessageRateLimit(2.0, 3)
     assert [pace.allows(0.0) for _ in range(4)] == [True, True, True, False]
     assert [pace.allows(at) for at in (0.4, 0.5, 0.6, 1.0)] == [False, True, False, True]
@@ -34,7 +34,7 @@ def test_pace() -> None:
 
 @pytest.mark.rule("BCK-2")
 async def test_outbox() -> None:
-    """Messages leave in order; too many or too large together are refused, and what is made later comes last."""
+    """Messages leave in order; too many or too large together are refused, and messages made later come last."""
     later = ["made"]
     box = MessageOutbox(3, 10, lambda: later.pop() if later else None)
     assert [box.put(text) for text in ("aaaa", "bbbb", "cccc", "dd", "e")] == [True, True, False, True, False]
@@ -57,7 +57,7 @@ async def test_outbox() -> None:
 
 @pytest.mark.rule("BCK-3", "WIR-1")
 async def test_assets(tmp_path: Path) -> None:
-    """Files of known kinds are served as they are, with a tag; everything else is not there."""
+    """Files of known types are served as they are, with a tag; anything else is not found."""
     (tmp_path / "deep").mkdir()
     files = {"index.html": "<p>", "page.js": "1", "deep/a.css": "b{}", "secret.py": "x", "deep/noext": "x"}
     for name, text in files.items():
@@ -80,7 +80,7 @@ async def test_assets(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-3", "WIR-1")
 async def test_own_page() -> None:
-    """The package brings its page, and the page names nothing that is not there or comes from elsewhere."""
+    """The package brings its page, and the page names no file that is missing or on another server."""
     assets = Assets()
     page = assets.find("/")
     assert page is not None
@@ -91,13 +91,13 @@ async def test_own_page() -> None:
 
 
 async def kinds(waiting: WaitingRequests) -> list[tuple[str, str]]:
-    """What is new, and how it stands."""
+    """Return the new changes, each with its kind and status."""
     return [(one.kind, one.record.status) for one in await waiting.refresh()]
 
 
 @pytest.mark.rule("WIR-4")
 async def test_waiting() -> None:
-    """News come once, in order, whoever made them; what is over is noticed, and what is removed has ended."""
+    """Changes come once, in order, from any source; a request ends when its time is up, or when it is removed."""
     clock = MovableClock()
     store = MemoryStore(clock=clock)
     broker, waiting = Broker(store), WaitingRequests(store)
@@ -132,7 +132,7 @@ async def test_waiting() -> None:
 
 @pytest.mark.rule("WIR-4")
 async def test_only_the_last_are_followed() -> None:
-    """What becomes of approved requests is looked for among the last ones, so that reading stays short."""
+    """The gateway follows only the last approved requests to their end, so that reading stays short."""
     store = MemoryStore()
     broker, waiting = Broker(store), WaitingRequests(store)
     for number in range(2 * FOLLOWED):
@@ -157,7 +157,7 @@ class Broken:
 
 @pytest.mark.rule("AUD-1")
 async def test_record_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
-    """A gateway's own record holds nothing back: that it cannot be written is logged."""
+    """A gateway's own record holds nothing back: a failed write is logged."""
     waiting = WaitingRequests(MemoryStore())
     await waiting.refresh()
     await GatewayRecord(Broken(), lambda: waiting.now).record_revocation(ROBIN, "grant-1")
@@ -167,7 +167,7 @@ async def test_record_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.rule("WIR-9")
 async def test_tails_are_bounded() -> None:
-    """So many lines of so many sessions are kept, none longer than it should be; what is not written is not shown."""
+    """A tail keeps so many lines of so many sessions, none too long; a line that was not written is not shown."""
     tails = Tails()
     before = tails.kept
     with pytest.raises(OSError, match="disk full"):

@@ -1,4 +1,4 @@
-"""A client that knows the Agent Client Protocol and nothing of ours, spoken by hand."""
+"""A client that knows the Agent Client Protocol and none of our additions, spoken by hand."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ async def one() -> AsyncIterator[Gateway]:
 
 
 async def question(caller: Caller) -> dict[str, Any]:
-    """The next question that is put."""
+    """Return the next question that is put."""
     return await caller.note("session/request_permission")
 
 
 def selected(option: str, **ours: Any) -> dict[str, Any]:
-    """An answer."""
+    """Return an answer."""
     extra = {"_meta": {"amplifier-hooks": ours}} if ours else {}
     return {"outcome": {"outcome": "selected", "optionId": option}, **extra}
 
 
 async def test_answering(one: Gateway) -> None:
-    """What waits is put once, then what comes; each under an id of its own, and the answer counts for what was put."""
+    """Waiting requests are put once, then the new ones; each has its own id, and an answer counts for its question."""
     first, second = asked(1), asked(2)
     await served(one).submit(first)
     async with Caller(one) as mara:
@@ -78,7 +78,7 @@ async def test_answering(one: Gateway) -> None:
     ],
 )
 async def test_what_decides_nothing(one: Gateway, answer: dict[str, Any]) -> None:
-    """Being cancelled, an outcome nobody knows, and an error are no answer, least of all a permit."""
+    """A cancelled, unknown or failed outcome is no answer, least of all a permit."""
     request = asked()
     await served(one).submit(request)
     async with Caller(one) as mara:
@@ -118,7 +118,7 @@ async def test_put_again(one: Gateway) -> None:
 
 @pytest.mark.rule("APR-4", "APR-6")
 async def test_decided_elsewhere(one: Gateway) -> None:
-    """A question that is decided elsewhere is taken back by its id, with how it ended; a late answer hears why not."""
+    """A question decided elsewhere is withdrawn by its id, with its end; a late answer is refused with a reason."""
     request = asked()
     await served(one).submit(request)
     async with Caller(one) as mara:
@@ -138,7 +138,7 @@ async def test_decided_elsewhere(one: Gateway) -> None:
 
 @pytest.mark.rule("BCK-4")
 async def test_only_what_may_be_seen_and_decided() -> None:
-    """Somebody who may only look is asked as well, and the answer is refused."""
+    """An approver who may only look is asked as well, and the answer is refused."""
     async with gateway() as one, Caller(one, WATCHER) as ines:
         await ines.greet(queue=False)
         request = asked()
@@ -149,7 +149,7 @@ async def test_only_what_may_be_seen_and_decided() -> None:
 
 
 async def test_only_the_last_questions_are_remembered() -> None:
-    """Ids of questions long over are forgotten, and an answer to one is passed over."""
+    """Ids of questions long over are forgotten, and an answer to one is ignored."""
     async with gateway(bounds=GatewayLimits(queued=10_000)) as one, Caller(one, MARA) as mara:
         await mara.greet(queue=False)
         visitor = next(iter(one._clients))

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.rule("BCK-2")
 
 
 async def test_session(tmp_path: Path) -> None:
-    """A call that a hook asks about runs once somebody at the page allowed it, with what they made of it."""
+    """A call that a hook asks about runs once an approver at the page allows it, with the approver's edits."""
     registry = HookRegistry()
 
     @registry.gate("tool:pre", match="Bash")
@@ -55,7 +55,7 @@ async def test_session(tmp_path: Path) -> None:
 
 @pytest.mark.rule("APR-4")
 async def test_nobody_answers() -> None:
-    """A call that no approver answers is told the same at the page as in the session: its time is over."""
+    """For page and session alike, the time of a call that no approver answers is over."""
     registry = HookRegistry()
 
     @registry.gate("tool:pre")
@@ -73,7 +73,7 @@ async def test_nobody_answers() -> None:
 
 
 async def test_before_and_after() -> None:
-    """Before it is open nobody could see the question, so nobody is asked; opening and closing twice is harmless."""
+    """A question before opening is refused, as no approver could see it; opening or closing twice is harmless."""
     web = WebSocketApprovals()
     with pytest.raises(BackendUnavailable, match="async with WebSocketApprovals"):
         await web.request(asked())
@@ -91,7 +91,7 @@ async def test_before_and_after() -> None:
 
 
 async def test_address_that_is_taken() -> None:
-    """Where the gateway cannot listen nothing stays open, the store included."""
+    """If the gateway cannot listen nothing stays open, the store included."""
     async with gateway() as one:
         store = MemoryStore()
         with pytest.raises(OSError, match="in use"):
@@ -102,7 +102,7 @@ async def test_address_that_is_taken() -> None:
 
 @pytest.mark.rule("BCK-5", "BCK-7")
 async def test_several_gateways_over_one_file(tmp_path: Path) -> None:
-    """What one process asks, everybody sees at another gateway over the same file; what is left open outlives it."""
+    """A question of one process appears at another gateway over one file; an open question outlives its process."""
     path, request = tmp_path / "approvals.db", asked(wait=0.01)
     async with SqliteStore(path) as store, gateway(Broker(store)) as other, Caller(other) as mara:
         await mara.attach()

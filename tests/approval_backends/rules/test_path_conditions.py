@@ -1,4 +1,4 @@
-"""Paths in rules: what a path really is decides, not how it is spelt."""
+"""Paths in rules: the real target of a path decides, not its spelling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with links in it, beside a home folder with secrets; reached over a link itself."""
+    """Return a project with links in it, beside a home folder with secrets; reached over a link itself."""
     real = tmp_path / "real"
     (real / "src").mkdir(parents=True)
     (real / "src" / "a.py").write_text("")
@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def judged(
     effect: str, pattern: str, cwd: Path | str, /, *, tool: str = "Write", more: str = "", **arguments: Any
 ) -> bool:
-    """Whether a rule for a path matches a call."""
+    """Return whether a rule for a path matches a call."""
     hooks = ", hooks: '*'" if effect == "allow" else ""
     rule = f"{{id: p, effect: {effect}, tool: '{tool}', path: '{pattern.strip(chr(39))}'{more}{hooks}}}"
     policy = Rules(f"version: 1\nrules:\n- {rule}\n".encode())
@@ -78,7 +78,7 @@ def judged(
     ],
 )
 def test_allowed_paths(project: Path, pattern: str, path: str, allowed: bool) -> None:
-    """An allow is met by a path that is within as it is written and as it is with `..` and links followed."""
+    """A path that is inside, both as it is written and with `..` and links followed, meets an allow."""
     assert judged("allow", f"'{pattern}'", project, file_path=path) is allowed
 
 
@@ -108,13 +108,13 @@ def test_absolute_paths(project: Path) -> None:
     ],
 )
 def test_every_path_of_an_allow(project: Path, arguments: dict[str, Any], allowed: bool) -> None:
-    """An allow wants every path of the call within, and one at least."""
+    """An allow wants every path of the call inside, and at least one."""
     assert judged("allow", "src/**", project, **arguments) is allowed
 
 
 @pytest.mark.rule("BCK-9")
 def test_named_path_arguments(project: Path) -> None:
-    """A rule may name the arguments that hold paths, and looks at no other then."""
+    """A rule may name the arguments that hold paths, and then looks at no other."""
     more = ", path_arguments: [where]"
     assert judged("allow", "src/**", project, more=more, where="src/a.py", path="/etc/passwd")
     assert not judged("allow", "src/**", project, more=more, path="src/a.py")
@@ -139,7 +139,7 @@ def test_named_path_arguments(project: Path) -> None:
     ],
 )
 def test_denied_paths(project: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A deny is met by a path that leads there, however it is spelt and whatever its case."""
+    """A path that leads to the target meets a deny, in any spelling and any case."""
     monkeypatch.chdir(project)
     for given in ({"file_path": path}, {"files": [{"name": path}]}, {"write": {path: "text"}}):
         assert judged("deny", "~/.ssh/**", project, tool="*", **given)
@@ -237,7 +237,7 @@ def test_odd_folder_names(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_too_much_to_look_at(project: Path) -> None:
-    """Of arguments with more texts in them than anybody looks at, a deny holds."""
+    """A deny holds for arguments with more texts in them than a rule looks at."""
     many = [f"w{number}" for number in range(3_000)]
     assert judged("deny", "**/.env", project, files=many)
     assert judged("deny", "**/.env", project, command=" ".join(many))

@@ -1,4 +1,4 @@
-"""What rules from a file say to a call, and why."""
+"""The verdict of rules from a file about a call, and the reasons."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ ASK_HIGH = "- {id: risky, effect: ask, tool: '*', risk: high, reason: 'Sure?'}\n
 
 
 def rules(*texts: str, head: str = HEAD) -> Rules:
-    """Rules of these lines."""
+    """Return rules of these lines."""
     return Rules((head + "".join(texts)).encode())
 
 
 def call(tool: str = "Bash", **arguments: Any) -> ActionFacts:
-    """A call by its tool and arguments."""
+    """Return a call by its tool and arguments."""
     return ActionFacts(tool=tool, arguments=arguments, event="tool:pre", session="s1", tenant="acme", cwd="/project")
 
 
 def shell(command: Any) -> ActionFacts:
-    """A call of the shell."""
+    """Return a call of the shell."""
     return call(command=command)
 
 
 def effect(policy: Rules, facts: ActionFacts) -> str | None:
-    """What the rules say, in a word."""
+    """Return the effect of the rules in a word."""
     verdict = policy.judge(facts)
     return verdict.effect if verdict else None
 
@@ -43,7 +43,7 @@ def effect(policy: Rules, facts: ActionFacts) -> str | None:
 
 @pytest.mark.rule("BCK-6", "BCK-9")
 def test_strictest_wins() -> None:
-    """Deny beats ask, ask beats allow, and where no rule matches none speaks."""
+    """Deny beats ask, ask beats allow, and if no rule matches there is no verdict."""
     policy = rules(ALLOW_GIT, ASK_HIGH, DENY_RM)
     assert policy.judge(shell("git push")) == RuleVerdict(effect="allow", rule="git", answers=("shell",))
     assert policy.judge(evolve(shell("git push"), risk="high")) == RuleVerdict(
@@ -65,7 +65,7 @@ def test_every_rule_that_matches_speaks() -> None:
 
 @pytest.mark.rule("BCK-9", "APR-13")
 def test_the_risk_of_an_ask() -> None:
-    """Of all asks that match the highest risk counts, with every reason for it; without one nothing is said."""
+    """Of all asks that match the highest risk counts, with every reason for it; without a risk the verdict has none."""
     asks = [
         "- {id: a, effect: ask, tool: Bash, with_risk: high, risk_reason: others pull it}\n",
         "- {id: b, effect: ask, tool: '*', with_risk: medium, risk_reason: it writes}\n",
@@ -88,7 +88,7 @@ def test_the_risk_of_an_ask() -> None:
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize("otherwise", ["ask", "deny"])
 def test_otherwise(otherwise: str) -> None:
-    """A file may say what happens where no rule matches; that is never to allow."""
+    """A file may say what happens if no rule matches; that is never to allow."""
     policy = rules(ALLOW_GIT, head=f"version: 1\notherwise: {otherwise}\nrules:\n")
     assert effect(policy, shell("git status")) == "allow"
     verdict = policy.judge(shell("ls"))
@@ -124,7 +124,7 @@ def test_doubt_counts_against_the_call() -> None:
 
 
 def sql(condition: str, effect: str = "allow", more: str = "") -> Rules:
-    """Rules with one condition on the argument `q`."""
+    """Return rules with one condition on the argument `q`."""
     hooks = ", hooks: '*'" if effect == "allow" else ""
     return rules(f"- {{id: q, effect: {effect}, tool: Sql, arguments: {{q: {condition}}}{more}{hooks}}}\n")
 
@@ -162,13 +162,13 @@ def sql(condition: str, effect: str = "allow", more: str = "") -> Rules:
     ],
 )
 def test_arguments_of_an_allow(condition: str, value: object, allowed: bool) -> None:
-    """What an argument has to be is compared with the whole value, by type, and a pattern is about text only."""
+    """The condition on an argument compares the whole value, by type, and a pattern is about text only."""
     assert (sql(condition).judge(call("Sql", q=value)) is not None) is allowed
 
 
 @pytest.mark.rule("BCK-9")
 def test_other_arguments() -> None:
-    """An allow that names arguments names all of them, unless it says otherwise; one that is missing is not met."""
+    """An allow that names arguments names all of them, unless it says otherwise; a missing one does not meet it."""
     extra = call("Sql", q="main", force=True)
     assert sql("main").judge(extra) is None
     assert effect(sql("main", more=", other_arguments: any"), extra) == "allow"
@@ -194,7 +194,7 @@ def test_other_arguments() -> None:
     ],
 )
 def test_arguments_of_a_deny(condition: str, value: object) -> None:
-    """A deny looks everywhere inside a value, across lines, and where nobody can look at all of it, it holds."""
+    """A deny looks everywhere inside a value, across lines, and holds for a value that is too large to look through."""
     assert effect(sql(condition, "deny"), call("Sql", q=value)) == "deny"
     assert sql(condition, "deny").judge(call("Sql", q="harmless")) is None
 
@@ -217,7 +217,7 @@ def test_arguments_of_a_deny(condition: str, value: object) -> None:
     ],
 )
 def test_commands_that_are_allowed(command: object) -> None:
-    """An allow for a command is met by its words, however they are quoted, with any others only where it says so."""
+    """The words of a command meet its allow, in any quotes, with any others only if the rule says so."""
     assert effect(rules(ALLOW_GIT), shell(command)) == "allow"
 
 
@@ -289,7 +289,7 @@ def test_compound_commands(command: str) -> None:
     ],
 )
 def test_other_commands(facts: ActionFacts) -> None:
-    """A command that is not one of those named, or not where commands stand, is not allowed."""
+    """A command that is not named, or stands in the wrong argument, is not allowed."""
     assert rules(ALLOW_GIT).judge(facts) is None
 
 
@@ -336,7 +336,7 @@ def test_commands_in_other_arguments() -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_explain() -> None:
-    """It says which rule decides, which others matched, and why the rest did not; the same goes as text."""
+    """An explanation and its text name the rule that decides, the others that matched, and the reasons of the rest."""
     policy = rules(ALLOW_GIT, DENY_RM, ASK_HIGH, "- {id: any, effect: allow, tool: Bash, hooks: '*'}\n")
     explained = policy.explain(shell("rm -rf /"))
     assert explained.verdict == policy.judge(shell("rm -rf /"))
@@ -354,7 +354,7 @@ def test_explain() -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_explain_doubt() -> None:
-    """Where nobody can say, it says so, and what that counts as is in its place among the rules."""
+    """An explanation says that a condition is undecided, and counts it in its place among the rules."""
     text = "- {id: p, effect: deny, tool: Read, path: ./x}\n"
     explained = rules(text).explain(evolve(call("Read", file_path="x"), cwd=""))
     assert [one.met for one in explained.deciding] == [None]

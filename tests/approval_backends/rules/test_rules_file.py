@@ -1,4 +1,4 @@
-"""Files of rules: what is refused, with its line and how to put it right, and what a reload may change."""
+"""Rules files: their mistakes, each with its line and its remedy, and the effect of a reload."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BASH = ActionFacts(tool="Bash", arguments={}, event="tool:pre", session="s", ten
 
 
 def mistakes(text: str | bytes) -> list[str]:
-    """What is wrong with a file, as the lines of the error."""
+    """Return the mistakes of a file, as the lines of the error."""
     with pytest.raises(InvalidRules) as caught:
         Rules(text if isinstance(text, bytes) else text.encode(), "r.yaml")
     assert isinstance(caught.value, HookUsageError)
@@ -112,7 +112,7 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    path: **/x\n", "6: this is not YAML: while scanning an alias expected alphabetic or numeric …"),
         (GOOD + "    path: {a: 1}\n", "6: 'path' is a pattern or a list of patterns, as text: 'src/**' or …"),
         (GOOD + "    path_arguments: [a]\n", "3: path_arguments belongs to a path"),
-        (GOOD + "    hooks: '*'\n", "3: only an allow names hooks; deny and ask hold whoever asks"),
+        (GOOD + "    hooks: '*'\n", "3: only an allow names hooks; deny and ask apply whichever hook asks"),
         (GOOD + "    reason: no\n    reason2: 1\n", "7: unknown key 'reason2'; did you mean 'reason'?"),
         (GOOD + "    reason: 1\n", "6: 'reason' is no text; put it between quotes"),
         (GOOD + "    reason: " + "x" * 3_000, "6: 'reason' has more than 2,048 characters; say it shorter"),
@@ -150,7 +150,7 @@ def test_mistakes(text: str | bytes, said: str) -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_all_mistakes_at_once() -> None:
-    """Everything that is wrong is named at once, in the order of the lines."""
+    """An error names all mistakes at once, in the order of the lines."""
     said = mistakes(GOOD.replace("deny", "forbid") + "    path: .env\n    colour: red\n")
     assert [line.partition(":")[0] for line in said] == ["4", "6", "7"]
 
@@ -158,7 +158,7 @@ def test_all_mistakes_at_once() -> None:
 @pytest.mark.rule("BCK-9")
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes(data: bytes) -> None:
-    """Whatever a file holds, it is rules or an error that says what is wrong with them."""
+    """Any bytes are rules, or an error that says what is wrong with them."""
     for text in (data, GOOD.encode() + b"    path: " + data, GOOD.replace("Bash", "").encode().rstrip() + b" " + data):
         with suppress(InvalidRules):
             Rules(text)
@@ -166,7 +166,7 @@ def test_any_bytes(data: bytes) -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there, is a folder, is too large or may be written by anybody is an error of its own."""
+    """A file that is missing, a folder, too large, or writable for every user is an error of its own."""
     path = tmp_path / "rules.yaml"
     with pytest.raises(
         RulesUnreadable, match="No such file or directory; name a file of rules that is there"
@@ -178,7 +178,7 @@ def test_missing_file(tmp_path: Path) -> None:
         Rules.load(tmp_path)
     path.write_text(GOOD)
     path.chmod(0o666)
-    with pytest.raises(RulesUnreadable, match=r"anybody may write to it; chmod o-w "):
+    with pytest.raises(RulesUnreadable, match=r"every user may write to it; chmod o-w "):
         Rules.load(path)
     path.chmod(0o600)
     assert len(Rules.load(path)) == 1
@@ -189,7 +189,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-9")
 def test_reload(tmp_path: Path) -> None:
-    """A change counts from the reload on; a file that broke or is gone is said, and the rules stay as they were."""
+    """A change counts from the reload on; a broken or missing file is an error, and the rules stay as they were."""
     path = tmp_path / "rules.yaml"
     path.write_text(GOOD)
     rules = Rules.load(path)

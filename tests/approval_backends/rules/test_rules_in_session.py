@@ -1,4 +1,4 @@
-"""Rules from a file in front of a session's tool calls, beside hooks, standing answers and people."""
+"""Rules from a file in front of a session's tool calls, beside hooks, grants and approvers."""
 
 from __future__ import annotations
 

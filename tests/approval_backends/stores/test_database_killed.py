@@ -1,4 +1,4 @@
-"""The database server is killed, at any moment: what was acknowledged is there afterwards, and nothing else is."""
+"""A database server that is killed at any moment: afterwards it has the acknowledged changes, and nothing else."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Server:
 
     @property
     def dsn(self) -> str:
-        """Where it answers."""
+        """The address at which the server answers."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
     async def start(self) -> None:
-        """Start it, or start it again; it has recovered when this returns."""
+        """Start the server, or start it again; it has recovered when this returns."""
         self.process = await asyncio.create_subprocess_exec(
             self.programs / "postgres", "-D", self.folder, "-p", str(self.port), "-k", self.folder,
             "-c", "listen_addresses=127.0.0.1", stderr=asyncio.subprocess.PIPE, **self.options,
@@ -65,7 +65,7 @@ class Server:
             said += line
 
     async def kill(self) -> None:
-        """Kill it and everything it started, at once."""
+        """Kill the server and all its children, at once."""
         if self.process is None or self.process.returncode is not None:
             return
         own = self.process.pid
@@ -76,12 +76,12 @@ class Server:
 
 
 def children(pid: int) -> list[int]:
-    """What a process has started, and is still there."""
+    """Return the children of a process that are still there."""
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
 
 
 def installed() -> list[Path]:
-    """Where programs of a PostgreSQL server are, the newest last."""
+    """Return the folders with programs of a PostgreSQL server, the newest last."""
     return sorted(one.parent for one in Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
@@ -121,7 +121,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def working(store: PostgresStore, round_: int, begun: dict[str, int], told: dict[str, int]) -> None:
-    """Ask, decide, claim and settle one after the other, and note what is begun and what is acknowledged, for ever."""
+    """Ask, decide, claim and settle one after the other, and note the begun and the acknowledged changes, for ever."""
     number = 0
     while True:
         request = a_request(id=f"r{round_}-{number}", session=f"s{number}")
@@ -133,7 +133,7 @@ async def working(store: PostgresStore, round_: int, begun: dict[str, int], told
 
 
 def steps(store: PostgresStore, request: ApprovalRequest) -> Any:
-    """The life of a request, one change after the other."""
+    """Return the life of a request, one change after the other."""
     yield store.submit(request)
     yield store.answer(an_answer(request))
     yield store.change(request.id, "claim", digest=request.digest)
@@ -144,7 +144,7 @@ def steps(store: PostgresStore, request: ApprovalRequest) -> Any:
 async def at_work(
     store: PostgresStore, round_: int, begun: dict[str, int], told: dict[str, int]
 ) -> AsyncIterator[None]:
-    """Work goes on meanwhile, until the store cannot be used; nothing else ends it."""
+    """Let work go on meanwhile, until the store cannot be used; nothing else ends it."""
     task = asyncio.ensure_future(working(store, round_, begun, told))
     yield
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""What only the store in PostgreSQL does: the short ways, beside the scripts they stand for."""
+"""The fast paths of the store in PostgreSQL, beside the scripts they stand for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.postgres
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("option", [ALLOW, DENY])
 async def test_the_short_way_says_what_is_stored(option: Option) -> None:
-    """What a short decision returns is, to the last field, what a reading finds."""
+    """The record that a fast decision returns is, to the last field, the record that a read finds."""
     await server()
     async with schema() as name, PostgresStore(DSN, schema=name) as store, PostgresStore(DSN, schema=name) as other:
         request = a_request()
@@ -48,7 +48,7 @@ class ShortOnly(PostgresStore):
 
 @pytest.mark.rule("BCK-8")
 async def test_when_the_short_way_is_taken() -> None:
-    """A decision with a plain option takes one statement, wherever it is made; anything else the script."""
+    """A decision with a plain option takes one statement, wherever it is made; any other takes the script."""
     await server()
     async with schema() as name, PostgresStore(DSN, schema=name) as store, ShortOnly(DSN, schema=name) as other:
         ways = []

@@ -1,4 +1,4 @@
-"""Power cuts: whatever the disk had not been told to keep may be lost, kept, or torn, and no decision is, ever."""
+"""Power cuts: data that the disk was not told to keep may be lost, kept, or torn, and no decision is, ever."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ KINDS: Final = {
     "done": ("submitted", "approve", "claim", "finish"),
     "denied": ("submitted", "deny"),
 }
-"""By its status, what has happened to a request."""
+"""Steps of a request's life that each status implies."""
 ANSWERS: Final = {"r1": ALLOW, "r2": DENY, "r3": ALWAYS}
 
 
 @define
 class Office:
-    """A store somebody works with, and what they were told: before each change, and after it."""
+    """A store with a client, and the promises made to that client: before each change, and after it."""
 
     store: SqliteStore
     log: DiskLog
     said: dict[str, list[str]] = field(factory=dict)
 
     async def ask(self, request: ApprovalRequest) -> None:
-        """Submit it."""
+        """Submit the request."""
         await self._told(request, "pending", self.store.submit(request))
 
     async def answer(self, request: ApprovalRequest, option: Option) -> None:
-        """Decide it."""
+        """Decide the request."""
         status = "approved" if option.allows else "denied"
         await self._told(request, status, self.store.answer(an_answer(request, option)))
 
     async def run(self, request: ApprovalRequest) -> None:
-        """Claim it, and settle it."""
+        """Claim the request, and settle it."""
         await self._told(request, "claimed", self.store.change(request.id, "claim", digest=request.digest))
         await self._told(request, "done", self.store.change(request.id, "finish"))
 
@@ -65,7 +65,7 @@ class Office:
 
 
 async def a_day(path: Path, log: DiskLog) -> None:
-    """One that makes the store, asks three times, and decides each time."""
+    """Make the store, ask three times, and decide each time."""
     first, second, third = (a_request(id=name) for name in ANSWERS)
     async with SqliteStore(path) as store:
         log.say("acknowledged the-store there")
@@ -82,7 +82,7 @@ async def a_day(path: Path, log: DiskLog) -> None:
 
 
 def told(steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, int]]:
-    """How far each request was acknowledged to be, and how far it may be."""
+    """Return the acknowledged state of each request, and the furthest possible one."""
     acknowledged: dict[str, int] = {}
     begun: dict[str, int] = {}
     for step in steps:
@@ -94,7 +94,7 @@ def told(steps: Sequence[Step]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 async def holds(folder: Path, steps: Sequence[Step]) -> None:
-    """The store opens, and says of every request what was acknowledged, or what was just begun; and nothing else."""
+    """Check that the store opens, and has for every request the acknowledged state, or the one just begun; no other."""
     acknowledged, begun = told(steps)
     if "the-store" not in acknowledged and not (folder / FILE).exists():
         return  # it was being made
@@ -118,9 +118,9 @@ async def holds(folder: Path, steps: Sequence[Step]) -> None:
 def cuts(
     steps: Sequence[Step], chance: random.Random, mixtures: int, begin: int = 0
 ) -> Iterator[tuple[Sequence[Step], Image]]:
-    """Every disk the power could leave, with what had happened by then; each once.
+    """Yield every disk the power could leave, with the steps until then; each once.
 
-    Right before something is synced or said most is open, and a cut earlier is one of the disks of such a moment.
+    Right before a sync or an acknowledgement most is open; an earlier cut is one of the disks of such a moment.
     """
     seen = set()
     for end, step in enumerate([*steps, FolderSync()]):
@@ -134,7 +134,7 @@ def cuts(
 
 @pytest.fixture
 async def day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
-    """What was asked of the disk while a store was made and used."""
+    """Return the steps of the disk while a store was made and used."""
     folder = tmp_path / "day"
     folder.mkdir(mode=0o700)
     with recording(folder, monkeypatch) as log:
@@ -147,7 +147,7 @@ async def day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("mixtures", [0, pytest.param(60, marks=pytest.mark.slow)])
 async def test_power_cut(day: list[Step], mixtures: int, tmp_path: Path) -> None:
-    """After a power cut at any moment the store opens, keeps what was acknowledged, and invents no decision."""
+    """After a power cut at any moment the store opens, keeps the acknowledged changes, and invents no decision."""
     chance, number = random.Random(mixtures), count()
     for steps, found in cuts(day, chance, mixtures):
         folder = tmp_path / f"{next(number)}"
@@ -160,7 +160,7 @@ async def test_power_cut(day: list[Step], mixtures: int, tmp_path: Path) -> None
 @pytest.mark.fault("F-ST-03")
 @pytest.mark.rule("BCK-8")
 async def test_power_cut_while_recovering(day: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second power cut, while what the first one left is being put right, changes nothing about that."""
+    """A second power cut, during the recovery from the first, changes nothing about that."""
     chance, number = random.Random(7), count()
     for steps, found in cuts(day, chance, 2):
         if not found.get(f"{FILE}-journal"):
@@ -178,7 +178,7 @@ async def test_power_cut_while_recovering(day: list[Step], tmp_path: Path, monke
 
 @pytest.mark.fault("F-ST-03")
 async def test_unsynced_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told not to sync, the same store does not hold: the cuts find what they are there to find."""
+    """A store that does not sync does not hold: the cuts find the losses they are there to find."""
     settings = tuple(one.replace("= FULL", "= OFF") for one in sqlite.SETTINGS)
     monkeypatch.setattr(sqlite, "SETTINGS", settings)
     (tmp_path / "day").mkdir(mode=0o700)

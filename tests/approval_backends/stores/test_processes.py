@@ -22,14 +22,14 @@ ROOT = WORKER.parent.parent.parent
 
 
 async def started(*arguments: str) -> asyncio.subprocess.Process:
-    """Another process."""
+    """Start another process."""
     return await asyncio.create_subprocess_exec(
         sys.executable, "-W", "error", str(WORKER), *arguments, stdout=asyncio.subprocess.PIPE
     )
 
 
 async def line(process: asyncio.subprocess.Process) -> str:
-    """The next thing it says."""
+    """Return the next line of its output."""
     assert process.stdout is not None
     return (await process.stdout.readline()).decode().strip()
 
@@ -93,7 +93,7 @@ POINTS = {
     ],
 )
 async def test_killed(kind: str, point: str, tmp_path: Path) -> None:
-    """A process that is killed leaves what it had stored: never a run without an approval, never a second run."""
+    """A process that is killed leaves the stored state: never a run without an approval, never a second run."""
     canary = tmp_path / "canary"
     async with address(kind, tmp_path) as where:
         dying = await started(where, "live", str(canary), point)
@@ -170,7 +170,7 @@ async def test_killed_while_it_waits(kind: str, tmp_path: Path) -> None:
 @pytest.mark.fault("F-APR-06", "F-ST-02")
 @pytest.mark.parametrize("kind", FILES)
 async def test_terminated(kind: str, tmp_path: Path) -> None:
-    """A process that is told to end takes its five open questions back before it does; none of them ends approved."""
+    """A process that is told to end withdraws its five open questions before it does; none of them ends approved."""
     async with address(kind, tmp_path) as where, store_at(where) as store:
         waiting = await started(where, "wait", "5")
         assert await line(waiting) == "ready"

@@ -1,4 +1,4 @@
-"""What another process does with a store: `python worker.py STORE ACTION ...`; it can be told to die at any point.
+"""The work of another process on a store: `python worker.py STORE ACTION ...`; it can be told to die at any point.
 
 STORE is the path of a SQLite file, or a DSN and a schema after `#`.
 """
@@ -34,19 +34,19 @@ ROOM = OpenRequestLimits(per_session=100_000, per_tenant=100_000)
 
 
 def store_at(address: str) -> DatabaseStore:
-    """The store that is meant."""
+    """Return the store at an address."""
     dsn, schema, name = address.partition("#")
     return PostgresStore(dsn, ROOM, schema=name, connections=2) if schema else SqliteStore(address, ROOM, limit=30)
 
 
 def request(number: int) -> ApprovalRequest:
-    """The n-th request, the same in every process."""
+    """Return the n-th request, equal in every process."""
     now = datetime.now(UTC)
     return evolve(a_request(number, id=f"r{number}"), created=now, expires=now + timedelta(seconds=300))
 
 
 def die() -> None:
-    """As by kill -9, or by a power cut for this process."""
+    """Die as by kill -9, or by a power cut for this process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -117,7 +117,7 @@ def _die_within(store: DatabaseStore, where: str) -> None:
 
 
 async def decide(address: str, point: str) -> None:
-    """Decide what is pending, and die before or after it was stored."""
+    """Decide the pending requests, and die before or after the decision is stored."""
     async with store_at(address) as store:
         broker = Broker(store)
         with broker.watch() as watch:

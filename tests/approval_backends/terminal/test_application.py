@@ -1,4 +1,4 @@
-"""The card on real terminals: sizes, what else is printed, signals, and a terminal that goes away."""
+"""The card on real terminals: sizes, other output, signals, and a terminal that goes away."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = {"arguments": {"command": "\n".join(f"line {number}" for number in range(
     [pytest.param((100, 30), marks=pytest.mark.slow), pytest.param((80, 24), marks=pytest.mark.slow), (40, 12)],
 )
 def test_sizes(size: tuple[int, int]) -> None:
-    """At every size one can read on, what is shown is the whole request, with the digest and the choice in place."""
+    """At every readable size, the card shows the whole request, with the digest and the choice in place."""
     person = Person(LONG, size=size)
     person.sees("Enter confirms", "▸ d Deny", "1-")
     assert person.lines[0].startswith("── Approval")
@@ -48,7 +48,7 @@ def test_sizes(size: tuple[int, int]) -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08")
 def test_unread() -> None:
-    """What was not shown is not allowed by a key: it takes the code that the card shows, and the card says why."""
+    """An unread action is not allowed by a key: it takes the code that the card shows, and the card says why."""
     person = Person({"arguments": {"command": "x" * 100_000}}, size=(100, 40))
     person.sees("Enter confirms", "a Allow (read on)")
     person.types("a")
@@ -64,7 +64,7 @@ def test_unread() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 def test_too_small() -> None:
-    """On a screen too small to read on, only refusing is left; a larger one brings the card back, and nothing moved."""
+    """On a screen too small for reading, the card only offers to refuse; a larger one brings it back unmoved."""
     person = Person({}, size=(80, 24))
     person.selects("a", "a Allow")
     person.resizes(20, 6)
@@ -83,7 +83,7 @@ def test_too_small() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-10")
 def test_what_else_is_printed(tmp_path: Path) -> None:
-    """Whatever the program, its log and its children print waits until the card has gone; nothing of it is lost."""
+    """The output of the program, its log and its children waits until the card has gone; nothing of it is lost."""
     others = f"""
 while os.isatty(1): await asyncio.sleep(0.01)
 for number in range(10_000): print("printed", number)
@@ -111,7 +111,7 @@ await asyncio.to_thread(child.wait)
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-10")
 def test_written_past_us() -> None:
-    """Even what is written to the terminal itself is drawn over within a second: the card stands where it stood."""
+    """The card draws over output to the terminal itself within a second, and stands where it stood."""
     others = f"await asyncio.sleep(1)\nopen('/dev/tty', 'w').write('{CLEAR}\\x1b[10;20H')"
     person = Person({}, others=others)
     person.until(lambda: b"Allow? Enter confirms nothing" in person.raw, "what was written")
@@ -126,7 +126,7 @@ def test_written_past_us() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_hang_up() -> None:
-    """A hang-up denies, as nobody's decision; the program lives."""
+    """A hang-up denies, but as no person's decision; the program lives."""
     person = Person({})
     person.sees("Enter confirms")
     os.kill(person.pid, signal.SIGHUP)
@@ -152,7 +152,7 @@ def test_closed_terminal(tmp_path: Path) -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_stop_and_go_on() -> None:
-    """Stopped, the program leaves the terminal as it was; when it goes on, the card is back and a refusal selected."""
+    """The stopped program leaves the terminal as it was; when it goes on, the card is back and a refusal selected."""
     person = Person({})
     person.selects("a", "a Allow")
     os.kill(person.pid, signal.SIGTSTP)
@@ -169,7 +169,7 @@ def test_stop_and_go_on() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 def test_terminated() -> None:
-    """Told to end, the program restores the terminal first."""
+    """A program that is told to end restores the terminal first."""
     person = Person({})
     person.sees("Enter confirms")
     os.kill(person.pid, signal.SIGTERM)
@@ -182,7 +182,7 @@ def test_terminated() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-13")
 def test_secrets() -> None:
-    """A secret is covered, and what runs, on which host and on which path is not; the exact arguments show it."""
+    """A secret is covered, but not the command, the host and the path; the exact arguments show it."""
     token = "ghp_" + "a1" * 18
     command = f"curl -H 'Authorization: Bearer {token}' https://u:hunter2@example.com/x -o y"
     person = Person({"tool": "Bash", "arguments": {"command": command}}, size=(120, 24))
@@ -210,7 +210,7 @@ def test_secrets() -> None:
 def test_what_terminals_differ_in(
     environment: dict[str, str], there: tuple[bytes, ...], absent: tuple[bytes, ...]
 ) -> None:
-    """Where NO_COLOR is set there are no colours, and where UTF-8 is not spoken there is only ASCII."""
+    """With NO_COLOR there are no colours, and without UTF-8 there is only ASCII."""
     person = Person({"arguments": {"where": "café"}}, environment=environment)
     person.sees("Enter confirms")
     assert [part for part in there if part not in person.raw] == []
@@ -222,7 +222,7 @@ def test_what_terminals_differ_in(
 @pytest.mark.slow
 @pytest.mark.rule("BCK-1")
 def test_beside_another_prompt() -> None:
-    """A prompt of the program's own steps aside for the card, and comes back with what was written there."""
+    """A prompt of the program's own steps aside for the card, and comes back with its text."""
     others = textwrap.dedent("""
         from prompt_toolkit import PromptSession
         said = await PromptSession("you> ").prompt_async()

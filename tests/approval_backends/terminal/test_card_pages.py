@@ -1,4 +1,4 @@
-"""What there is to read about a request, and what of it is covered."""
+"""The pages about a request, and the parts that are covered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = st.recursive(
 
 
 def shown(arguments: dict[str, Any], **fields: Any) -> list[str]:
-    """The lines of the page about these arguments."""
+    """Return the lines of the page about these arguments."""
     return [text_of(line) for line in lay_out(action_page(a_request(arguments=arguments, **fields), Script()), 80)]
 
 
@@ -56,7 +56,7 @@ def test_arguments() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-12")
 def test_claims() -> None:
-    """What the agent says about the action comes after it, and is called what it is."""
+    """The agent's words about the action come after it, and are labelled as such."""
     lines = shown({"description": "list files", "command": "rm -rf build"})
     assert lines[0] == " command  rm -rf build"
     assert lines[-1] == " the agent says  list files (not checked)"
@@ -65,7 +65,7 @@ def test_claims() -> None:
 @pytest.mark.rule("APR-13", "BCK-1")
 @pytest.mark.fault("F-APR-25")
 def test_why_the_risk_is_high() -> None:
-    """Every reason for the risk that counts stands below the questions, whole, with who gives it, escaped."""
+    """Every reason for the risk that counts stands below the questions, whole, with its source, escaped."""
     assessments = (
         Assessment(by="egress", risk="high", reason="a new host\x1b[2J\nand a secret"),
         Assessment(by="lint", risk="low", reason="only text"),
@@ -97,7 +97,7 @@ def test_look_twice(arguments: dict[str, Any]) -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08", "F-CLI-13")
 def test_look_twice_without_utf8_and_at_a_secret() -> None:
-    """Where UTF-8 is not spoken the same is named, and no part of a covered secret is."""
+    """Without UTF-8 the card names such a word as well, and no part of a covered secret."""
     odd = {"command": "c\u0430t" + " " * 1204 + "x"}
     lines = [strip.text for strip in action_page(a_request(arguments=odd), Script(ascii=True))]
     assert any(line.startswith(r"Letters that look alike, c\u{430}t.") for line in lines)
@@ -109,7 +109,7 @@ def test_look_twice_without_utf8_and_at_a_secret() -> None:
 
 @pytest.mark.rule("BCK-1")
 def test_what_stands_above_as_a_whole() -> None:
-    """What the tool works on stands beside its name; what is too long for that is in the page too."""
+    """The object of a tool stands beside its name; one that is too long for that is in the page too."""
     assert shown({"path": "a.txt"})[0].strip() == ""
     lines = shown({"path": "a" * 50}, tool="T" * 40, agent="A" * 40, cwd="/" * 40)
     for text in ("a" * 50, "T" * 40, "A" * 40, "/" * 40):
@@ -153,7 +153,7 @@ def test_masked_arguments() -> None:
 
 @pytest.mark.rule("APR-5")
 def test_reach() -> None:
-    """What always covers is told for every hook that asks, and where it ends."""
+    """The reach page covers every hook that asks, and states the end of the grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="", scope="action"))
     page = reach_page(a_request(questions=questions), Script(), allows=True)
     lines = [text_of(line) for line in lay_out(page, 200)]
@@ -169,7 +169,7 @@ def test_reach() -> None:
 
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())
 def test_wrapping(text: str, width: int, words: bool) -> None:
-    """Wrapped, no line is too wide and nothing is lost; cut, it says how much is missing."""
+    """Wrapped, no line is too wide and nothing is lost; cut, a line tells how much is missing."""
     parts = wrap_text(text, width, words=words)
     assert "".join(parts) == text
     assert max(map(width_of, parts)) <= width
@@ -181,7 +181,7 @@ def test_wrapping(text: str, width: int, words: bool) -> None:
 @pytest.mark.rule("APR-7")
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=4))
 def test_writable(arguments: dict[str, Any]) -> None:
-    """What is edited reads back as it was, and nothing in it is invisible."""
+    """Edited text reads back as it was, and nothing in it is invisible."""
     text = arguments_text(arguments)
     assert read_back(text) == arguments
     assert text.replace("\n", "").isprintable()
@@ -201,7 +201,7 @@ def test_writable(arguments: dict[str, Any]) -> None:
     ],
 )
 def test_unusable(text: str, problem: str) -> None:
-    """What cannot be arguments is refused, and the reason says where."""
+    """A text that cannot be arguments is refused, and the reason says where."""
     with pytest.raises(NotUsable) as raised:
         read_back(text)
     assert problem in str(raised.value)

@@ -1,4 +1,4 @@
-"""One card at a time, whoever asks."""
+"""One card at a time, for any number of callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from approval_backends.terminal.prompt import Turns
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-11")
 async def test_in_order() -> None:
-    """Turns come in the order they were asked for; whoever stops waiting is passed over."""
+    """Turns come in the order of the calls; a caller that stops waiting is passed over."""
     turns = Turns()
     seen: list[int] = []
 
@@ -36,7 +36,7 @@ async def test_in_order() -> None:
 
 @pytest.mark.rule("BCK-1")
 async def test_cancelled_in_the_instant_of_the_turn() -> None:
-    """Whoever is cancelled in the instant in which the turn comes passes it on."""
+    """A caller that is cancelled in the instant of its turn passes the turn on."""
     turns = Turns()
     entered = asyncio.Event()
 

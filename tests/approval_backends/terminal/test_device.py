@@ -1,4 +1,4 @@
-"""Whether there is a terminal a person can answer at, and how it is left."""
+"""Finding a terminal at which a person can answer, and restoring it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, TextIO]]:
-    """The person's end of a terminal, and the program's."""
+    """Yield the person's end of a terminal, and the program's."""
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "r+b", buffering=0) as raw, io.TextIOWrapper(raw, encoding="utf-8") as file:
@@ -31,7 +31,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, TextIO]]:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-01")
 def test_forget_typed(ends: tuple[int, TextIO]) -> None:
-    """What was typed before is gone from the kernel's queue."""
+    """Keys that were typed before are gone from the kernel's queue."""
     ours, file = ends
     terminal = terminal_of(file, file)
     os.write(ours, b"a\n")
@@ -57,7 +57,7 @@ def test_modes(ends: tuple[int, TextIO]) -> None:
 @pytest.mark.fault("F-CLI-04")
 @pytest.mark.parametrize("name", ["", "dumb", "unknown"])
 def test_no_terminal(ends: tuple[int, TextIO], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one end is no terminal, or it cannot draw, nobody can be asked."""
+    """If one end is no terminal, or it cannot draw, no person can be asked."""
     _, file = ends
     for stdin, stdout in ((io.StringIO(), file), (file, io.StringIO())):
         with pytest.raises(BackendUnavailable, match=NO_TERMINAL):

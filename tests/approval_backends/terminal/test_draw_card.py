@@ -1,4 +1,4 @@
-"""The lines of the card: whatever others wrote, at whatever size."""
+"""The lines of the card: with any foreign text, at any size."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ KEYS = ("", "a", "w", "v", "m", "e", "n", "pagedown")
 
 
 def scene(width: int = 80, height: int = 24, **changes: Any) -> Scene:
-    """A screen of this size."""
+    """Return a screen of this size."""
     return Scene(width=width, height=height, script=Script(), left=252, until=UNTIL, **changes)
 
 
 def card(form: Form, width: int = 80, height: int = 24, **changes: Any) -> tuple[Form, list[str]]:
-    """The form after drawing, and the lines."""
+    """Return the form after drawing, and the lines."""
     form, sheet = draw(form, scene(width, height, **changes), CardPages())
     return form, texts(sheet)
 
 
 def texts(sheet: Sheet) -> list[str]:
-    """The lines without their styles and the blanks at their ends."""
+    """Return the lines without their styles and the blanks at their ends."""
     return [text_of(line).rstrip() for line in sheet.lines]
 
 
@@ -118,7 +118,7 @@ def test_whole_card() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08")
 def test_long_text() -> None:
-    """Of what is longer than the screen every line can be read; runs of blanks say how long they are."""
+    """Every line of a page longer than the screen can be read; runs of blanks tell their length."""
     text = "begin" + " " * 5_000 + "\t" * 500 + "x\n" + "\n" * 60 + "y" * 100_000 + "end"
     form, lines = card(begin(a_request(arguments={"command": text}), 0.0), 100, 40)
     assert "⟨500 tabs, 5,000 spaces⟩" in "".join(lines)
@@ -136,7 +136,7 @@ def test_long_text() -> None:
 
 @pytest.mark.rule("BCK-1", "APR-4")
 def test_default_that_allows() -> None:
-    """When silence allows, the card says that, and not in passing."""
+    """If silence allows, the card says so, and not in passing."""
     _, sheet = draw(begin(a_request(default="allow"), 0.0), scene(), CardPages())
     assert ("class:mid", "allowed.") in [part for line in sheet.lines for part in line]
 
@@ -155,7 +155,7 @@ def test_default_that_allows() -> None:
     ],
 )
 def test_time_left(seconds: float, said: str) -> None:
-    """The time left is told to the second for as long as that helps."""
+    """The card shows the time left to the second for as long as that helps."""
     assert time_left(seconds) == said
 
 
@@ -171,7 +171,7 @@ def test_colours(colour: str) -> None:
 
 @pytest.mark.rule("APR-7")
 def test_changes() -> None:
-    """Edited arguments are shown as what they change, under the digest of what would run then."""
+    """Edited arguments are shown as their changes, under the digest of the edited action."""
     form = change_arguments(begin(a_request(arguments={"path": "a"}), 0.0), {"path": "b"}, 1.0)
     _, lines = card(form)
     assert ' - │   "path": "a"' in lines

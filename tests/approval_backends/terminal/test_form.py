@@ -1,4 +1,4 @@
-"""What keys do to a card, and which of them can ever allow."""
+"""The effect of keys on a card, and the keys that can ever allow."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ STEPS = st.lists(
 
 
 def form(*, risk: str = "medium", length: int = 5, rows: int = 10, fits: bool = True) -> Form:
-    """A card that was just drawn, with a page of this length on a screen with so many rows for it."""
+    """Return a card that was just drawn, with a page of this length on a screen with so many rows for it."""
     return begin(a_request(risk=risk), 0.0).after_drawing(width=80, rows=rows, length=length, fits=fits)
 
 
 def after(card: Form, *keys: str, length: int = 5) -> Form:
-    """The card after these keys, each pressed with all the time it takes."""
+    """Return the card after these keys, each pressed with all the time it takes."""
     now = LATER
     for key in keys:
         now += LATER
@@ -52,7 +52,7 @@ def after(card: Form, *keys: str, length: int = 5) -> Form:
 
 
 def confirmed(card: Form) -> Form | Chosen | Later:
-    """What Enter comes to, after a while."""
+    """Return the result of Enter, after a while."""
     return press(card, "enter", 1_000.0)
 
 
@@ -96,7 +96,7 @@ def test_nothing_counts_while_arming(key: str) -> None:
 
 @pytest.mark.rule("BCK-1")
 def test_interrupting_refuses_at_once() -> None:
-    """Ctrl-C is a refusal even then; with a message that was written, it is sent along."""
+    """Ctrl-C refuses even then; a written message is sent along."""
     refused = press(form(), "interrupt", 0.1)
     assert isinstance(refused, Chosen)
     assert refused.option.id == "deny"
@@ -127,7 +127,7 @@ def test_pasted() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08")
 def test_unread() -> None:
-    """What was not read whole is allowed with four characters of its digest, or once it was read."""
+    """An action that was not read whole is allowed with four characters of its digest, or once it was read."""
     card = form(length=25)
     allow = press(card, "a", LATER)
     assert isinstance(allow, Form)
@@ -175,7 +175,7 @@ def test_high_risk() -> None:
 
 @pytest.mark.rule("APR-5")
 def test_always_is_read_first() -> None:
-    """For "always" both the action and what it would cover have to have been on screen; no code stands in for that."""
+    """Before "always" counts, both the action and its reach have to have been on screen; no code stands in for that."""
     card = after(form(), "w")
     assert card.page == "reach"
     assert isinstance(confirmed(card), Chosen)
@@ -188,7 +188,7 @@ def test_always_is_read_first() -> None:
 
 @pytest.mark.rule("BCK-1")
 def test_small_screen() -> None:
-    """On a screen too small to read on, Enter refuses, whatever was selected."""
+    """On a screen too small for reading, Enter refuses, whatever was selected."""
     card = after(form(fits=False), "a")
     refused = confirmed(card)
     assert isinstance(refused, Chosen)

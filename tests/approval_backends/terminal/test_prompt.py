@@ -25,7 +25,7 @@ EDIT = {
 @pytest.mark.rule("BCK-1", "APR-2")
 @pytest.mark.fault("F-CLI-12")
 def test_what_is_shown() -> None:
-    """The card has all there is to know, the action before the agent's own words, and a refusal selected."""
+    """The card has all facts, the action before the agent's own words, and a refusal selected."""
     person = Person({"tool": "Edit", "arguments": EDIT, "risk": "medium"})
     person.sees("Enter confirms")
     lines = person.lines
@@ -35,7 +35,7 @@ def test_what_is_shown() -> None:
     assert lines[5:11] == ["   │ a = 1", " - │ b = 2", " + │ b = 3", " 1 line added, 1 removed", "", lines[10]]
     assert lines[10:12] == [" guard           Really?", " the agent says  rename a variable (not checked)"]
     assert lines[-5].startswith("── all shown ──")
-    assert lines[-4].startswith(" If nobody answers by ")
+    assert lines[-4].startswith(" Without an answer by ")
     assert lines[-4].endswith(", this is denied.")
     assert lines[-3].startswith(" ▸ d Deny    m Deny with message ")
     person.confirms("deny None null")
@@ -102,7 +102,7 @@ await asyncio.wait(asking)
 
 
 def asked_in_between(*requests: dict[str, Any], then: str = "pass") -> Person:
-    """A person at a card with the number 0, who is asked these meanwhile, each through a prompt of its own."""
+    """Return a person at a card with the number 0, who is asked these meanwhile, each through a prompt of its own."""
     others = LATER.replace("__THEN__", then)
     return Person({"arguments": {"number": 0}}, before=f"later = {requests!r}", others=others, size=(120, 24))
 
@@ -137,15 +137,15 @@ asking[2].cancel("Jun allowed this in the page")"""
     person.sees("number  3", "Enter confirms")
     person.types("\r")
     person.sees("RESULT 0 deny None null", "RESULT 3 deny None null")
-    person.sees("RESULT 1 ApprovalTimeout nobody answered in time", "RESULT 2 CancelledError Jun allowed")
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    person.sees("RESULT 1 ApprovalTimeout no answer came in time", "RESULT 2 CancelledError Jun allowed")
+    assert "no answer came, so it is denied and nothing runs" in person.text
     assert "Jun allowed this in the page" in person.text
     person.leaves()
 
 
 @pytest.mark.rule("APR-5", "BCK-1")
 def test_always_says_what_it_covers() -> None:
-    """What "always" would cover stands there before it counts."""
+    """The reach of an "always" stands on the card before it counts."""
     person = Person({})
     person.sees("Enter confirms")
     person.types("w")
@@ -159,7 +159,7 @@ def test_always_says_what_it_covers() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("APR-7")
 def test_edited_arguments() -> None:
-    """Arguments are edited as JSON; what is no JSON is said, and what changes is shown before it counts."""
+    """Arguments are edited as JSON; broken JSON is an error, and the card shows the changes before they count."""
     person = Person({"arguments": {"path": "a.txt"}})
     person.sees("Enter confirms")
     person.types("e")
@@ -177,7 +177,7 @@ def test_edited_arguments() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-01", "F-CLI-02")
 def test_typed_ahead_and_pasted() -> None:
-    """What was typed before the card was there, keys that come too soon and pastes answer nothing."""
+    """Keys typed before the card, keys that come too soon and pastes answer nothing."""
     person = Person({}, before="import time; print('WAIT', flush=True); input(); print('GO', flush=True)")
     person.sees("WAIT")
     person.types("\na\r\ra\r")
@@ -207,7 +207,7 @@ def test_keys_that_refuse(key: str) -> None:
 @pytest.mark.rule("BCK-1", "APR-4")
 @pytest.mark.fault("F-CLI-05")
 def test_taken_away() -> None:
-    """At zero, withdrawn or cancelled, shown or waiting: the card goes, and the person reads why."""
+    """At zero, withdrawn or cancelled, shown or waiting, the card goes, and the person reads why."""
     others = textwrap.dedent("""
         while not prompt._asked: await asyncio.sleep(0.01)
         prompt.dismiss("request-2", "Kim denied this in the page")
@@ -216,10 +216,10 @@ def test_taken_away() -> None:
     """)
     person = Person({"seconds": 1.5}, {}, {}, size=(120, 24), others=others)
     person.sees("RESULT 2 RequestWithdrawn Kim denied this", "RESULT 1 CancelledError Jun allowed")
-    person.sees("RESULT 0 ApprovalTimeout nobody answered in time")
+    person.sees("RESULT 0 ApprovalTimeout no answer came in time")
     assert "Kim denied this in the page" in person.text
     assert "Jun allowed this in the page" in person.text
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    assert "no answer came, so it is denied and nothing runs" in person.text
     person.leaves()
 
 
@@ -227,7 +227,7 @@ def test_taken_away() -> None:
 @pytest.mark.fault("F-CLI-04")
 @pytest.mark.parametrize("typed", ["y\n", "allow once\n" * 3, None])
 def test_no_terminal(typed: str | None) -> None:
-    """Without a terminal nobody can be asked: whatever is piped in, the answer is that reason."""
+    """Without a terminal no person can be asked: any piped input gets that reason."""
     program = """
 import asyncio
 from approval_backends.terminal.prompt import TerminalPrompt
@@ -244,7 +244,7 @@ asyncio.run(TerminalPrompt().ask(a_request()))
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-04")
 def test_dumb_terminal() -> None:
-    """On a terminal that cannot draw a card nobody is asked either."""
+    """On a terminal that cannot draw a card no person is asked either."""
     person = Person({}, size=(100, 24), environment={"TERM": "dumb"})
     person.sees("RESULT 0 BackendUnavailable no interactive terminal to ask in: TERM says it cannot draw")
     person.leaves()
@@ -253,7 +253,7 @@ def test_dumb_terminal() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-06", "F-CLI-07", "F-CLI-09")
 def test_hostile_text() -> None:
-    """No control character in anything others wrote reaches the terminal; each can be seen, nothing is markup."""
+    """No control character in foreign text reaches the terminal; each can be seen, and nothing is markup."""
     hostile = {"agent": HOSTILE, "tool": HOSTILE, "cwd": HOSTILE, "arguments": {HOSTILE: HOSTILE}}
     person = Person({**hostile, "questions": [{"hook": HOSTILE, "prompt": HOSTILE}]}, size=(100, 60))
     person.sees("Enter confirms", "all shown", r"\u{1B}[2J", r"\u{07}\u{08}", r"\u{202E}gnp.\u{200B}", "& <b>{x} %s")

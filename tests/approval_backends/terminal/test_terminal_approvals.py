@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Somebody at a pseudo-terminal in this very process, who answers the card that is on screen."""
+    """A person at a pseudo-terminal in this very process, who answers the card that is on screen."""
 
     def __init__(self) -> None:
         self._ours, theirs = pty.openpty()
@@ -64,12 +64,12 @@ class Desk:
         self.types("\r")
 
     def modes(self) -> object:
-        """How the terminal takes what is typed."""
+        """The modes of the terminal's input."""
         return termios.tcgetattr(self._files[0])
 
     @property
     def other_screen(self) -> bool:
-        """Whether it shows the screen that is only for the card."""
+        """True if the terminal shows its alternate screen, which is only for the card."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._stream.feed(os.read(self._ours, 1 << 16))
@@ -99,7 +99,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 @pytest.fixture(autouse=True)
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that can draw, whatever the tests run in."""
+    """Pretend a terminal that can draw, whatever the tests run in."""
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
@@ -113,7 +113,7 @@ async def test_conformance(check: BackendCheck) -> None:
 
 @pytest.mark.rule("BCK-1", "APR-4", "APR-7")
 async def test_in_a_session() -> None:
-    """In a session, what is allowed on the card runs, and what is refused there does not."""
+    """In a session, an action allowed on the card runs, and a refused one does not."""
     registry = HookRegistry()
 
     @registry.gate("tool:pre", name="guard")
@@ -179,7 +179,7 @@ def test_sessions_at_one_terminal() -> None:
         person.types("\r")
     person.sees(*(f"RESULT {number} ok ran None" for number in (0, 1, 3)))
     person.sees("RESULT 2 denied None Operation denied by guard: Timeout - denied by default")
-    assert "nobody answered, so it is denied and nothing runs" in person.text
+    assert "no answer came, so it is denied and nothing runs" in person.text
     person.leaves()
 
 
@@ -213,13 +213,13 @@ async def test_the_clock_jumps(keys: str) -> None:
         one.types(keys)
         with pytest.raises(ApprovalTimeout):
             await asking
-        await one.sees("nobody answered, so it is denied")
+        await one.sees("no answer came, so it is denied")
 
 
 @pytest.mark.rule("BCK-1", "BCK-7")
 @pytest.mark.fault("F-CLI-05")
 async def test_decided_elsewhere() -> None:
-    """When another channel of a race was quicker, the card goes, and says who it was."""
+    """If another channel of a race was quicker, the card goes, and says who it was."""
     async with desk() as one:
         race = RacingApprovals(TerminalApprovals(prompt=one.prompt))
         now = datetime.now(UTC)
@@ -235,7 +235,7 @@ async def test_decided_elsewhere() -> None:
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-03")
 async def test_what_goes_wrong_on_the_card() -> None:
-    """Whatever goes wrong while a card is shown ends it, and the terminal is as it was."""
+    """Any error while a card is shown ends it, and the terminal is restored."""
     async with desk() as one:
         modes = one.modes()
         now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What holds for the files of the page before a browser has read them."""
+"""The promises of the page's files before a browser has read them."""
 
 from __future__ import annotations
 

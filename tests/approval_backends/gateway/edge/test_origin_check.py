@@ -1,4 +1,4 @@
-"""Who is let in: by the gate itself, and by a gateway to which headers are sent as they are."""
+"""Admission of connections: by the gate itself, and by a gateway that receives headers as they are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def one() -> AsyncIterator[Gateway]:
 
 
 def upgrade(*lines: str) -> str:
-    """A WebSocket handshake with these headers."""
+    """Return a WebSocket handshake with these headers."""
     head = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]
     return "\n".join(["GET /acp HTTP/1.1", *head, "Sec-WebSocket-Version: 13", *lines, "", ""])
 
@@ -61,7 +61,7 @@ async def test_origin(one: Gateway) -> None:
 @pytest.mark.rule("BCK-4", "WIR-1")
 @pytest.mark.fault("F-WS-02")
 async def test_host(one: Gateway) -> None:
-    """A name that is not ours, none, or two: refused before anything else is looked at, token or not."""
+    """A foreign, missing or second name is refused before anything else is looked at, token or not."""
     bearer, here = f"Authorization: Bearer {MARA.token}", f"Host: 127.0.0.1:{one.port}"
     rebound = f"rebound.example:{one.port}"
     for headers in (
@@ -81,7 +81,7 @@ async def test_host(one: Gateway) -> None:
 @pytest.mark.rule("BCK-4", "WIR-1")
 @pytest.mark.fault("F-WS-03", "F-WS-14", "F-WS-15")
 async def test_plain_http(one: Gateway) -> None:
-    """The same gate stands before the page, nothing but GET is served, and no GET changes anything."""
+    """One gate also stands before the page, nothing but GET is served, and no GET changes anything."""
     host = f"Host: 127.0.0.1:{one.port}"
     answers = {
         ("GET /", "Origin: https://evil.example"): 403,
@@ -100,7 +100,7 @@ async def test_plain_http(one: Gateway) -> None:
         text = "\n".join([f"{line} HTTP/1.1", host, *([header] if header else []), "", ""])
         found, sent, body = await http(one.port, text)
         assert (line, found) == (line, status)
-        if status != 426:  # which is the library's
+        if status != 426:  # that response is the library's
             assert sent["content-security-policy"].startswith("default-src 'none'; script-src 'self'; ")
             assert "frame-ancestors 'none'" in sent["content-security-policy"]
             assert sent["x-content-type-options"] == "nosniff"
@@ -123,7 +123,7 @@ def test_gate() -> None:
 @pytest.mark.rule("BCK-4", "WIR-1")
 @pytest.mark.fault("F-WS-05")
 def test_wrong_tokens_are_bounded() -> None:
-    """Of ten thousand wrong tokens nearly all are only told to wait, and a right one still counts at once."""
+    """Of ten thousand wrong tokens nearly all are told to wait, and a right one still counts at once."""
     gate = Gate(Approvers([MARA]), [HERE])
     told = [gate.admit("/acp", [HERE], [], [f"Bearer {number}"], number / 1_000) for number in range(10_000)]
     statuses = [one.status for one in told if isinstance(one, TurnedAway)]
@@ -134,7 +134,7 @@ def test_wrong_tokens_are_bounded() -> None:
 
 @pytest.mark.rule("BCK-4")
 def test_tokens() -> None:
-    """A token is long, random, whose it is and nobody else's, and not to be seen."""
+    """A token is long, random, belongs to one approver, and cannot be seen."""
     assert len({new_token() for _ in range(100)}) == 100
     assert len(new_token()) >= 43
     kim = Approver(name="Kim")
@@ -148,7 +148,7 @@ def test_tokens() -> None:
 
 @pytest.mark.rule("BCK-4")
 async def test_loopback_only() -> None:
-    """An address that others can reach is refused unless its names are said; the default is loopback."""
+    """The gateway refuses an address that others can reach unless it gets names; the default is loopback."""
     for host in ("0.0.0.0", "192.0.2.1", "::", "example.com"):
         with pytest.raises(ValueError, match="others can reach"):
             Gateway(Broker(MemoryStore()), host=host)

@@ -16,14 +16,14 @@ QUESTION: Final = '{"jsonrpc":"2.0","id":"ü😀","method":"_amplifier-hooks/pin
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0) -> bytes:
-    """A masked frame; the mask is all zeros, so its payload can be read."""
+    """Return a masked frame; the mask is all zeros, so its payload can be read."""
     size = len(payload)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack("!H", size)
     return bytes([opcode | reserved << 4 | (0x80 if fin else 0)]) + length + b"\0\0\0\0" + payload
 
 
 def closing(code: int, reason: bytes = b"") -> bytes:
-    """A frame that closes."""
+    """Return a closing frame."""
     return frame(CLOSE, struct.pack("!H", code) + reason)
 
 
@@ -49,7 +49,7 @@ CLOSED: Final = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 399
 
 @pytest.mark.parametrize(("sent", "code"), BROKEN.values(), ids=BROKEN)
 async def test_a_breach_ends_the_connection(sent: bytes, code: int) -> None:
-    """What the protocol forbids ends the connection with the code it has for that."""
+    """A breach of the protocol ends the connection with its code."""
     async with gateway() as one, Caller(one) as caller:
         await caller.attach()
         caller.connection.transport.write(sent)
@@ -58,7 +58,7 @@ async def test_a_breach_ends_the_connection(sent: bytes, code: int) -> None:
 
 @pytest.mark.parametrize("code", CLOSED)
 async def test_a_close_is_answered_in_kind(code: int) -> None:
-    """7.7: a close with a code that exists is answered with the same."""
+    """7.7: the gateway answers a close that has a valid code with that code."""
     async with gateway() as one, Caller(one) as caller:
         await caller.attach()
         caller.connection.transport.write(closing(code, b"bye"))
@@ -75,7 +75,7 @@ PIECES: Final = {
     "6.2 a piece for every byte": frame(TEXT, b"", fin=False)
     + b"".join(frame(CONTINUED, QUESTION[place : place + 1], fin=False) for place in range(len(QUESTION)))
     + frame(CONTINUED),
-    "2.7 a pong nobody asked for": frame(PONG, b"x") + frame(TEXT, QUESTION),
+    "2.7 an unsolicited pong": frame(PONG, b"x") + frame(TEXT, QUESTION),
 }
 
 
@@ -89,7 +89,7 @@ async def test_a_message_may_come_in_pieces(sent: bytes) -> None:
 
 
 async def test_a_ping_is_answered() -> None:
-    """2.2: a ping is answered with what it brought."""
+    """2.2: a ping is answered with its own payload."""
     async with gateway() as one, Caller(one) as caller:
         await caller.attach()
         answered = await caller.connection.ping(b"\x00\xff\xfe" * 40)

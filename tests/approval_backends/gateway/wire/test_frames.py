@@ -37,7 +37,7 @@ frames: st.SearchStrategy[Frame] = st.one_of(
 @pytest.mark.rule("BCK-2", "WIR-3")
 @given(frames)
 def test_round_trip(frame: Frame) -> None:
-    """Every message that is written reads back as it was, and is ASCII on its way."""
+    """Every written message reads back as it was, and is ASCII on its way."""
     text = write_frame(frame)
     assert text.isascii()
     assert read(text) == frame
@@ -46,7 +46,7 @@ def test_round_trip(frame: Frame) -> None:
 @pytest.mark.rule("WIR-3")
 @given(st.text() | values.map(json.dumps) | frames.map(lambda frame: write_frame(frame)[:-1]))
 def test_anything_else(text: str) -> None:
-    """Whatever arrives is a message or is refused as malformed; nothing else can come of it."""
+    """Any text is a message or is refused as malformed; nothing else can come of it."""
     with suppress(Malformed):
         assert isinstance(read(text), Frame)
 
@@ -88,7 +88,7 @@ HEAD = '{"jsonrpc":"2.0","id":"7",'
     ],
 )
 def test_malformed(text: str, code: int, said: str) -> None:
-    """What two readers could understand differently is refused, and the reason names the flaw."""
+    """A text that two readers could understand differently is refused, and the reason names the flaw."""
     with pytest.raises(Malformed) as refused:
         read(text)
     assert refused.value.code == code
@@ -97,7 +97,7 @@ def test_malformed(text: str, code: int, said: str) -> None:
 
 @pytest.mark.rule("WIR-3")
 def test_depth_is_no_matter_of_text() -> None:
-    """Brackets inside a text are no nesting, and what is as deep as is allowed is read."""
+    """Brackets inside a text are no nesting, and a text of the greatest depth is read."""
     call = GatewayCall("1", "m", {"text": '["{' * 500 + '\\"'})
     assert read(write_frame(call)) == call
     deep: Any = 0

@@ -42,7 +42,7 @@ KNOWN: dict[str, tuple[type[WireMessage], type[WireMessage]]] = {
 
 
 def exchanges() -> list[tuple[type[WireMessage], Any]]:
-    """Every example of the specification, with the model it is an example of."""
+    """Return every example of the specification, with its model."""
     asked: dict[str | int, str] = {}
     found: list[tuple[type[WireMessage], Any]] = []
     for text in EXAMPLES:
@@ -75,7 +75,7 @@ def test_examples() -> None:
 
 @pytest.mark.rule("WIR-4")
 def test_names() -> None:
-    """What is ours begins with an underscore and our name, as the protocol wants of extensions."""
+    """The names of our additions begin with an underscore and our name, as the protocol wants of extensions."""
     assert all(name.startswith(OURS) for name in [*CALLS, *NOTES])
 
 
@@ -115,7 +115,7 @@ def test_wrong_fields(model: type[WireMessage], params: Any, said: str) -> None:
 
 @pytest.mark.rule("WIR-3")
 def test_secrets_stay_out_of_errors() -> None:
-    """No error repeats what was sent, and no message shows its token."""
+    """No error repeats the message, and no message shows its token."""
     canary = "canary-" * 200
     with pytest.raises(Malformed) as refused:
         accept(Authenticate, {"methodId": "token", "_meta": {"amplifier-hooks": {"token": canary}}})
@@ -126,7 +126,7 @@ def test_secrets_stay_out_of_errors() -> None:
 
 @pytest.mark.rule("WIR-2")
 def test_plain_client_says_nothing_of_ours() -> None:
-    """Only a client that says so gets our queue; whatever else it says of itself is no matter."""
+    """Only a client that says so gets our queue; other capabilities do not matter."""
     plain = {"protocolVersion": 1, "clientCapabilities": {"fs": {}, "_meta": {"other": 1}}, "clientInfo": 7}
     assert not accept(Initialize, plain).wants_queue
     assert not accept(Initialize, {"protocolVersion": "2024-11-05"}).wants_queue

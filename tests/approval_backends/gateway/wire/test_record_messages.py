@@ -39,19 +39,19 @@ HOSTILE = "<img onerror=x>\u202egpj\u200b" + " " * 1_204 + "\ud800" + "\x1b[2J"
 
 
 def a_record(**changes: Any) -> RequestRecord:
-    """A pending record."""
+    """Return a pending record."""
     return new_record(a_request(id="apr-1", **changes), NOW)
 
 
 def decided(record: RequestRecord, **changes: Any) -> RequestRecord:
-    """The record with an answer that counts."""
+    """Return the record with an answer that counts."""
     after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)))
     assert isinstance(after, RequestRecord)
     return after
 
 
 def ended(record: RequestRecord, change: Change, seconds: float, reason: str = "") -> RequestRecord:
-    """The record after another change."""
+    """Return the record after another change."""
     after = move(record, change, Moment(NOW.wall + timedelta(seconds=seconds)), reason=reason)
     assert isinstance(after, RequestRecord)
     return after
@@ -95,7 +95,7 @@ def test_card_has_everything() -> None:
     ],
 )
 def test_always_says_what_it_covers(question: Question, said: str) -> None:
-    """What "always" covers is said in words before it is chosen, and in the same words in the list of grants."""
+    """A card states the reach of an "always" before it is chosen, in the words of the list of grants."""
     record = a_record(questions=(question,))
     always = card_view(record, NOW.wall).always
     assert always is not None
@@ -108,7 +108,7 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
 
 @pytest.mark.rule("APR-5", "WIR-8")
 def test_always_that_outlives_the_session() -> None:
-    """A grant that is kept says that it holds in every session, and until when, in the words of the list of grants."""
+    """A kept grant states that it holds in every session, and until when, in the words of the list of grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="Go?", scope="action"))
     record = a_record(questions=questions)
     always = card_view(record, NOW.wall, keep=7 * 86_400).always
@@ -134,7 +134,7 @@ def test_no_always_where_none_is_offered() -> None:
 @pytest.mark.rule("WIR-5", "INJ-8")
 @pytest.mark.fault("F-WS-13")
 def test_hostile_texts() -> None:
-    """In no text of a card, a row or an ending is anything left that hides, reorders or steers."""
+    """No text of a card, a row or an ending keeps a character that hides, reorders or steers."""
     record = a_record(
         arguments={"command": HOSTILE, "description": HOSTILE},
         agent=HOSTILE,
@@ -206,16 +206,16 @@ def test_ending_by_a_person() -> None:
 @pytest.mark.rule("APR-4", "WIR-4")
 @pytest.mark.parametrize(("default", "option"), [("deny", "deny"), ("allow", "allow")])
 def test_ending_by_silence(default: str, option: str) -> None:
-    """Silence selects the default with its reason: nobody decided, and nothing was cancelled."""
+    """An expired request selects the default with its reason: no approver decided, and nothing was cancelled."""
     after = ending(ended(a_record(default=default), "expire", 61))
-    assert (after.status, after.by, after.reason) == ("expired", None, "nobody answered in time")
+    assert (after.status, after.by, after.reason) == ("expired", None, "no answer came in time")
     assert (after.outcome.outcome, after.outcome.option_id) == ("selected", option)
     assert after.allowed == (default == "allow")
 
 
 @pytest.mark.rule("WIR-4")
 def test_ending_by_taking_back() -> None:
-    """What was taken back is cancelled, even if somebody had approved it."""
+    """A withdrawn request is cancelled, even if an approver had approved it."""
     for record in (a_record(), decided(a_record())):
         after = ending(ended(record, "withdraw", 8, "the turn ended"))
         assert (after.status, after.outcome.outcome, after.allowed) == ("cancelled", "cancelled", False)
@@ -224,7 +224,7 @@ def test_ending_by_taking_back() -> None:
 
 @pytest.mark.rule("BCK-2", "WIR-7")
 def test_permission() -> None:
-    """A client of the plain protocol is sent the exact arguments, the options, and what they are bound to."""
+    """A client of the plain protocol receives the exact arguments, the options, and the facts they are bound to."""
     record = a_record(arguments={"command": "rm -r build", "odd": [None, "\ud800", 1.5]})
     asked = permission(record, NOW.wall)
     assert asked.tool_call.raw_input == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
@@ -294,7 +294,7 @@ def test_keys_are_exact() -> None:
 
 @pytest.mark.rule("WIR-2")
 def test_rights() -> None:
-    """A client is told who it is and what it may do."""
+    """A client receives its name and its rights."""
     assert fields(rights(ROBIN)) == {"name": "Robin", "channel": "check", "mayDecide": True}
     bounded = Decider(name="Kim", channel="web", sessions=frozenset({"b", "a"}), may_decide=False)
     assert fields(rights(bounded))["sessions"] == ["a", "b"]
@@ -302,7 +302,7 @@ def test_rights() -> None:
 
 @pytest.mark.rule("WIR-5")
 def test_card_of_what_is_over() -> None:
-    """A card can be looked at when its request is over, and says what became of it."""
+    """A card can be looked at when its request is over, and shows its end."""
     card = card_view(decided(a_record()), NOW.wall)
     assert isinstance(card, CardView)
     assert card.status == "approved"
