@@ -36,7 +36,7 @@ Examples:
   amplifier-hooks init               hooks for the project in this folder
   amplifier-hooks list               the hooks, their order, and what a failure of each means
   amplifier-hooks chat               try them; no key is needed
-  amplifier-hooks doctor             what works here, and what repairs the rest
+  amplifier-hooks doctor             what works here, and how to repair the rest
   amplifier-hooks approvals list     the requests that wait for an answer
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
   amplifier-hooks install codex      put it in front of a program you already use
@@ -58,7 +58,7 @@ IN_SHORT: Final = {
     "list": "List the hooks, their order, and what a failure of each means.",
     "test": "Try one event: the hooks that it reaches, and why.",
     "chat": "Talk to a model that works in a folder, past your hooks.",
-    "doctor": "Find out what works here, and what repairs the rest.",
+    "doctor": "Find out what works here, and how to repair the rest.",
     "ledger": "List the calls that the hook tool_ledger has kept.",
     "import": "Take over the hooks of another program.",
     "install": "Put our hook into the settings of another program.",
@@ -66,7 +66,7 @@ IN_SHORT: Final = {
     "serve": "Serve other programs, the page where people approve, or both.",
     "bridge": "Pass one question of another program to serve, and its answer back.",
     "approvals": "Look at the requests that wait for an answer, and answer them.",
-    "audit": "Read the record, and find out whether it is what was written.",
+    "audit": "Read the record, and find out whether it is unchanged.",
     "runs": "Queue runs of agents, look at them, and run what is queued.",
     "token": "Say who may use the HTTP API, for which tenant, and for what.",
 }

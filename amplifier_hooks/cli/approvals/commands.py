@@ -1,4 +1,4 @@
-"""The work of `amplifier-hooks approvals`: a store or a file of rules comes in; requests, grants and verdicts go out."""
+"""The work of `amplifier-hooks approvals`: a store or a rules file comes in; requests, grants and verdicts go out."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ChatScreen:
         self._ticked = False
 
     def text(self, piece: str) -> None:
-        """Show nothing."""
+        """Print a piece of the model's text."""
         self._console.print(for_terminal(piece), end="")
         self._console.file.flush()
         self._in_line = not piece.endswith("\n")
@@ -133,7 +133,7 @@ class Silence:
         """Show nothing."""
 
     def show_output(self, data: bytes) -> None:
-        """Take note of the output of a running command."""
+        """Show nothing."""
 
     @asynccontextmanager
     async def running(self, name: str) -> AsyncIterator[None]:

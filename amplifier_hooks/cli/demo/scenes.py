@@ -237,7 +237,7 @@ def show_record(say: Narrator, path: Path) -> None:
     say.scene(5, "The record has every decision")
     record = RecordFiles(path)
     entries = [line.entry for line in record.lines() if line.entry is not None]
-    say.line(f"{len(entries)} lines of JSON, which only their owner can read. Those about tools:")
+    say.line(f"{len(entries)} lines of JSON, which only their owner can read. The lines about tools:")
     for entry in entries:
         if entry.kind.startswith(("tool.", "approval.")):
             say.line(f"  {entry.seq:>2}  {entry.kind:<18} {record_text.fact_summary(entry)}".rstrip())
@@ -250,7 +250,7 @@ def tamper(say: Narrator, path: Path, folder: Path) -> None:
     say.scene(6, "One word of the record is changed")
     changed = folder / "changed.jsonl"
     changed.write_bytes(path.read_bytes().replace(b'"tool.denied"', b'"tool.done"', 1))
-    say.line("In a copy, the first denial now says that the tool ran. The same check:")
+    say.line("In a copy, the first denial now says that the tool ran. A check of the copy finds it:")
     report = verify_record(RecordFiles(changed), path)
     say.quote([record_text.verdict(report), *(record_text.finding_text(finding) for finding in report.findings[:1])])
 
