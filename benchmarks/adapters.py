@@ -1,4 +1,4 @@
-"""What an adapter adds to a tool call inside each SDK, beside what `call_tool` with the same hooks costs by itself.
+"""The cost an adapter adds to a tool call inside each SDK, beside the cost of `call_tool` with the same hooks.
 
 The hooks are a gate and a hook behind the tool that say nothing. An SDK's tool calls come many in one answer of the
 model, so that what a model call costs counts for little; the program behind the Claude Agent SDK is left out, and its
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def installed(package: str) -> bool:
-    """Whether an SDK is here."""
+    """Return True if an SDK is installed."""
     try:
         version(package)
     except PackageNotFoundError:
@@ -90,7 +90,7 @@ async def nothing(_event: str, _data: Mapping[str, Any]) -> None:
 
 
 def timed(work: Callable[[], Awaitable[Any]]) -> Timed:
-    """How long this takes."""
+    """Return the seconds that the work takes."""
 
     async def run(count: int) -> float:
         began = perf_counter()
@@ -281,7 +281,7 @@ async def agent_hooks(session: SessionCoordinator) -> Pair:
 
 
 async def agent_hooks_host(session: SessionCoordinator) -> Pair:
-    """The same two emissions, and a tool call in a session that makes them."""
+    """A host's two emissions around its tool, and a tool call in a session that makes them."""
     from agent_hooks import InterceptionEmitter
 
     from amplifier_hooks.adapters.agent_hooks import AgentHooksHost
@@ -301,14 +301,14 @@ class Allowing:
 
 
 async def allowed() -> Any:
-    """What takes its time to be said."""
+    """Return an allowing verdict, asynchronously."""
     from agent_hooks import ALLOW
 
     return ALLOW
 
 
 def emissions(interceptor: Any) -> Timed:
-    """What a host does around each of its tool calls."""
+    """Return a host's two emissions around each of its tool calls."""
     from agent_hooks import AgentContextBuilder, InterceptionEmitter
 
     emitter = InterceptionEmitter().register(interceptor)
@@ -337,4 +337,4 @@ SDKS: Final[Mapping[str, tuple[str, Callable[[SessionCoordinator], Awaitable[Pai
     "OpenAI Agents SDK": ("openai-agents", openai_agents),
     "pydantic-ai": ("pydantic-ai-slim", pydantic_ai),
 }
-"""What each is called, its package, and how it is measured."""
+"""The title of each comparison, its package, and the function that measures it."""

@@ -100,7 +100,7 @@ def both(samples: dict[str, Samples]) -> Samples:
 
 
 async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[ManagedApi, str]:
-    """The API over a file, with a record in another, and a token. Nobody is kept waiting."""
+    """The API over a file, with a record in another, and a token. No rate limit delays a caller."""
     database = await stack.enter_async_context(SqliteDatabase(folder / f"{name}.db", *API_TABLES))
     log = AuditLog.open(folder / f"{name}.jsonl")
     stack.push_async_callback(log.close)

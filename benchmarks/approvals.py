@@ -1,4 +1,4 @@
-"""What an approval costs: ask, decide, wake, beside the bare commits and notifications nobody can do without.
+"""The cost of an approval: ask, decide, wake, beside the bare commits and notifications that any store needs.
 
 The bare work is done by the same driver with the same settings on the same disk: for SQLite two durable commits on a
 connection of its own, for PostgreSQL one `UPDATE … RETURNING` with a notification and the wait for it, in memory a
@@ -198,7 +198,7 @@ async def notified_update(name: str) -> AsyncIterator[Callable[[], Awaitable[Non
 
 
 def timed(work: Callable[[], Awaitable[None]], store: ApprovalStore | None = None) -> Timed:
-    """One after the other. What was approved and nobody will claim is taken back when the clock has stopped."""
+    """One after the other. Approved requests that stay unclaimed are withdrawn when the clock has stopped."""
 
     async def run(times: int) -> float:
         start = perf_counter()
@@ -319,7 +319,7 @@ async def schema(name: str) -> AsyncIterator[PostgresStore]:
 
 
 async def answers() -> bool:
-    """Whether there is a PostgreSQL server."""
+    """Return True if a PostgreSQL server answers."""
     import asyncpg
 
     try:

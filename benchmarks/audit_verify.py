@@ -1,4 +1,4 @@
-"""What verifying a record costs, beside hashing its bytes at one go; and the memory it takes for a gigabyte.
+"""The cost of verifying a record, beside hashing its bytes at one go; and the memory it takes for a gigabyte.
 
 The record is one file of lines like those a session writes, with a signed checkpoint every 256. `chain` follows the
 hashes and nothing else; `verify` is what the command does: also every line's JSON, its number, its place and its time,

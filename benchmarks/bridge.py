@@ -1,4 +1,4 @@
-"""What the bridge adds to a tool call of another program, and a command hook to its process.
+"""The cost the bridge adds to a tool call of another program, and a command hook to its process.
 
 The server runs in a thread of its own, as it would in a process of its own; both bridge and bare interpreter are
 started as agent programs start a hook. *The server's share* is the same question over the same socket, without a
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def made(stack: ExitStack) -> Iterator[tuple[str, Timed]]:
-    """What is measured, with the servers it needs."""
+    """Yield the subjects by name, with the servers they need."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     path = folder / "hooks.sock"
     listener = socket.socket(socket.AF_UNIX)
@@ -137,7 +137,7 @@ def process(argv: list[str]) -> Timed:
 
 
 def asked(path: str) -> Timed:
-    """The same question without a process."""
+    """Ask the server over its socket, without a process."""
 
     async def timed(count: int) -> float:
         one = question()
@@ -177,7 +177,7 @@ async def bare_process(count: int) -> float:
 
 
 def command_hook() -> Timed:
-    """The same process as a hook."""
+    """Run that process as a command hook."""
     hook = CommandHook(argv=tuple(INTERPRETER))
     call = {"session_id": "s", "tool_name": "Bash", "tool_call_id": "c", "tool_input": {"command": "ls"}}
 

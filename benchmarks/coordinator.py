@@ -1,4 +1,4 @@
-"""What a session adds to a tool call, beside the parts that nobody could leave out.
+"""The cost a session adds to a tool call, beside the parts that any session needs.
 
 The parts: the input as canonical JSON and its digest, one copy decoded for the tool, five hooks before and five after
 in a bare loop, and one record encoded. Ours has deadlines, isolation, a record in memory (four records a call) and

@@ -1,4 +1,4 @@
-"""How long `amplifier-hooks --help` takes, beside importing what any command line of this kind is made of.
+"""The time of `amplifier-hooks --help`, beside importing the libraries that any such command line needs.
 
 Each sample is a whole process, from its start to its end.
 """

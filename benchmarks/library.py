@@ -1,4 +1,4 @@
-"""What a ready-made hook costs where it has nothing to say, and where it has: schemas, skills, secrets.
+"""The cost of a ready-made hook where it has nothing to say, and where it has: schemas, skills, secrets.
 
 A call that is none of a hook's is emitted past that hook, and past an empty one at the same place. The schema guard is
 compared with the validator it asks; skills with one pass over the words of the prompt, which looks each of them up.

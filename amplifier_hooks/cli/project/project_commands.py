@@ -23,7 +23,7 @@ Examples:
 
 A file that is there already is kept: --force puts it beside the new one.
 """
-VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and hooks that could not run.
+VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and hooks that cannot run.
 
 \b
 Examples:
