@@ -190,7 +190,7 @@ def skill_files(folder: Path) -> None:
     """Skills with a name and three keywords each, which share many words."""
     for number_ in range(FILES):
         keywords = [f"topic{number_ % 97}", f"tool{number_ % 31} setup", f"skill{number_}"]
-        front = json.dumps({"name": f"skill-{number_}", "description": "What to do.", "keywords": keywords})
+        front = json.dumps({"name": f"skill-{number_}", "description": "One step.", "keywords": keywords})
         (folder / f"skill{number_}.md").write_text(f"---\n{front}\n---\nDo it.\n", encoding="utf-8")
 
 

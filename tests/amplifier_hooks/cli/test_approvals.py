@@ -79,7 +79,7 @@ def run(*arguments: str, typed: str | None = None) -> Result:
 
 
 def facts(*arguments: str) -> Any:
-    """What the command prints as JSON, and nothing but that."""
+    """Return the JSON that the command prints; it prints nothing else."""
     told = run(*arguments, "--json")
     assert (told.exit_code, told.stderr) == (0, "")
     assert told.stdout.isascii()
@@ -154,7 +154,7 @@ def test_show(store: Path) -> None:
     assert shown[5:205] == [f"    | line {number}" for number in range(200)]
     assert shown[205:209] == ["  options (JSON), 3 lines:", "    | {", '    |   "mode": 1', "    | }"]
     assert f"  digest {record(store, '3333').digest}" in shown
-    assert "Risk high. If nobody answers it is denied." in shown
+    assert "Risk high. Without an answer it is denied." in shown
     answers = shown.index("Answers: Allow, Allow always, Deny, Deny always")
     assert shown[answers + 1 : answers + 3] == [
         'An "always" covers:',
@@ -255,7 +255,7 @@ def test_options(store: Path) -> None:
         (("allow", "1111", "--yes", "--option", "Alow"), "'Alow' is not offered; did you mean 'Allow'?"),
         (("allow", "1111", "--yes", "--option", "Deny"), "'Deny' is not offered; there are 'Allow', 'Allow always'"),
         (("deny", "1111", "--option", "Allow"), "'Allow' is not offered; there are 'Deny', 'Deny always'"),
-        (("allow", "5555", "--yes"), "name what is meant; there are 'Allow always'"),
+        (("allow", "5555", "--yes"), "name one of the answers; there are 'Allow always'"),
     ]:
         told = run(*arguments)
         assert (told.exit_code, told.stdout) == (2, "")
@@ -268,10 +268,10 @@ def test_options(store: Path) -> None:
 @pytest.mark.parametrize("arguments", [["allow", "1111"], ["purge"]])
 @pytest.mark.parametrize("more", [[], ["--no-input"]])
 def test_confirming_without_a_terminal(store: Path, arguments: list[str], more: list[str]) -> None:
-    """Without a terminal nobody can confirm: whatever is piped in, nothing is done, and it says how to go on."""
+    """Without a terminal, piped input confirms nothing: the command does nothing, and names the option to use."""
     told = run(*arguments, *more, typed="y\ny\n")
     assert (told.exit_code, told.stdout) == (2, "")
-    assert "with --yes nobody has to be" in told.stderr
+    assert "--yes confirms it" in told.stderr
     assert record(store, "1111aaaa0000").status == "pending"
 
 
@@ -315,7 +315,7 @@ def test_confirming_an_always(store: Path) -> None:
 @pytest.mark.rule("APR-6", "CLI-2")
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
-    """What was decided or ran out while somebody read it is said, with who decided; nothing changes."""
+    """An answer to a request that was decided or has expired changes nothing, and the error names the decider."""
     from amplifier_hooks.cli.approvals import commands
     from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 
@@ -323,7 +323,7 @@ def test_too_late(store: Path) -> None:
     before = asyncio.run(commands.find_waiting(view, "1111"))
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
-    with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
+    with pytest.raises(Trouble, match=r"^This answer did not count: already denied by Kim \(page\)\.$"):
         asyncio.run(commands.answer(view, before, ALLOW, as_json=False))
     assert record(store, before.id).status == "denied"
 
@@ -334,7 +334,7 @@ def test_too_late(store: Path) -> None:
 @pytest.mark.rule("APR-5", "CLI-2")
 def test_grants(store: Path) -> None:
     """Standing answers are listed with what they cover, and end when they are revoked."""
-    assert run("grants").stderr == "No standing answer is in force.\n"
+    assert run("grants").stderr == "No grant is in force.\n"
     run("allow", "1111", "--yes", "--option", "Allow always")
     lines = run("grants").stdout.splitlines()
     assert lines[0] == "1111aaaa  allow always  Write  prompt:Write it?"
@@ -356,7 +356,7 @@ def test_purge(store: Path) -> None:
     run("deny", "1111")
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 0 requests.\n")
-    assert "What no record has yet was kept." in told.stderr
+    assert "Requests that are not in a record yet were kept." in told.stderr
     at(store, lambda broker: broker.store.mark_recorded("1111aaaa0000", version=2))
     assert run("purge", "--yes", "--older-than", "1m").stdout == "Removed 0 requests.\n"
     assert run("purge", "--yes", "--older-than", "0s").stdout == "Removed 1 request.\n"
@@ -536,7 +536,7 @@ def test_help_is_light() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-2", "BCK-6", "BCK-7")
 def test_documented_sessions() -> None:
-    """What docs/approvals.md shows of two terminals is what happens in two terminals."""
+    """The two terminals in docs/approvals.md show the output of two real terminals."""
     script = Path(__file__).parents[3] / "scripts" / "approvals_session.py"
     told = subprocess.run([sys.executable, str(script), "--check"], check=False, capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (0, "")
@@ -546,7 +546,7 @@ def test_documented_sessions() -> None:
 
 
 async def process(*command: str) -> asyncio.subprocess.Process:
-    """Another process, with nobody at the keyboard."""
+    """Start another process, without a keyboard."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",

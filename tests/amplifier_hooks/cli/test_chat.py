@@ -90,18 +90,18 @@ def test_one_turn_for_programs(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 def test_through_a_pipe(folder: Path) -> None:
-    """Lines from a pipe are turns, and slashes are answered; nobody is asked, and a mistyped one is put right."""
+    """Lines from a pipe are turns or slash commands; the chat asks nothing, and suggests a command for a mistyped one."""
     said = "run echo hi\n/hooks\n/budget\n/audit\n/grants\n/revoke x\n/bugdet\n/help\n/quit\nrun echo unheard\n"
     told = run(folder, "--hooks", "guards:registry", said=said)
     assert told.returncode == 0
     for line in (
-        "  Bash > echo hi\n  | hi\nDone: 1 of 1.",
+        "  Bash > echo hi\n  | hi\n1 tool call: 1 done.",
         "no_wiping  for Bash",
         "Hooks have used 0 tokens of 1,000 in the last turn.",
         "Whole so far: each line holds the hash of the one before.",
         "tool.done             Bash",
-        "Nothing was allowed or denied for good.",
-        "There is not just one standing answer 'x'",
+        "No grant is in force.",
+        "'x' does not name exactly one grant",
         "Did you mean /budget?",
         "/revoke ID",
     ):
@@ -124,7 +124,7 @@ def test_a_token_in_no_pipe(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6", "AUD-1")
 async def test_a_record_that_was_changed(tmp_path: Path) -> None:
-    """/audit finds a line that somebody has changed while the chat goes on."""
+    """/audit finds a line that was changed while the chat goes on."""
     record = tmp_path / "record.jsonl"
     wishes = ChatOptions(
         folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False
@@ -146,7 +146,7 @@ async def test_a_record_that_was_changed(tmp_path: Path) -> None:
     [
         (["--json"], 2, "it needs --prompt"),
         (["--directory", "nowhere"], 2, "nowhere is no folder"),
-        (["--no-input", "--web"], 2, "a page would ask somebody"),
+        (["--no-input", "--web"], 2, "the page asks, and --no-input forbids it"),
         (["--hooks", "nowhere:registry", "-p", "x"], 1, "write MODULE:NAME of a HookRegistry"),
         (["--rules", "nowhere.yaml", "-p", "x"], 1, "nowhere.yaml"),
         (["--record", "nowhere/r.jsonl", "-p", "x"], 1, "The chat cannot go on"),
@@ -217,7 +217,7 @@ def test_at_a_terminal(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "CLI-2")
 def test_over_a_store(folder: Path) -> None:
-    """With --store another command answers, whoever sits here or not."""
+    """With --store another command answers, with or without a terminal for the chat."""
     command = [*COMMAND, "--hooks", "guards:registry", "--no-input", "--store", "s.db", "-p", "write c.txt hello"]
     chat = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True)
     approvals = [sys.executable, "-m", "amplifier_hooks", "approvals"]
@@ -243,7 +243,7 @@ def test_over_a_store(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "WIR-11")
 async def test_on_a_page(folder: Path) -> None:
-    """With --web somebody at the page answers, and without a terminal the token is in nobody's output."""
+    """With --web an approver at the page answers, and without a terminal no output has the token."""
     import asyncio
     import re
 
@@ -280,7 +280,7 @@ async def test_on_a_page(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6", "LIB-8")
 async def test_hooks_of_the_folder_are_closed_with_the_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a ready-made hook of the project has opened is closed once the session it hears of has ended."""
+    """A ready-made hook of the project is closed after the session whose events it gets has ended."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".state"))
     (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\nlibrary:\n  tool_ledger: {store: ':memory:'}\n")
     hooks = hooks_of_folder(tmp_path, lambda path, found: True)

@@ -1,4 +1,4 @@
-"""What holds for all commands: help, names, colours, completions, and the bridge that other programs call."""
+"""Rules for all commands: help, names, colours, completions, and the bridge that other programs call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS = sorted(commands())
 
 
 def called(*arguments: str, **more: Any) -> Any:
-    """What came of it."""
+    """Run the command, and return its result."""
     return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}, **more)
 
 
@@ -137,7 +137,7 @@ def test_completions() -> None:
 @pytest.mark.rule("CLI-3")
 @pytest.mark.parametrize("arguments", [["doctor"], ["demo", "--no-input", "--fast"]], ids=" ".join)
 def test_no_colour(arguments: list[str], tmp_path: Path) -> None:
-    """Somebody who set NO_COLOR sees none, also at a terminal."""
+    """With NO_COLOR no command prints colours, also at a terminal."""
     import pexpect
 
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -196,9 +196,9 @@ def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> No
 @pytest.mark.rule("CLI-1")
 @pytest.mark.parametrize(("policy", "code"), [("deny", 2), ("ask", 0), ("allow", 0)])
 def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
-    """Where no server answers, what was said for that case happens; to deny, if nothing was."""
+    """Without a server the bridge does what --when-down names; by default it denies."""
     program = "from amplifier_hooks.cli.app import main; main()"
-    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "nobody")]
+    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "missing")]
     options = [] if policy == "deny" else ["--when-down", policy]
     told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
     assert told.returncode == code
@@ -223,5 +223,5 @@ def test_missing_extra(words: str, tmp_path: Path) -> None:
     )
     assert told.returncode == 1
     assert told.stderr == (
-        "It could not go on: this command needs the extra 'server': pip install 'amplifier-hooks[server]'\n"
+        "The command could not go on: this command needs the extra 'server': pip install 'amplifier-hooks[server]'\n"
     )

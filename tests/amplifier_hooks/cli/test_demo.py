@@ -1,4 +1,4 @@
-"""The command as somebody meets it first."""
+"""The demo, which is the first command that a newcomer runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOON = 60  # seconds; nothing here takes that long unless it is broken
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with nobody at the keyboard."""
+    """Run the command without a keyboard."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "amplifier_hooks", *arguments],
         check=False,
@@ -42,13 +42,13 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 @pytest.mark.rule("CLI-1")
 def test_demo(tmp_path: Path) -> None:
-    """The demo shows feedback by a linter, a budget, a question nobody answers, a denial, and the record twice."""
+    """The demo shows feedback by a linter, a budget, an unanswered question, a denial, and the record twice."""
     began = time.perf_counter()
     told = run("demo", "--no-input", folder=tmp_path)
     assert time.perf_counter() - began < SOON / 2
     assert (told.returncode, told.stderr) == (0, "")
     for line in (
-        "| Operation denied by no_wiping: rm -rf deletes what nobody can bring back",
+        "| Operation denied by no_wiping: rm -rf deletes files for good",
         "screen < lint: 1 finding in app.py (info, from hook:lint)",
         "| ⟦hook lint⟧",
         "| app.py:1:8: F401 [*] `os` imported but unused",
@@ -81,7 +81,7 @@ def test_demo_is_plain(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-1")
 def test_demo_without_terminal(tmp_path: Path) -> None:
-    """Without a terminal the demo does not prompt, and says why nobody was asked."""
+    """Without a terminal the demo does not prompt, and prints the reason."""
     told = run("demo", folder=tmp_path)
     assert told.returncode == 0
     assert "Approval unavailable: no interactive terminal to ask in" in told.stdout
@@ -91,7 +91,7 @@ def test_demo_without_terminal(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-1")
 @pytest.mark.parametrize(("answer", "provider"), [("a Allow once", "live"), ("d Deny", "sandbox")])
 def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
-    """In a terminal the demo asks, and does what it is told."""
+    """In a terminal the demo asks, and follows the answer."""
     child = pexpect.spawn(
         sys.executable,
         ["-m", "amplifier_hooks", "demo", "--fast"],
@@ -159,7 +159,7 @@ def test_demo_rests(tmp_path: Path) -> None:
         dimensions=(40, 120), timeout=SOON,
     )  # fmt: skip
     modes = termios.tcgetattr(child.child_fd)
-    child.expect_exact("Any key goes on.")
+    child.expect_exact("Press any key to go on.")
     child.expect_exact("nothing to say this time")
     began = time.perf_counter()
     child.send("x")
@@ -167,7 +167,7 @@ def test_demo_rests(tmp_path: Path) -> None:
     pressed = time.perf_counter() - began
     child.expect_exact("⟦trimmed".encode())
     began = time.perf_counter()
-    child.expect_exact("reads")  # nobody presses anything
+    child.expect_exact("reads")  # no key is pressed
     assert max(1, pressed) < time.perf_counter() - began
     child.expect_exact("Enter confirms")
     child.send("\x03")
@@ -236,7 +236,7 @@ def test_version(tmp_path: Path) -> None:
         (["demmo"], "Did you mean 'demo'?"),
         (["demo", "--no-inptu"], "--no-input"),
         (["demo", "now"], "unexpected"),
-        (["demo", "--web", "--no-input"], "a page would ask somebody"),
+        (["demo", "--web", "--no-input"], "the page asks, and --no-input forbids it"),
     ],
 )
 def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -44,19 +44,19 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
 
 
 def free_port() -> int:
-    """A port nobody has at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 def states(found: Iterable[Symptom]) -> set[str]:
-    """What they come to."""
+    """Return the states of symptoms."""
     return {finding.state for finding in found}
 
 
 def only(found: Iterable[Symptom], state: str) -> list[Symptom]:
-    """Those of a state."""
+    """Return the symptoms of a state."""
     return [finding for finding in found if finding.state == state]
 
 
@@ -183,7 +183,7 @@ def test_ready_made(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_hooks_that_are_nowhere(patient: Patient) -> None:
-    """A ready-made hook and a function that nobody has are found, with what was meant; nothing is imported for it."""
+    """The doctor finds unknown hooks and functions, with the nearest names, and imports nothing for it."""
     (patient.folder / "here.py").write_text("raise SystemExit(7)\n")
     python = "  - {{name: {name}, event_type: tool:pre, handler_ref: '{name}:gate'}}\n"
     hooks = "".join(python.format(name=name) for name in ("here", "nowhere"))
@@ -211,7 +211,7 @@ def test_hooks_that_could(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5", "TRU-2")
 def test_other_programs(patient: Patient) -> None:
-    """Hooks of other programs that nobody has read are noted, with the command that shows them."""
+    """Untrusted hooks of other programs are noted, with the command that shows them."""
     settings = patient.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hooks = {"PreToolUse": [{"hooks": [{"type": "command", "command": "missing-program", "args": []}]}]}
@@ -270,7 +270,7 @@ def test_state(patient: Patient, tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-5")
 @pytest.mark.parametrize("store", ["nowhere.db", "postgresql://user:secret@127.0.0.1:1/shop", "mysql://x"])
 def test_store(patient: Patient, store: str) -> None:
-    """A store that cannot be reached has failed, and nobody's password is shown."""
+    """A store that cannot be reached has failed, and no password is shown."""
     (found,) = check_machine.approvals(Patient(folder=patient.folder, store=store))
     assert found.state == "failed"
     assert "secret" not in found.text
@@ -354,7 +354,7 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     "check", [check_machine.packages, check_machine.data, check_machine.telemetry, check_machine.terminal]
 )
 def test_machine(check: Callable[[Patient], Iterable[Symptom]], patient: Patient) -> None:
-    """What was installed whole is as it should be."""
+    """A complete installation has no warnings and no failures."""
     assert states(check(patient)) <= {"ok", "note"}
 
 

@@ -84,15 +84,15 @@ def until(run_id: str, environment: dict[str, str]) -> dict[str, Any]:
 
 @pytest.mark.rule("RUN-15", "CLI-1")
 def test_checking_blueprints(tmp_path: Path) -> None:
-    """`check` names what is wrong with a folder of blueprints, and agents that hooks name and nobody has."""
+    """`check` names the flaws in a folder of blueprints, and missing agents that hooks name."""
     (tmp_path / "writer.json").write_text(json.dumps(WRITER))
-    assert run("check", str(tmp_path)).stdout == "1 agents: writer\n"
-    hook = {"type": "agent", "agent_name": "nobody", "on_error": "block"}
+    assert run("check", str(tmp_path)).stdout == "1 agent: writer\n"
+    hook = {"type": "agent", "agent_name": "ghost", "on_error": "block"}
     (tmp_path / "other.json").write_text(
         json.dumps({"name": "other", "type": "procedural", "hooks": {"on_run_start": hook}})
     )
     missing = run("check", str(tmp_path))
-    assert (missing.exit_code, "there is no agent 'nobody'" in missing.output) == (1, True)
+    assert (missing.exit_code, "there is no agent 'ghost'" in missing.output) == (1, True)
     (tmp_path / "broken.json").write_text("{")
     broken = run("check", str(tmp_path))
     assert (broken.exit_code, "broken.json: line 1" in broken.output) == (1, True)
@@ -124,8 +124,8 @@ def test_asking_a_coordinator() -> None:
 def test_being_refused() -> None:
     """A refusal is told in words and ends with 1; what makes no sense ends with 2."""
     with coordinated() as environment:
-        unknown = run("submit", "nobody", **environment)
-        assert (unknown.exit_code, "there is no agent 'nobody'" in unknown.output) == (1, True)
+        unknown = run("submit", "ghost", **environment)
+        assert (unknown.exit_code, "there is no agent 'ghost'" in unknown.output) == (1, True)
         assert run("show", "run_00000000", **environment).exit_code == 1
         for parameters in ("[1]", "{"):
             assert run("submit", "writer", parameters, **environment).exit_code == 2

@@ -34,7 +34,7 @@ def run(*arguments: str) -> Result:
 
 
 def bearer(path: Path, secret: str) -> AccessToken | None:
-    """What a server over this store makes of a token."""
+    """Return the token that a server over this store finds for a secret."""
 
     async def looked_up() -> AccessToken | None:
         async with SqliteDatabase(path, ACCESS_TABLES) as database:
@@ -119,13 +119,13 @@ def test_tokens_nobody_means(store: Path, arguments: list[str]) -> None:
 
 
 def records(path: Path, kind: str) -> list[dict[str, Any]]:
-    """What is on record of one kind."""
+    """Return the facts of one kind in a record."""
     return [one["facts"] for one in map(json.loads, path.read_text().splitlines()) if one["kind"] == kind]
 
 
 @pytest.mark.rule("API-6", "API-12")
 def test_tokens_are_on_record(store: Path, own_state: Path) -> None:
-    """Who made a token and who ended one can be proved, and the record never has the token itself."""
+    """The record proves who made and who ended a token, and never has the secret itself."""
     secret = run("create", "ci", "--tenant", "acme", "--scope", "hooks:manage").stdout.strip()
     token = bearer(store, secret)
     assert token is not None

@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def at(path: Path, work: Callable[[Broker], Awaitable[Any]]) -> Any:
-    """Do something with a store, beside whoever watches it."""
+    """Do something with a store, beside its watcher."""
 
     async def done() -> Any:
         async with Broker(SqliteStore(path)) as broker:
@@ -58,21 +58,21 @@ def asked(path: Path, name: str, seconds: float = 300, **changes: Any) -> None:
 
 
 def outcome(path: Path, name: str, seconds: float = 10) -> tuple[str, str | None, str | None]:
-    """What becomes of it within so many seconds, by whom, on which channel."""
+    """Return the status of a request within so many seconds, with the decider and the channel."""
     record = at(path, lambda broker: broker.wait(name, seconds))
     decision = record.decision
     return record.status, decision and decision.by, decision and decision.channel
 
 
 def watching(path: Path, *options: str) -> Person:
-    """Somebody who watches a store."""
+    """Return a person who watches a store."""
     return Person("--store", str(path), *options, program=WATCHING)  # type: ignore[arg-type]  # its arguments
 
 
 @pytest.mark.rule("CLI-2", "BCK-5", "BCK-7")
 @pytest.mark.fault("F-CLI-05", "F-CLI-11")
 def test_watch(store: Path) -> None:
-    """Requests come one at a time and oldest first; one answered elsewhere leaves the screen with who answered it."""
+    """Requests come one at a time, oldest first; one that another approver answers leaves the screen with their name."""
     asked(store, "first")
     asked(store, "second")
     person = watching(store)
@@ -106,7 +106,7 @@ def test_waiting_and_leaving(store: Path) -> None:
     asked(store, "other", session="session-2")
     asked(store, "short", seconds=2)
     person.sees("name  short")
-    person.sees("): expired", "nobody answered")
+    person.sees("): expired", "without an answer")
     assert outcome(store, "short") == ("expired", None, None)
     asked(store, "open")
     person.sees("name  open")

@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Workplace:
 
 @pytest.mark.rule("CLI-6")
 def test_write_and_read(place: Workplace) -> None:
-    """What was written is read, newlines and all, in folders that were not there."""
+    """Read returns the text that Write wrote, newlines and all, also in new folders."""
     assert place.write({"file_path": "src/a.py", "content": "é\r\n"}) == "wrote 4 bytes to src/a.py"
     assert place.read({"file_path": str(place.folder / "src/a.py")}) == "é\r\n"
 
@@ -73,14 +73,14 @@ async def test_shell(place: Workplace) -> None:
     "given", [{}, {"command": " "}, {"command": "ls", "timeout": 0}, {"command": "ls", "timeout": True}]
 )
 async def test_shell_called_wrongly(place: Workplace, given: dict[str, object]) -> None:
-    """What is no command, or no time, is refused."""
+    """Bash refuses arguments without a command, and an invalid timeout."""
     with pytest.raises(ToolRefused):
         await place.shell(given)
 
 
 @pytest.mark.rule("CLI-6")
 async def test_shell_has_no_keys(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command is given the keys that the chat has: what it prints, the model reads."""
+    """No command gets the keys of the chat, since the model reads what a command prints."""
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS", "GITHUB_TOKEN", "DB_PASSWORD"):
         monkeypatch.setenv(name, "precious")
     assert "precious" not in await place.shell({"command": "env"})
@@ -94,7 +94,7 @@ async def test_shell_ends_at_its_deadline(place: Workplace) -> None:
     os.mkfifo(place.folder / "alive")
     alive = os.open(place.folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        command = "exec 9>alive; echo begun; (sleep 60; true) & sleep 60"  # whoever lives holds the pipe open
+        command = "exec 9>alive; echo begun; (sleep 60; true) & sleep 60"  # a living process holds the pipe open
         with pytest.raises(ToolRefused, match=r"(?s)longer than 1 s.*begun"):
             await place.shell({"command": command, "timeout": 1})
         watch = select.poll()

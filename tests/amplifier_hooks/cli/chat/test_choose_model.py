@@ -99,7 +99,7 @@ async def test_bad_answers(provider: str) -> None:
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense", "http://"])
 async def test_nobody_there(address: str, tmp_path: Path) -> None:
-    """Where nobody answers, the variable to check is named."""
+    """If no server answers, the error names the variable to check."""
     model = model_from({"OPENAI_BASE_URL": address})
     with pytest.raises(ModelFailed, match="check OPENAI_BASE_URL"):
         await asked(model, tmp_path)

@@ -55,7 +55,7 @@ class Chat:
 
 
 def in_folder(folder: Path) -> list[str]:
-    """What is there now."""
+    """Return the names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -64,7 +64,7 @@ async def test_a_complete_turn(tmp_path: Path) -> None:
     """A turn tells the hooks everything that the order of one turn names, and before its end that the agent stops."""
     chat = Chat(tmp_path)
     said = await chat.conversation.turn("write a.txt hello\nread a.txt")
-    assert (said.status, said.text) == ("completed", "Done: 2 of 2.")
+    assert (said.status, said.text) == ("completed", "2 tool calls: 2 done.")
     assert chat.told == ["prompt:submit", *MODEL, *TOOL, *MODEL, *TOOL, *MODEL, *END]
     assert (tmp_path / "a.txt").read_text() == "hello\n"
 
@@ -90,7 +90,7 @@ async def test_the_model_fails(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_feedback_in_the_same_turn(tmp_path: Path) -> None:
-    """What a hook injects after a tool is read with the tool's result, in the same turn."""
+    """The model reads a hook's injection after a tool together with the tool's result, in the same turn."""
     model = Saying(ToolUse("c1", "Write", {"file_path": "a.py", "content": "x"}), "mended")
     chat = Chat(tmp_path, model)
     chat.registry.on("tool:post", lambda event, data: HookResult.inject("line 1 is wrong"), match="Write", name="lint")
@@ -117,7 +117,7 @@ async def test_denials(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_what_no_tool_is(tmp_path: Path) -> None:
-    """A tool nobody has, and arguments that are no object, run nothing and are said to the model."""
+    """An unknown tool, and arguments that are no object, run nothing; the model reads the reason."""
     model = Saying(ToolUse("c1", "Fly", {}), ToolUse("c2", "Read", None), "well")
     chat = Chat(tmp_path, model)
     await chat.conversation.turn("go")

@@ -34,7 +34,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @asynccontextmanager
 async def hosted(folder: Path, agents: Agents | None = None) -> AsyncIterator[Host]:
-    """What `serve --api` serves, before it does."""
+    """Yield the host of `serve --api`, before it serves."""
     store = store_at(str(folder / "approvals.db"))
     await store.open()
     broker = Broker(store)

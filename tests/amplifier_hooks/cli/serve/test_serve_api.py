@@ -15,7 +15,7 @@ from tests.api import new_hook
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
