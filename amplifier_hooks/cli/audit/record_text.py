@@ -83,7 +83,7 @@ def comparison_text(one: HeadComparison) -> str:
 def unchecked_lines(report: Report) -> Iterator[str]:
     """Return a line for each thing that the verdict does not cover."""
     if not report.compared:
-        yield "heads kept apart from the log, as none was given: a holder of the key could have rewritten all of it"
+        yield "heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it"
     for finding in report.findings:
         if finding.found in CHAIN_ENDS:
             yield f"the rest of {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"

@@ -67,7 +67,7 @@ def test_verify(record: Path) -> None:
         f"segment 2    record.000002.jsonl, 4 lines (6 to 9), {sizes[1]:,} bytes, complete",
         "             written 2026-11-18 00:05:00 to 2026-11-18 00:07:00 by its own clock",
         f"             signed up to line 8 by the key {key}, which is pinned",
-        "not checked  heads kept apart from the log, as none was given: a holder of the key could have rewritten all of it",
+        "not checked  heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it",
     ]
 
 

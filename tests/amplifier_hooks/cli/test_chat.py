@@ -90,7 +90,7 @@ def test_one_turn_for_programs(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 def test_through_a_pipe(folder: Path) -> None:
-    """Lines from a pipe are turns or slash commands; the chat asks nothing, and suggests a command for a mistyped one."""
+    """Lines from a pipe are turns or slash commands; the chat asks nothing, and corrects a mistyped command."""
     said = "run echo hi\n/hooks\n/budget\n/audit\n/grants\n/revoke x\n/bugdet\n/help\n/quit\nrun echo unheard\n"
     told = run(folder, "--hooks", "guards:registry", said=said)
     assert told.returncode == 0

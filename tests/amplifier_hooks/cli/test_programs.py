@@ -204,7 +204,7 @@ def test_install_refuses_broken_settings(desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_uninstall_after_installing_twice(desk: Desk) -> None:
-    """Uninstalling after a second install with another policy removes the hook, and a file that was not there before."""
+    """Uninstalling after two installs with different policies removes the hook, and a file that was not there before."""
     desk.run("install", "claude-code", "--yes")
     desk.run("install", "claude-code", "--when-down", "allow", "--yes")
     desk.run("uninstall", "claude-code", "--yes")

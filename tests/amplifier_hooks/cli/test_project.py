@@ -92,7 +92,7 @@ async def test_init_lets_agents_work(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_init_overwrites_nothing(folder: Path) -> None:
-    """An existing file is left alone, also by a second init; --force keeps it beside the new one, and prints its name."""
+    """An existing file is left alone, also by a second init; --force keeps it beside the new one, under a new name."""
     (folder / FILE).write_text("version: 1\n")
     told = called("init")
     assert (told.exit_code, told.stdout) == (1, "")

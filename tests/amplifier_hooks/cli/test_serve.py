@@ -127,7 +127,7 @@ def test_serve_called_wrongly(
 @pytest.mark.rule("CLI-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_hand_over_files(tmp_path: Path) -> None:
-    """Both files are new and belong to the owner, whatever was there before, and a link in their place is not followed."""
+    """Both files are new and belong to the owner, whatever was there before, and no link in their place is followed."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("precious")
     (tmp_path / "gateway-8000.json").symlink_to(elsewhere)

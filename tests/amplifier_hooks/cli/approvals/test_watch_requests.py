@@ -72,7 +72,7 @@ def watching(path: Path, *options: str) -> Person:
 @pytest.mark.rule("CLI-2", "BCK-5", "BCK-7")
 @pytest.mark.fault("F-CLI-05", "F-CLI-11")
 def test_watch(store: Path) -> None:
-    """Requests come one at a time, oldest first; one that another approver answers leaves the screen with their name."""
+    """Requests come one at a time, oldest first; an answer of another approver takes its request off the screen."""
     asked(store, "first")
     asked(store, "second")
     person = watching(store)

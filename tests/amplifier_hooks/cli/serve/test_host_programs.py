@@ -1,4 +1,4 @@
-"""What `serve` puts together, in this process: in which order it begins and ends."""
+"""The host of `serve`, in this process: its parts start and end in order."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

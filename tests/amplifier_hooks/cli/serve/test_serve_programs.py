@@ -244,7 +244,7 @@ def test_a_record_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.rule("AUD-8", "CLI-1")
 @pytest.mark.fault("F-ST-09")
 def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
-    """With an older copy of its store the server starts red and denies every call, until an operator accepts the copy."""
+    """With an older copy of its store the server starts red and denies every call, until an operator accepts it."""
     fine: Any = (None, 200, {"status": "ok"}, {})
     store, record = tmp_path / "approvals.db", tmp_path / "record.jsonl"
     assert asyncio.run(one_call(tmp_path)) == fine
