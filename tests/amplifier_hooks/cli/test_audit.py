@@ -36,7 +36,7 @@ HOSTILE = '\u202e\x1b[2J\n<script>alert(1)</script>"&amp;' + " " * 100 + "x"
 
 
 def run(*arguments: object) -> Result:
-    """The command, called with these."""
+    """Run the command, and return its result."""
     return CliRunner().invoke(app, ["audit", *map(str, arguments)])
 
 
@@ -52,7 +52,7 @@ def record(tmp_path: Path) -> Path:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_verify(record: Path) -> None:
-    """The report begins with the verdict, and says what was checked and what was not."""
+    """The report begins with the verdict, and lists the checks that were made and those that were not."""
     told = run("verify", record, "--key", VKEY)
     assert (told.exit_code, told.stderr) == (0, "")
     sizes = [path.stat().st_size for path in sorted(record.parent.glob("*.jsonl"), key=lambda path: len(path.name))]
@@ -73,7 +73,7 @@ def test_verify(record: Path) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-6")
 def test_verify_tampered(record: Path) -> None:
-    """A changed line is named, with what was not read because of it."""
+    """The report names a changed line, and the lines that were not read because of it."""
     record.write_bytes(record.read_bytes().replace(b"deny", b"Deny"))
     told = run("verify", record, "--key", VKEY)
     assert told.exit_code == 1
@@ -102,7 +102,7 @@ def test_exit_codes(record: Path, tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_verify_json(record: Path) -> None:
-    """For programs, the same as JSON."""
+    """With --json the report is one JSON value."""
     told = json.loads(run("verify", record, "--json").stdout)
     assert told["verdict"] == "cannot tell"
     assert told["findings"] == [
@@ -237,7 +237,7 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.rule("CLI-6", "PKG-2")
 def test_purge(chats: Path) -> None:
-    """Old records of chats go as a whole, with what belonged to them; what is new, or none of ours, stays."""
+    """Old records of chats go as a whole, with all their files; new records, and other files, stay."""
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
     assert names(chats) == {"cc", "mi"}
@@ -263,7 +263,7 @@ def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
     ],
 )
 def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
-    """Nothing goes without a yes, or with a time that is none."""
+    """Nothing is removed without a yes, or with an invalid time."""
     before = names(chats)
     told = run("purge", *arguments)
     assert (told.exit_code, told.stdout) == (2, "")
@@ -273,7 +273,7 @@ def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> N
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_unreadable(record: Path) -> None:
-    """A record that cannot be read is said on standard error, with exit code 1."""
+    """A record that cannot be read is an error on standard error, with exit code 1."""
     record.unlink()
     os.mkfifo(record)
     for command in ("tail", "show"):
@@ -319,7 +319,7 @@ def test_tail(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_follow(tmp_path: Path) -> None:
-    """A record that is followed goes on with what is written, whole lines only, into the next segment, until Ctrl-C."""
+    """Following a record prints new whole lines, also of the next segment, until Ctrl-C."""
     book = Book().add()
     book.files(tmp_path)
 
@@ -364,7 +364,7 @@ def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_show(record: Path) -> None:
-    """All a line says is shown, odd characters visible; the verdict goes to standard error."""
+    """The command shows every fact of a line, odd characters visible; the verdict goes to standard error."""
     told = run("show", record, "--kind", "approval.decided", "--key", VKEY)
     assert (told.exit_code, told.stderr) == (0, "intact: Signed by a pinned key from beginning to end, and closed.\n")
     odd = '\\u{202E}\\u{1B}[2J\\u{0A}<script>alert(1)</script>"&amp;' + " " * 100 + "x"
@@ -405,7 +405,7 @@ def test_show_leaves_evidence_out(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page(record: Path) -> None:
-    """The page loads nothing and runs nothing, and what others wrote is text in it, with odd characters in boxes."""
+    """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters in boxes."""
     told = run("show", record, "--key", VKEY, "--html")
     assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "intact")
     page = told.stdout
@@ -423,7 +423,7 @@ def test_page(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page_tampered(record: Path) -> None:
-    """The page names the bad line, marks it, and says that those behind it were not checked."""
+    """The page names and marks the bad line, and the lines behind it as not checked."""
     record.write_bytes(record.read_bytes().replace(b"deny", b"Deny") + b"\xff<b>\n")
     page = run("show", record, "--key", VKEY, "--html").stdout
     assert "<h1>Tampered</h1>" in page
@@ -447,7 +447,7 @@ def test_page_tampered(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page_of_verify(record: Path) -> None:
-    """The page of `verify` has the report and no lines; one of no lines says so."""
+    """The page of `verify` has the report and no lines; a page of `show` without lines reports that."""
     told = run("verify", record, "--html")
     assert told.exit_code == 3
     assert "<h1>Cannot tell</h1>" in told.stdout
@@ -478,7 +478,7 @@ def test_page_shapes(tmp_path: Path, facts: dict[str, Any], kind: str, tone: str
 @pytest.mark.rule("AUD-6", "CLI-1")
 @pytest.mark.parametrize("command", [[], ["verify"], ["tail"], ["show"]])
 def test_help(command: list[str]) -> None:
-    """Help has examples before the options, and says what the exit codes mean."""
+    """Help has examples before the options, and explains the exit codes."""
     told = run(*command, "--help")
     assert re.search(r"Examples:\n +amplifier-hooks audit \w+ record.jsonl.*\n.*Options:", told.stdout, re.DOTALL)
     assert not command or "Exit codes: 0" in told.stdout

@@ -1,4 +1,4 @@
-"""`amplifier-hooks chat`, as it is called: by programs, through a pipe, and at a terminal."""
+"""`amplifier-hooks chat`, called by programs, through a pipe, and at a terminal."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(folder: Path, *arguments: str, said: str = "", **more: str) -> subproces
 
 @pytest.mark.rule("CLI-6", "CLI-3")
 def test_one_turn_for_programs(folder: Path) -> None:
-    """One turn as JSON: what was done, what was denied and why, and where the record is."""
+    """One turn as JSON has the calls that ran, the denied calls with their reasons, and the path of the record."""
     told = run(folder, "--hooks", "guards:registry", "-p", "run echo hi\nrun rm -rf x\nwrite a.txt x", "--json")
     assert told.returncode == 0
     value = json.loads(told.stdout)
@@ -113,7 +113,7 @@ def test_through_a_pipe(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "WIR-11")
 def test_a_token_in_no_pipe(folder: Path) -> None:
-    """Without a terminal the page is named, and its token is in a file of one's own that goes away again."""
+    """Without a terminal the address of the page is printed, and its token is in a private file until the end."""
     told = run(folder, "--web", "-p", "run echo hi")
     assert told.returncode == 0
     assert "Approvals are at http://127.0.0.1:" in told.stderr
@@ -156,7 +156,7 @@ async def test_a_record_that_was_changed(tmp_path: Path) -> None:
 def test_called_wrongly(
     folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
 ) -> None:
-    """A mistake is a sentence on standard error that says what to do, and the exit code says whose it was."""
+    """An error on standard error names its remedy, and the exit code tells a wrong call from a failure."""
     monkeypatch.chdir(folder)
     nobody = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", "OPENAI_API_KEY": ""}
     more = environment(folder, OPENAI_BASE_URL="http://127.0.0.1:1/v1", COLUMNS="200", **nobody)
@@ -170,7 +170,7 @@ def test_called_wrongly(
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize(("variable", "path"), [("ANTHROPIC_BASE_URL", ""), ("OPENAI_BASE_URL", "/v1")])
 async def test_with_a_model(folder: Path, variable: str, path: str) -> None:
-    """With a model's address in the environment the chat talks to it, and the model reads what a hook said."""
+    """With a model's address in the environment the chat talks to it, and the model reads the text of a hook."""
     import asyncio
 
     async with serving(Use("Bash", {"command": "rm -rf x"}), Say("I could not")) as server:
@@ -184,7 +184,7 @@ async def test_with_a_model(folder: Path, variable: str, path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "BCK-1")
 def test_at_a_terminal(folder: Path) -> None:
-    """At a terminal one is asked on a card, Ctrl-C ends a turn and not the chat, and Ctrl-D ends it."""
+    """At a terminal a card asks, Ctrl-C ends a turn and not the chat, and Ctrl-D ends the chat."""
     child = pexpect.spawn(
         COMMAND[0], [*COMMAND[1:], "--hooks", "guards:registry"],
         cwd=str(folder), env=environment(folder), dimensions=(40, 120), timeout=SOON, encoding="utf-8",

@@ -56,7 +56,7 @@ def test_help_begins_with_examples(path: tuple[str, ...]) -> None:
 
 @pytest.mark.rule("CLI-3")
 def test_the_list_of_commands() -> None:
-    """On 80 columns no command of the list breaks off in its sentence."""
+    """On 80 columns the list of commands cuts no sentence."""
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
     listed = told.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert {line.split()[0] for line in listed} == {path[0] for path in COMMANDS}
@@ -78,7 +78,7 @@ def test_did_you_mean(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("wrong", [["--nonsense"], ["a"] * 9], ids=["option", "arguments"])
 def test_any_command_called_wrongly(path: tuple[str, ...], wrong: list[str]) -> None:
-    """An option that no command has, and more arguments than one takes, are exit code 2 and do nothing."""
+    """Unknown options and surplus arguments are exit code 2 and do nothing."""
     told = called(*path, *wrong)
     assert told.exit_code == 2
     assert told.stdout == ""
@@ -114,7 +114,7 @@ MISUSES: dict[tuple[str, ...], tuple[Misuse, ...]] = {
 @pytest.mark.rule("CLI-1", "CLI-3")
 @pytest.mark.parametrize("path", MISUSES, ids=" ".join)
 def test_what_is_named_is_not_there(path: tuple[str, ...]) -> None:
-    """A store, a record or a request that is missing or no such thing is said, and what to name instead."""
+    """The error about a missing or invalid store, record or request names a remedy."""
     for arguments, code, said in MISUSES[path]:
         told = called(*path, *arguments)
         assert (told.exit_code, told.stdout) == (code, "")
@@ -187,7 +187,7 @@ def test_bridge(tmp_path: Path) -> None:
     ],
 )
 def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> None:
-    """A wrong call is answered with what there is."""
+    """The error about a wrong call lists the valid values."""
     told = called(*arguments, input="")
     assert told.exit_code == code
     assert said in told.stderr

@@ -36,7 +36,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """An empty one."""
+    """An empty home and project."""
     for name in ("home", "project"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
@@ -97,7 +97,7 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_the_personal_file_is_the_default(desk: Desk) -> None:
-    """Without an option a program's personal file is written, and the one that a team commits is left as it is."""
+    """Without an option install writes a program's personal file, and leaves the one that a team commits."""
     shared = desk.settings({"model": "opus"}, "settings.json")
     before = shared.read_text()
     told = desk.run("install", "claude-code", "--yes").stdout
@@ -184,7 +184,7 @@ def test_uninstall_keeps_what_was_added_since(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("program", "file"), [("codex", ".codex/hooks.json"), ("gemini", ".gemini/settings.json")])
 def test_install_for_the_user(program: str, file: str, desk: Desk) -> None:
-    """Settings that were not there are made in the home, with the policy asked for, and are gone after uninstalling."""
+    """Install makes missing settings in the home, with the given policy, and uninstall removes them."""
     assert desk.run("install", program, "--user", "--when-down", "allow", "--yes").exit_code == 0
     path = desk.home / file
     assert "allow" in path.read_text()
@@ -204,7 +204,7 @@ def test_install_refuses_broken_settings(desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_uninstall_after_installing_twice(desk: Desk) -> None:
-    """Uninstalling after two installs with different policies removes the hook, and a file that was not there before."""
+    """Uninstalling after two installs with different policies removes the hook, and a file that install made."""
     desk.run("install", "claude-code", "--yes")
     desk.run("install", "claude-code", "--when-down", "allow", "--yes")
     desk.run("uninstall", "claude-code", "--yes")
@@ -290,7 +290,7 @@ def test_misuse(arguments: list[str], code: int, said: str, desk: Desk) -> None:
 @pytest.mark.rule("CLI-8")
 @pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_a_folder_that_cannot_be_written(command: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the settings cannot be written they stay as they are, and it is said."""
+    """Settings that cannot be written stay as they are, and the error names the remedy."""
     path = desk.settings("{}")
     if command == "uninstall":
         desk.run("install", "claude-code", "--yes")

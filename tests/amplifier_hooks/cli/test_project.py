@@ -39,7 +39,7 @@ hooks:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty project, where one stands, and a state of one's own."""
+    """An empty project as the current folder, with a state folder of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("AMPLIFIER_HOOKS_TRUST", *(f"{one}_{what}" for one in MODELS for what in ("API_KEY", "BASE_URL"))):
         monkeypatch.delenv(name, raising=False)
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def guarded(folder: Path) -> Path:
-    """A project with a guard that denies, and a hook that looks on."""
+    """A project with a gate that denies, and an observer."""
     (folder / FILE).write_text(GUARD)
     (folder / "guard.sh").write_text("echo not here >&2; exit 2\n")
     (folder / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
@@ -140,7 +140,7 @@ def test_init_examples(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-6")
 def test_a_first_hook(folder: Path) -> None:
-    """From init to a hook of one's own that blocks a tool in chat: write it, try it, trust it, meet it."""
+    """A new hook blocks a tool in chat after four steps: init, write it, try it, trust it."""
     called("init")
     example = TEMPLATE[TEMPLATE.index("#:  #   from amplifier_hooks") : TEMPLATE.index("#:  #\n#:  - name: no pub")]
     code = "\n".join(line.removeprefix("#:  #").removeprefix("   ") for line in example.splitlines())
@@ -159,7 +159,7 @@ def test_a_first_hook(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-3")
 def test_a_folder_of_an_odd_name(folder: Path) -> None:
-    """The command that a message tells to type can be typed as it is, whatever the folder is called."""
+    """A command in a message is a valid command line, also for folders with odd names."""
     odd = folder / "a b;ü\nc"
     odd.mkdir()
     called("init", "-C", str(odd))
@@ -195,7 +195,7 @@ def test_an_input_that_is_none(given: str, said: str, folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_trust_that_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the state of the user cannot be written it is said what could not be done."""
+    """If the state of the user cannot be written, the error names the step that failed."""
     called("init")
     (folder / "taken").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "taken"))
@@ -209,7 +209,7 @@ def test_trust_that_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.rule("CLI-7")
 def test_validate(guarded: Path) -> None:
-    """A file that is right is said to be; what could not run as things are is a warning."""
+    """A valid file is reported as right; a hook that could not run is a warning."""
     told = called("validate", "--json")
     value = json.loads(told.stdout)
     assert (told.exit_code, value["ok"], value["hooks"], value["warnings"]) == (0, True, 3, [])
@@ -240,7 +240,7 @@ def test_validate_without_importing(guarded: Path) -> None:
     ],
 )
 def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
-    """Each mistake is told with its line, and what was meant; the exit code is 1, and with JSON it is there as well."""
+    """Each mistake is printed with its line and the nearest name, in JSON too; the exit code is 1."""
     (folder / FILE).write_text(text)
     told = called("validate")
     assert told.exit_code == 1
@@ -253,7 +253,7 @@ def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_list(guarded: Path) -> None:
-    """Each hook is listed with its order, its place in the file, and what happens when it fails."""
+    """Each hook is listed with its order, its place in the file, and the effect of its failure."""
     told = called("list")
     assert told.exit_code == 0
     assert told.stdout.splitlines()[:4] == [
@@ -359,7 +359,7 @@ def test_try_an_event(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_run_an_event(guarded: Path) -> None:
-    """With --run the hooks are asked, and a denial is exit code 1; the data may come from standard input."""
+    """With --run the hooks run, and a denial is exit code 1; the data may come from standard input."""
     told = called("test", "tool:pre", "--input", "-", "--run", said='{"tool_name": "Bash"}')
     assert told.exit_code == 1
     assert "guard answered deny" in told.stdout
@@ -382,7 +382,7 @@ def test_data_that_is_none(guarded: Path, text: str) -> None:
 
 @pytest.mark.rule("CLI-7", "TRU-2")
 def test_a_project_runs_nothing_unread(guarded: Path) -> None:
-    """Hooks of a folder one opens run once their content was trusted, scripts included, and not after a change."""
+    """Hooks of a folder run once their content is trusted, scripts included, and not after a change."""
     asked: list[str] = []
 
     def agree(path: Path, found: Any) -> bool:
@@ -404,7 +404,7 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
-    """--hooks takes a file, a folder or a module; what is none of these says what to write."""
+    """--hooks takes a file, a folder or a module; the error about anything else shows valid values."""
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()

@@ -1,4 +1,4 @@
-"""`amplifier-hooks runs`: blueprints that are checked, and a coordinator that is asked."""
+"""`amplifier-hooks runs`: the check of blueprints, and the commands that ask a coordinator."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ WRITER = {"name": "writer", "type": "procedural"}
 
 
 def run(*arguments: str, **environment: str) -> Any:
-    """One command."""
+    """Run one command."""
     return CliRunner().invoke(app, ["runs", *arguments], env=environment)
 
 
 @contextmanager
 def coordinated() -> Iterator[dict[str, str]]:
-    """A coordinator with a runner in a thread of its own; yields where it is, as the environment says it."""
+    """Serve a coordinator with a runner in a thread; yield the environment variables of its address and token."""
     found: dict[str, str] = {}
     ready, stop = threading.Event(), threading.Event()
 
@@ -102,7 +102,7 @@ def test_checking_blueprints(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("RUN-13", "RUN-20", "CLI-1")
 def test_asking_a_coordinator() -> None:
-    """Runs are submitted, listed, shown and stopped over HTTP; what others wrote is escaped."""
+    """Runs are submitted, listed, shown and stopped over HTTP; foreign text is escaped."""
     with coordinated() as environment:
         done = run("submit", "writer", '{"amount": 1}', **environment).stdout.strip()
         shown = until(done, environment)
@@ -122,7 +122,7 @@ def test_asking_a_coordinator() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("RUN-20", "CLI-3")
 def test_being_refused() -> None:
-    """A refusal is told in words and ends with 1; what makes no sense ends with 2."""
+    """A refusal is printed and ends with 1; a wrong call ends with 2."""
     with coordinated() as environment:
         unknown = run("submit", "ghost", **environment)
         assert (unknown.exit_code, "there is no agent 'ghost'" in unknown.output) == (1, True)

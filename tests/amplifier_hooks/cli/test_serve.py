@@ -33,7 +33,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "amplifier_hooks", "serve"]
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """The command in a process of its own, and what it says of itself."""
+    """Run the command in a process of its own, and yield the process and its printed addresses."""
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "true"}
     command = [*COMMAND, "--web", "--port", "0", "--json", *options]
     pipe = subprocess.PIPE
@@ -49,7 +49,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 @pytest.mark.rule("CLI-1", "BCK-2", "WIR-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_serve(tmp_path: Path) -> None:
-    """A gateway over a file shows what another process asks; its token is the owner's alone, and gone at its end."""
+    """A gateway over a file shows requests of another process; only the owner can read its token, until its end."""
     tmp_path.chmod(0o700)
     store = tmp_path / "approvals.db"
     with serving(tmp_path, "--store", str(store), "--user", "Mara") as (process, said):
@@ -70,7 +70,7 @@ def test_serve(tmp_path: Path) -> None:
 
 
 async def answered(store: Path, address: str, token: str) -> tuple[str, str | None]:
-    """Ask in this process over the same file, answer as a client of the gateway; what came of it, and by whom."""
+    """Ask in this process over the gateway's file, answer as its client, and return the decision and the decider."""
     request = asked()
     async with SqliteStore(store) as asking, ApprovalsClient(address, token) as mara:
         broker = Broker(asking)

@@ -36,7 +36,7 @@ except SystemExit as end:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Where the store will be; its folder is the user's own."""
+    """The path of a future store; its folder is the user's own."""
     return tmp_path / "approvals.db"
 
 
@@ -100,7 +100,7 @@ def test_watch(store: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-2")
 def test_waiting_and_leaving(store: Path) -> None:
-    """It may be there before the store is; a request that runs out is said; leaving the card decides nothing."""
+    """Watching may begin before the store exists; an expired request is reported; leaving the card decides nothing."""
     person = watching(store, "--session", "session-1")
     person.sees("Waiting for requests in ")
     asked(store, "other", session="session-2")
@@ -137,7 +137,7 @@ def test_later(store: Path) -> None:
 @pytest.mark.rule("CLI-1", "CLI-2")
 @pytest.mark.fault("F-CLI-04")
 def test_watch_without_a_terminal(store: Path) -> None:
-    """Without a terminal it ends at once, says what to use instead, and makes no store."""
+    """Without a terminal watching ends at once, names the other commands, and makes no store."""
     told = CliRunner().invoke(app, ["approvals", "watch", "--store", str(store)], input="a\r\r")
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr.startswith("There is no terminal to show requests on; use 'approvals list' and ")

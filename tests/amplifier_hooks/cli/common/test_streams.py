@@ -1,4 +1,4 @@
-"""A command whose streams are closed, full, or of another alphabet than its words; and the questions it asks."""
+"""Commands with streams that are closed, full, or of another encoding than their texts; and their questions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(line: str, folder: Path, **more: str) -> subprocess.CompletedProcess[byt
     ids=["install", "test", "watch", "ledger", "full"],
 )
 def test_streams_that_are_not_there(line: str, code: int, said: bytes, tmp_path: Path) -> None:
-    """A stream that is closed or full is no traceback."""
+    """A stream that is closed or full causes no traceback."""
     told = run(f"{PROGRAM} {line}", tmp_path)
     assert (told.returncode, b"Traceback" in told.stderr) == (code, False)
     assert said in told.stderr
@@ -67,7 +67,7 @@ def test_another_alphabet(alphabet: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["\x03", "\x04", "n\r", "\r"], ids=["Ctrl-C", "Ctrl-D", "n", "Enter"])
 @pytest.mark.parametrize("command", ["install codex", "import codex hooks.json", "approvals purge"])
 def test_a_question_that_is_not_answered(command: str, key: str, tmp_path: Path) -> None:
-    """Every way out of a question is a no that is said, and changes nothing."""
+    """Every way out of a question is a no: the command reports it and changes nothing."""
     import pexpect
 
     (tmp_path / "hooks.json").write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}')

@@ -27,7 +27,7 @@ from tests.runs import agent
 
 @pytest.fixture
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for all that is kept."""
+    """A state folder for the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 

@@ -134,7 +134,7 @@ def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("DIA-2", "DIA-8")
 def test_programs_may_post(tmp_path: Path) -> None:
-    """A program that posts is answered when it bears the token, and no page in a browser is."""
+    """The server answers posts of a program with the token, and none of a page in a browser."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -185,7 +185,7 @@ def test_a_socket_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "json:dumps", "json:JSONEncoder", "guards:missing"])
 def test_what_is_no_registry_is_refused(name: str, tmp_path: Path) -> None:
-    """A name that leads to no registry is refused, with how to write one."""
+    """A name that leads to no registry is refused, with an example of a valid one."""
     (tmp_path / "guards.py").write_text(GUARDS)
     result = subprocess.run(
         [sys.executable, "-m", "amplifier_hooks", "serve", "--hooks", name],
@@ -277,7 +277,7 @@ def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-8")
 @pytest.mark.fault("F-ST-09")
 def test_a_record_that_was_cut(tmp_path: Path) -> None:
-    """A record that lost its end denies every call, too; accepted, it goes on in a new segment, which says who."""
+    """With a record that lost its end the server denies every call; accepted, it goes on in a new segment, with a name."""
     assert asyncio.run(one_call(tmp_path))[1] == 200
     record = tmp_path / "record.jsonl"
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:3]))
@@ -292,7 +292,7 @@ def test_a_record_that_was_cut(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_accepting_what_is_not_there(tmp_path: Path) -> None:
-    """A record or a store that is not there is no new one."""
+    """Accepting makes no new record and no new store in the place of a missing one."""
     for record, store in (("missing.jsonl", "missing.db"), ("record.jsonl", "missing.db")):
         (tmp_path / "record.jsonl").touch()
         called = ["audit", "accept", os.fspath(tmp_path / record), "--store", os.fspath(tmp_path / store)]
