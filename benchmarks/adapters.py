@@ -32,7 +32,7 @@ GIVEN: Final = {"path": "notes", "text": "hello"}
 
 @define
 class Pair:
-    """One SDK: the same work without and with its adapter, in seconds for so many rounds of calls."""
+    """One SDK: work without and with its adapter, each in seconds for so many rounds of calls."""
 
     alone: Timed
     inside: Timed
@@ -67,7 +67,7 @@ def installed(package: str) -> bool:
 
 
 async def measured(names: Sequence[str], effort: Effort) -> dict[str, Samples]:
-    """Samples of every SDK with and without its adapter, and of `call_tool`; each is a round of calls."""
+    """Return samples of every SDK with and without its adapter, and of `call_tool`; each is a round of calls."""
     async with AsyncExitStack() as stack:
         subjects: dict[str, Timed] = {}
         for name in names:
@@ -78,7 +78,7 @@ async def measured(names: Sequence[str], effort: Effort) -> dict[str, Samples]:
 
 
 async def session(stack: AsyncExitStack) -> SessionCoordinator:
-    """A session with the hooks."""
+    """Open a session with the hooks."""
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="gate")(nothing)
     hooks.on("tool:post", name="after")(nothing)
@@ -102,7 +102,7 @@ def timed(work: Callable[[], Awaitable[Any]]) -> Timed:
 
 
 def by_itself(session: SessionCoordinator) -> Timed:
-    """`call_tool`, so often."""
+    """Call `call_tool` so many times."""
 
     async def work() -> None:
         for _ in range(CALLS):
@@ -112,7 +112,7 @@ def by_itself(session: SessionCoordinator) -> Timed:
 
 
 async def write(_given: Any) -> str:
-    """The tool."""
+    """Act as the tool."""
     return "wrote"
 
 
@@ -162,7 +162,7 @@ async def langchain_beside(session: SessionCoordinator) -> Pair:
     from amplifier_hooks.adapters.langchain import SessionMiddleware
 
     class Idle(AgentMiddleware[Any, Any, Any]):
-        """Hands on."""
+        """A middleware that passes every call on."""
 
         async def abefore_agent(self, state: Any, runtime: Any) -> None:
             """Nothing."""
@@ -188,7 +188,7 @@ def langchain_runs(*middleware: Any) -> Timed:
     from langchain_core.tools import StructuredTool
 
     class Scripted(BaseChatModel):
-        """Many calls, then none."""
+        """A model that answers with many calls, then with none."""
 
         rounds: int = 0
 

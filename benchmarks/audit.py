@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def report(*, quick: bool, write: bool) -> None:
-    """Everything, in one run."""
+    """Measure everything, in one run."""
     out = Report("audit", ("cryptography", "msgspec"))
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,7 +113,7 @@ async def appended(kind: str, folder: Path, *, quick: bool) -> list[str]:
 
 
 async def grouped(waiters: int, folder: Path, *, quick: bool) -> list[str]:
-    """One row: what waiting together reaches of what the disk can do."""
+    """Return one row: the share of the disk's rate that waiters reach together."""
     log = AuditLog.open(folder / f"group {waiters}.jsonl", key=KEY)
     await log.write("outcome", FACTS, durable=True)
     line = log.path.read_bytes().splitlines(keepends=True)[-1]  # before anything is measured
@@ -230,7 +230,7 @@ def looks(*, quick: bool) -> list[list[str]]:
 
 
 def timed_look(redactor: Redactor, text: str) -> float:
-    """Seconds for one look."""
+    """Return the seconds of one look."""
     began = perf_counter()
     redactor.redact(text)
     return perf_counter() - began

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def running(command: list[str]) -> Timed:
-    """The command, in a process of its own each time."""
+    """Return a function that runs the command, each time in a process of its own."""
 
     def once() -> float:
         began = perf_counter()

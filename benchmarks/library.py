@@ -104,7 +104,7 @@ async def past(
 
 
 def emitting(registry: HookRegistry, event: str, payload: dict[str, Any]) -> Timed:
-    """Emit it, again and again."""
+    """Return a function that emits the event so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()
@@ -116,7 +116,7 @@ def emitting(registry: HookRegistry, event: str, payload: dict[str, Any]) -> Tim
 
 
 def doing(function: Callable[..., Any], *arguments: Any) -> Timed:
-    """Call it, again and again."""
+    """Return a function that calls the function so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()

@@ -1,4 +1,4 @@
-"""Others, each in an environment of its own.
+"""Other dispatchers, each in an environment of its own.
 
 They need versions of shared libraries that we do not, so none of them is a dependency of ours. An environment is made
 under `.bench/` when it is first wanted; `worker.py` runs in it, and measures the peer and the bare loop in the same

@@ -94,7 +94,7 @@ async def _as_task(one: Callable[[int], Awaitable[None]], index: int) -> None:
 
 
 async def weigh(sessions: int) -> float:
-    """Bytes an idle, started session holds."""
+    """Return the bytes that an idle, started session holds."""
     registry, record = HookRegistry(), InMemory()
     warm = SessionCoordinator(registry, session_id="warm", audit=record)
     await warm.start()

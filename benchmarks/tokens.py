@@ -81,12 +81,12 @@ def texts() -> Iterator[tuple[str, str, float | None]]:
 
 
 def repeated(unit: str, characters: int) -> str:
-    """So much of it."""
+    """Return so many characters of the repeated unit."""
     return (unit * (characters // len(unit) + 1))[:characters]
 
 
 def doing(function: Callable[..., Any], *arguments: Any) -> Timed:
-    """Call it, again and again."""
+    """Return a function that calls the function so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def report(*, quick: bool, write: bool) -> None:
-    """Everything, in one run."""
+    """Measure everything, in one run."""
     out = Report("websocket", ("websockets",))
     rounds, times = (2, 3) if quick else (15, 20)
     rows = []
@@ -239,7 +239,7 @@ class Everybody:
         self._have = 0
 
     def all_have_it(self) -> bool:
-        """One more has it."""
+        """Count one more client that has it."""
         self._have += 1
         return self._have % self._count == 0
 
@@ -274,7 +274,7 @@ ANSWERING: Final[list[Any]] = []
 
 
 def call(method: str, /, **params: Any) -> str:
-    """A call as text."""
+    """Return a call as text."""
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
 
@@ -358,7 +358,7 @@ def rss() -> float:
 
 
 def page() -> list[Asset]:
-    """The files a browser loads."""
+    """Return the files that a browser loads."""
     assets, folder = Assets(), files("approval_backends").joinpath("web")
     names = [file.name for file in folder.iterdir() if any(file.name.endswith(suffix) for suffix in TYPES)]
     found = [assets.find("/" if name == "index.html" else f"/assets/{name}") for name in names]

@@ -30,7 +30,7 @@ FEWEST: Final = 20
 
 
 class Answer:
-    """The least an answer can be."""
+    """The smallest possible answer."""
 
     __slots__ = ("action", "data")
 
@@ -56,7 +56,7 @@ def amplifier_core(case: Case) -> Emit:
 
 
 def amplifier_answers() -> Answers:
-    """Its own results; the bare loop's hooks build the same."""
+    """Return the answers of the upstream kernel; the bare loop's hooks build equal ones."""
     result = import_module("amplifier_core").HookResult
     return Answers(
         nothing=result(action="continue"),
@@ -225,7 +225,7 @@ WORKERS: Final[Mapping[str, tuple[str, Peer]]] = {
 
 
 async def work(name: str, *, quick: bool) -> dict[str, Any]:
-    """Everything there is to know about one peer."""
+    """Measure one peer, and return all its figures."""
     package, peer = WORKERS[name]
     answers = amplifier_answers() if name == "amplifier-core" else PLAIN
     ratios: dict[str, float] = {}

@@ -277,7 +277,7 @@ def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-8")
 @pytest.mark.fault("F-ST-09")
 def test_a_record_that_was_cut(tmp_path: Path) -> None:
-    """With a record that lost its end the server denies every call; accepted, it goes on in a new segment, with a name."""
+    """With a record that lost its end the server denies every call; accepted, the record goes on in a new segment."""
     assert asyncio.run(one_call(tmp_path))[1] == 200
     record = tmp_path / "record.jsonl"
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:3]))
