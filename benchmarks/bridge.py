@@ -165,7 +165,7 @@ def posted(url: str) -> Timed:
 
 
 async def bare_process(count: int) -> float:
-    """Return a function that feeds and reads a process with nothing around it."""
+    """Feed and read a process so many times, with nothing around it, and return the seconds."""
     asked = question()
     began = perf_counter()
     for _ in range(count):

@@ -525,7 +525,7 @@ def test_help(command: str) -> None:
 def test_help_is_light() -> None:
     """Asking for help loads neither stores nor the libraries that draw on terminals."""
     program = (
-        "import sys; from amplifier_hooks.cli import app\n"
+        "import sys; from amplifier_hooks.cli.app import app\n"
         "try: app(['approvals', 'allow', '--help'])\nfinally: print(*sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)

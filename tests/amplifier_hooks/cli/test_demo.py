@@ -249,7 +249,7 @@ def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:
 @pytest.mark.rule("CLI-1")
 def test_help_is_light(tmp_path: Path) -> None:
     """Asking for help loads neither the demo nor the libraries that draw on terminals."""
-    program = "import sys; from amplifier_hooks.cli import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
+    program = "import sys; from amplifier_hooks.cli.app import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert {"amplifier_hooks.cli.demo.scenes", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(
         told.stdout.split()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WATCHING = """
 import json, sys, termios
-from amplifier_hooks.cli import app
+from amplifier_hooks.cli.app import app
 before = termios.tcgetattr(0)
 try:
     app(["approvals", "watch", *json.loads(sys.argv[1])])
