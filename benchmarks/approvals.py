@@ -198,7 +198,7 @@ async def notified_update(name: str) -> AsyncIterator[Callable[[], Awaitable[Non
 
 
 def timed(work: Callable[[], Awaitable[None]], store: ApprovalStore | None = None) -> Timed:
-    """Return a function that does the work so many times; it withdraws approved requests after the clock has stopped."""
+    """Return a function that does the work so many times; it withdraws approved requests when the clock has stopped."""
 
     async def run(times: int) -> float:
         start = perf_counter()
