@@ -176,7 +176,7 @@ def test_ready_made(patient: Patient) -> None:
         "version: 1\nlibrary:\n  linter_feedback: {command: [no-such-linter, '{file}']}\n  rate_limit: {cals: 3}\n",
     )
     found = list(check_project.hooks(patient))
-    assert "linter_feedback: no-such-linter is not installed" in only(found, "warning")[0].text
+    assert "linter_feedback is off: no-such-linter not found" in only(found, "warning")[0].text
     assert "did you mean 'calls'?" in only(found, "failed")[0].text
     assert all(re.search(r"amplifier-hooks\.yaml:\d", finding.repair) for finding in found)
 
