@@ -1,6 +1,6 @@
 """List the benchmarks, or run one: `python -m benchmarks [NAME [OPTION ...]]`.
 
-A benchmark is a module beside this one with a `main(arguments)`; the first line of its docstring says what it measures.
+A benchmark is a module beside this one with a `main(arguments)`; the first line of its docstring tells its subject.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def benchmarks() -> dict[str, str]:
-    """The names of the benchmarks with what each measures; read from the files, nothing is imported for it."""
+    """Return the benchmarks with the first line of each docstring; it is read from the files, without an import."""
     found = {}
     for path in sorted(HERE.glob("[!_]*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))

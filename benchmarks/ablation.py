@@ -1,4 +1,4 @@
-"""Why an emit costs what it does: the same registry with one ingredient left out at a time.
+"""The cost of each ingredient of an emit: the same registry with one ingredient left out at a time.
 
 Each variant is the dispatcher's own source with a few words replaced, compiled beside the original and measured in the
 same rounds, so its figure is what the ingredient costs where it stands, and not what it costs alone. A variant does
@@ -23,11 +23,11 @@ __all__ = ["INGREDIENTS", "AsItIs", "Ingredient", "variants"]
 AsItIs: Final = "as it is"
 
 ROOMS: Final = tuple(f"amplifier_hooks.{name}" for name in ("view", "dispatch", "registry"))
-"""What may be edited, lowest first: each is compiled anew with those before it in place."""
+"""The modules that may be edited, lowest first: each is compiled anew with those before it in place."""
 
 
 class Ingredient(NamedTuple):
-    """Something an emit does, and the words of the source that do it with what stands there without it."""
+    """One thing an emit does, with its words in the source and the words that replace them without it."""
 
     name: str
     edits: Mapping[str, str]
@@ -82,7 +82,7 @@ INGREDIENTS: Final = (
 
 
 def variants(*, waits: bool) -> dict[str, Any]:
-    """The registry class as it is and without each ingredient, all compiled from the source as it reads now.
+    """Return the registry class as it is and without each ingredient, all compiled from the current source.
 
     Args:
         waits: Only those that can be emitted to hooks that suspend.

@@ -1,4 +1,4 @@
-"""What an adapter adds to a tool call inside each SDK, beside what `call_tool` with the same hooks costs by itself.
+"""The cost an adapter adds to a tool call inside each SDK, beside the cost of `call_tool` with the same hooks.
 
 The hooks are a gate and a hook behind the tool that say nothing. An SDK's tool calls come many in one answer of the
 model, so that what a model call costs counts for little; the program behind the Claude Agent SDK is left out, and its
@@ -32,7 +32,7 @@ GIVEN: Final = {"path": "notes", "text": "hello"}
 
 @define
 class Pair:
-    """One SDK: the same work without and with its adapter, in seconds for so many rounds of calls."""
+    """One SDK: work without and with its adapter, each in seconds for so many rounds of calls."""
 
     alone: Timed
     inside: Timed
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def installed(package: str) -> bool:
-    """Whether an SDK is here."""
+    """Return True if an SDK is installed."""
     try:
         version(package)
     except PackageNotFoundError:
@@ -67,7 +67,7 @@ def installed(package: str) -> bool:
 
 
 async def measured(names: Sequence[str], effort: Effort) -> dict[str, Samples]:
-    """Samples of every SDK with and without its adapter, and of `call_tool`; each is a round of calls."""
+    """Return samples of every SDK with and without its adapter, and of `call_tool`; each is a round of calls."""
     async with AsyncExitStack() as stack:
         subjects: dict[str, Timed] = {}
         for name in names:
@@ -78,7 +78,7 @@ async def measured(names: Sequence[str], effort: Effort) -> dict[str, Samples]:
 
 
 async def session(stack: AsyncExitStack) -> SessionCoordinator:
-    """A session with the hooks."""
+    """Open a session with the hooks."""
     hooks = HookRegistry()
     hooks.gate("tool:pre", name="gate")(nothing)
     hooks.on("tool:post", name="after")(nothing)
@@ -90,7 +90,7 @@ async def nothing(_event: str, _data: Mapping[str, Any]) -> None:
 
 
 def timed(work: Callable[[], Awaitable[Any]]) -> Timed:
-    """How long this takes."""
+    """Return the seconds that the work takes."""
 
     async def run(count: int) -> float:
         began = perf_counter()
@@ -102,7 +102,7 @@ def timed(work: Callable[[], Awaitable[Any]]) -> Timed:
 
 
 def by_itself(session: SessionCoordinator) -> Timed:
-    """`call_tool`, so often."""
+    """Call `call_tool` so many times."""
 
     async def work() -> None:
         for _ in range(CALLS):
@@ -112,7 +112,7 @@ def by_itself(session: SessionCoordinator) -> Timed:
 
 
 async def write(_given: Any) -> str:
-    """The tool."""
+    """Act as the tool."""
     return "wrote"
 
 
@@ -162,7 +162,7 @@ async def langchain_beside(session: SessionCoordinator) -> Pair:
     from amplifier_hooks.adapters.langchain import SessionMiddleware
 
     class Idle(AgentMiddleware[Any, Any, Any]):
-        """Hands on."""
+        """A middleware that passes every call on."""
 
         async def abefore_agent(self, state: Any, runtime: Any) -> None:
             """Nothing."""
@@ -188,7 +188,7 @@ def langchain_runs(*middleware: Any) -> Timed:
     from langchain_core.tools import StructuredTool
 
     class Scripted(BaseChatModel):
-        """Many calls, then none."""
+        """A model that answers with many calls, then with none."""
 
         rounds: int = 0
 
@@ -281,7 +281,7 @@ async def agent_hooks(session: SessionCoordinator) -> Pair:
 
 
 async def agent_hooks_host(session: SessionCoordinator) -> Pair:
-    """The same two emissions, and a tool call in a session that makes them."""
+    """A host's two emissions around its tool, and a tool call in a session that makes them."""
     from agent_hooks import InterceptionEmitter
 
     from amplifier_hooks.adapters.agent_hooks import AgentHooksHost
@@ -301,14 +301,14 @@ class Allowing:
 
 
 async def allowed() -> Any:
-    """What takes its time to be said."""
+    """Return an allowing verdict, asynchronously."""
     from agent_hooks import ALLOW
 
     return ALLOW
 
 
 def emissions(interceptor: Any) -> Timed:
-    """What a host does around each of its tool calls."""
+    """Return a host's two emissions around each of its tool calls."""
     from agent_hooks import AgentContextBuilder, InterceptionEmitter
 
     emitter = InterceptionEmitter().register(interceptor)
@@ -337,4 +337,4 @@ SDKS: Final[Mapping[str, tuple[str, Callable[[SessionCoordinator], Awaitable[Pai
     "OpenAI Agents SDK": ("openai-agents", openai_agents),
     "pydantic-ai": ("pydantic-ai-slim", pydantic_ai),
 }
-"""What each is called, its package, and how it is measured."""
+"""The title of each comparison, its package, and the function that measures it."""

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def measured(report: Report, *, quick: bool) -> None:
-    """All three, each in one run with what it is compared with."""
+    """Measure all three, each in one run with its base."""
     count = 20 if quick else DEFINITIONS
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -85,13 +85,13 @@ async def measured(report: Report, *, quick: bool) -> None:
 
 
 def row(name: str, ours: Samples, base: Samples, target: float) -> list[str]:
-    """One line of the table."""
+    """Return one line of the table."""
     ratio = ours.ratio(base)
     return [name, number(ours.usual), number(base.usual), number(ratio), *verdict(ratio, target)]
 
 
 def both(samples: dict[str, Samples]) -> Samples:
-    """Two commits and a bare route, round by round."""
+    """Add the samples of two commits and a bare route, round by round."""
     pairs = zip(samples["commit"].seconds, samples["bare"].seconds, strict=True)
     return Samples([2 * commit + route for commit, route in pairs])
 
@@ -100,7 +100,7 @@ def both(samples: dict[str, Samples]) -> Samples:
 
 
 async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[ManagedApi, str]:
-    """The API over a file, with a record in another, and a token. Nobody is kept waiting."""
+    """The API over a file, with a record in another, and a token. No rate limit delays a caller."""
     database = await stack.enter_async_context(SqliteDatabase(folder / f"{name}.db", *API_TABLES))
     log = AuditLog.open(folder / f"{name}.jsonl")
     stack.push_async_callback(log.close)
@@ -184,7 +184,7 @@ def asking(
     body: Callable[[], bytes] = bytes,
     after: Callable[[], Awaitable[None]] | None = None,
 ) -> Timed:
-    """Calls an application as a server does."""
+    """Return a function that calls an application as a server does."""
     headers = [
         (b"host", b"127.0.0.1"),
         (b"authorization", f"Bearer {secret}".encode()),
@@ -206,7 +206,7 @@ def asking(
 
 
 async def answered(app: ASGIApp, about: dict[str, Any], headers: list[tuple[bytes, bytes]], body: bytes) -> int:
-    """One request, without a socket; the status of its answer."""
+    """Make one request, without a socket, and return the status of its answer."""
     statuses: list[int] = []
 
     async def receive() -> Message:
@@ -229,7 +229,7 @@ async def answered(app: ASGIApp, about: dict[str, Any], headers: list[tuple[byte
 
 
 class Empty:
-    """The least a middleware is."""
+    """The smallest possible middleware."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -253,7 +253,7 @@ def passages() -> list[tuple[str, Timed]]:
 
 
 async def hello(_request: Request) -> PlainTextResponse:
-    """The least an application does."""
+    """Answer as the smallest possible application."""
     return PlainTextResponse("hello")
 
 
@@ -262,7 +262,7 @@ async def nothing(_event: str, _data: object) -> None:
 
 
 def passing(app: ASGIApp) -> Timed:
-    """Requests, one after the other."""
+    """Make requests, one after the other."""
     headers = [(b"host", b"127.0.0.1"), (b"accept", b"*/*"), (b"user-agent", b"bench"), (b"x-request-id", b"1")]
 
     async def timed(count: int) -> float:

@@ -1,4 +1,4 @@
-"""What an approval costs: ask, decide, wake, beside the bare commits and notifications nobody can do without.
+"""The cost of an approval: ask, decide, wake, beside the bare commits and notifications that any store needs.
 
 The bare work is done by the same driver with the same settings on the same disk: for SQLite two durable commits on a
 connection of its own, for PostgreSQL one `UPDATE … RETURNING` with a notification and the wait for it, in memory a
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def report(*, quick: bool, write: bool) -> None:
-    """Everything, in one run."""
+    """Measure everything, in one run."""
     effort = QUICK if quick else Effort(THOROUGH.rounds, 0.05)
     out = Report("approvals", ("asyncpg",))
     async with AsyncExitStack() as stack:
@@ -105,7 +105,7 @@ async def report(*, quick: bool, write: bool) -> None:
 
 
 def a_request(tenant: str = "acme") -> ApprovalRequest:
-    """One of the kind a file tool makes."""
+    """Return a request like those of a file tool."""
     now = datetime.now(UTC)
     return ApprovalRequest(
         id=uuid4().hex,
@@ -140,7 +140,7 @@ def deciding(store: ApprovalStore, elsewhere: ApprovalStore | None = None) -> Ca
 
 
 async def future_round_trip() -> None:
-    """One task waits, another answers."""
+    """Let one task wait, and another answer."""
     loop = asyncio.get_running_loop()
     question, answer = loop.create_future(), loop.create_future()
 
@@ -198,7 +198,7 @@ async def notified_update(name: str) -> AsyncIterator[Callable[[], Awaitable[Non
 
 
 def timed(work: Callable[[], Awaitable[None]], store: ApprovalStore | None = None) -> Timed:
-    """One after the other. What was approved and nobody will claim is taken back when the clock has stopped."""
+    """Return a function that does the work so many times; it withdraws approved requests when the clock has stopped."""
 
     async def run(times: int) -> float:
         start = perf_counter()
@@ -213,7 +213,7 @@ def timed(work: Callable[[], Awaitable[None]], store: ApprovalStore | None = Non
 
 
 def round_trip_row(kind: str, bare: Samples, ours: Samples) -> list[str]:
-    """One line of the table."""
+    """Return one line of the table."""
     ratio = ours.ratio(bare)
     low, high = ours.spread(bare)
     figures = [number(bare.usual), number(ours.usual), number(ratio), f"{low:.2f} to {high:.2f}"]
@@ -319,7 +319,7 @@ async def schema(name: str) -> AsyncIterator[PostgresStore]:
 
 
 async def answers() -> bool:
-    """Whether there is a PostgreSQL server."""
+    """Return True if a PostgreSQL server answers."""
     import asyncpg
 
     try:

@@ -1,7 +1,7 @@
-"""What a record costs: to encode, chain and append it, to have it on disk, and to look for secrets in it.
+"""The cost of a record: to encode, chain and append it, to have it on disk, and to look for secrets in it.
 
-Beside it the bare work nobody can do without: `os.write` of the same bytes, and `fdatasync` after a group of them, on
-the same disk. Figures per second depend on the machine, the ratios less so.
+Beside it stands the bare work that any record needs: `os.write` of the same bytes, and `fdatasync` after a group of
+them, on the same disk. Figures per second depend on the machine, the ratios less so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FACTS: Final[dict[str, Any]] = {
     "denied_by": "protect_production",
     "answers": [{"hook": "protect_production", "action": "deny", "status": "ok", "duration_ms": 0.1234}],
 }
-"""What an outcome with one answer has: a line of some 480 bytes."""
+"""The facts of an outcome with one answer: a line of some 480 bytes."""
 
 REACHED: Final = {"with redaction": 60_000, "without": 150_000}
 GROUPED: Final = 0.45
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def report(*, quick: bool, write: bool) -> None:
-    """Everything, in one run."""
+    """Measure everything, in one run."""
     out = Report("audit", ("cryptography", "msgspec"))
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -72,7 +72,7 @@ async def report(*, quick: bool, write: bool) -> None:
         )
         heads = ["waiters", "records/s", "bare, records/s", "share", "half within", *VERDICT]
         out.table(heads, [await grouped(GROUP, folder, quick=quick), await grouped(1, folder, quick=quick)])
-        out.text("How long the event loop is held by one append while another thread syncs the same file all the time.")
+        out.text("One append holds the event loop for so long while another thread syncs the same file all the time.")
         out.table(["what", "median, µs", "99 %, µs", "99.9 %, µs", *VERDICT], await held(folder, quick=quick))
     out.text("Looking for secrets, in texts of 60,000 characters made to be slow.")
     out.table(["text", "MB/s", *VERDICT], looks(quick=quick))
@@ -113,7 +113,7 @@ async def appended(kind: str, folder: Path, *, quick: bool) -> list[str]:
 
 
 async def grouped(waiters: int, folder: Path, *, quick: bool) -> list[str]:
-    """One row: what waiting together reaches of what the disk can do."""
+    """Return one row: the share of the disk's rate that waiters reach together."""
     log = AuditLog.open(folder / f"group {waiters}.jsonl", key=KEY)
     await log.write("outcome", FACTS, durable=True)
     line = log.path.read_bytes().splitlines(keepends=True)[-1]  # before anything is measured
@@ -175,7 +175,7 @@ async def held(folder: Path, *, quick: bool) -> list[list[str]]:
     syncing.join()
     waiting: set[asyncio.Task[None]] = set()
     for turn in range(count):
-        if not turn % 16:  # somebody waits for the disk all the time, and the writer syncs for them
+        if not turn % 16:  # a caller waits for the disk all the time, and the writer syncs for it
             waiting.add(asyncio.ensure_future(log.write("outcome", FACTS, durable=True)))
             await asyncio.sleep(0)
         began = perf_counter()
@@ -230,7 +230,7 @@ def looks(*, quick: bool) -> list[list[str]]:
 
 
 def timed_look(redactor: Redactor, text: str) -> float:
-    """Seconds for one look."""
+    """Return the seconds of one look."""
     began = perf_counter()
     redactor.redact(text)
     return perf_counter() - began

@@ -1,7 +1,7 @@
-"""What verifying a record costs, beside hashing its bytes at one go; and the memory it takes for a gigabyte.
+"""The cost of verifying a record, beside hashing its bytes at one go; and the memory it takes for a gigabyte.
 
 The record is one file of lines like those a session writes, with a signed checkpoint every 256. `chain` follows the
-hashes and nothing else; `verify` is what the command does: also every line's JSON, its number, its place and its time,
+hashes and nothing else; `verify` is the command's work: also every line's JSON, its number, its place and its time,
 and every signature. The stranger's verifier is the one among the examples. Times are the processor's: one thread does
 the work, and the machine may be shared.
 """
@@ -127,7 +127,7 @@ def hashed(path: Path) -> None:
 
 
 def follow(path: Path) -> None:
-    """The chain, from the first line to the last."""
+    """Follow the chain, from the first line to the last."""
     with open_segment(path) as pages:
         first = next(pages.lines())
         for _ in iter_chained(pages.lines(), Opening.of(read(unseal(first)[0]).facts).head()):
@@ -135,7 +135,7 @@ def follow(path: Path) -> None:
 
 
 def intact(path: Path) -> None:
-    """Everything."""
+    """Verify the record as the command does."""
     if verify({1: path}, keys=[VerifierKey.parse(KEY.vkey())]).verdict is not LogVerdict.INTACT:
         raise SystemExit("the record that was written is not intact")
 
@@ -152,7 +152,7 @@ def stranger(path: Path) -> Callable[[], object]:
 
 
 def doing(work: Callable[[], object]) -> Timed:
-    """It, so many times."""
+    """Return a function that does the work so many times."""
 
     async def timed(count: int) -> float:
         start = process_time()
@@ -171,7 +171,7 @@ def speeds(name: str, samples: Samples, size: int, target: int | None) -> list[s
 
 
 def alone(name: str, path: Path) -> list[str]:
-    """A row of what a fresh process needs to verify it."""
+    """Return a row of the time and memory that a fresh process needs to verify the record."""
     command = [sys.executable, "-c", ALONE, str(path), KEY.vkey()]
     said, spent, memory = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:3]
     mebibytes = int(memory) / 2**20

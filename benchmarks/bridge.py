@@ -1,4 +1,4 @@
-"""What the bridge adds to a tool call of another program, and a command hook to its process.
+"""The cost the bridge adds to a tool call of another program, and a command hook to its process.
 
 The server runs in a thread of its own, as it would in a process of its own; both bridge and bare interpreter are
 started as agent programs start a hook. *The server's share* is the same question over the same socket, without a
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def made(stack: ExitStack) -> Iterator[tuple[str, Timed]]:
-    """What is measured, with the servers it needs."""
+    """Yield the subjects by name, with the servers they need."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     path = folder / "hooks.sock"
     listener = socket.socket(socket.AF_UNIX)
@@ -87,14 +87,14 @@ def made(stack: ExitStack) -> Iterator[tuple[str, Timed]]:
 
 
 def question(name: str = "PreToolUse") -> bytes:
-    """A question of Claude Code's, each about another call."""
+    """Return a question of Claude Code; each is about another call."""
     question.number = getattr(question, "number", 0) + 1  # type: ignore[attr-defined]
     call = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": f"t{question.number}"}  # type: ignore[attr-defined]
     return json.dumps({"session_id": "s", "cwd": "/", "hook_event_name": name, **call}).encode()
 
 
 def loopback() -> socket.socket:
-    """A free port."""
+    """Return a listener at a free port."""
     listener = socket.socket()
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a small answer waits for an acknowledgement
     listener.bind(("127.0.0.1", 0))
@@ -103,7 +103,7 @@ def loopback() -> socket.socket:
 
 @contextmanager
 def serving(app: Any, listener: socket.socket) -> Iterator[int]:
-    """A server in a thread; yields its port."""
+    """Serve in a thread; yield the port."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
     listener.listen()
     thread = threading.Thread(target=asyncio.run, args=(server.serve([listener]),))
@@ -118,13 +118,13 @@ def serving(app: Any, listener: socket.socket) -> Iterator[int]:
 
 
 async def plain(request: Request) -> Response:
-    """The least a server does with a body."""
+    """Answer as the smallest possible server that reads a body."""
     await request.body()
     return Response(b"{}", media_type="application/json")
 
 
 def process(argv: list[str]) -> Timed:
-    """Starts a program as others do, and waits for its end."""
+    """Return a function that starts a program as agent programs do, and waits for its end."""
 
     async def timed(count: int) -> float:
         asked = question()
@@ -137,7 +137,7 @@ def process(argv: list[str]) -> Timed:
 
 
 def asked(path: str) -> Timed:
-    """The same question without a process."""
+    """Return a function that asks the server over its socket, without a process."""
 
     async def timed(count: int) -> float:
         one = question()
@@ -151,7 +151,7 @@ def asked(path: str) -> Timed:
 
 
 def posted(url: str) -> Timed:
-    """A POST, over a connection that is kept."""
+    """Return a function that posts to a server, over a connection that is kept."""
     client = httpx2.Client(trust_env=False, headers={"authorization": f"Bearer {TOKEN}"})
 
     async def timed(count: int) -> float:
@@ -165,7 +165,7 @@ def posted(url: str) -> Timed:
 
 
 async def bare_process(count: int) -> float:
-    """A process fed and read with nothing around it."""
+    """Feed and read a process so many times, with nothing around it, and return the seconds."""
     asked = question()
     began = perf_counter()
     for _ in range(count):
@@ -177,7 +177,7 @@ async def bare_process(count: int) -> float:
 
 
 def command_hook() -> Timed:
-    """The same process as a hook."""
+    """Return a function that runs the process as a command hook."""
     hook = CommandHook(argv=tuple(INTERPRETER))
     call = {"session_id": "s", "tool_name": "Bash", "tool_call_id": "c", "tool_input": {"command": "ls"}}
 

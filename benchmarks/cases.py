@@ -1,4 +1,4 @@
-"""What a dispatcher is given to do, and the loop that does it at the least cost.
+"""The cases for every dispatcher, and the bare loop that does them at the least cost.
 
 The bare loop is what people write before they have a registry: `for hook in hooks: await hook(event, data)`. It has no
 deadlines, isolation, attribution or protection of the data, and nothing written in Python can be cheaper. In each
@@ -61,13 +61,13 @@ class Case:
     kinds: tuple[Kind, ...]
     target: float
     sessions: int = 0
-    """How many sessions emit at the same time; 0 is one emit after the other."""
+    """Number of sessions that emit at the same time; 0 is one emit after the other."""
     events: int = 0
-    """How many events each of them emits."""
+    """Number of events that each session emits."""
 
 
 CASES: Final = (
-    Case("nobody listens", (), 2.0),
+    Case("no hooks", (), 2.0),
     Case("1 hook", ("continue",), 7.0),
     Case("10 hooks", ("continue",) * 10, 2.7),
     Case("100 hooks", ("continue",) * 100, 1.8),
@@ -86,7 +86,7 @@ def idle(count: int) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How hooks say what they say, in the words of whoever is measured."""
+    """The answers of hooks, in the types of the measured dispatcher."""
 
     nothing: Any
     deny: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""What the AGENT-HOOKS conformance kit says about a session that runs other people's interceptors.
+"""The results of the AGENT-HOOKS conformance kit for a session that runs foreign interceptors.
 
 Vectors of the kit by part. One is left out where it is about a capability that a session does not have, and says so.
 """
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def run() -> tuple[dict[str, Counter[str]], list[VectorResult]]:
-    """How many vectors of each part came out how, and all of them."""
+    """Return the number of vectors by part and result, and all vectors."""
     parts: dict[str, Counter[str]] = defaultdict(Counter)
     results = []
     for vector in load_vectors():

@@ -1,4 +1,4 @@
-"""What a session adds to a tool call, beside the parts that nobody could leave out.
+"""The cost a session adds to a tool call, beside the parts that any session needs.
 
 The parts: the input as canonical JSON and its digest, one copy decoded for the tool, five hooks before and five after
 in a bare loop, and one record encoded. Ours has deadlines, isolation, a record in memory (four records a call) and
@@ -48,7 +48,7 @@ class InMemory:
     """A record that is thrown away: what is measured is making it."""
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Take it."""
+        """Take the line."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ def injection() -> dict[str, Timed]:
 
 
 def doing(step: Callable[[], Awaitable[None]]) -> Timed:
-    """Take a step, again and again."""
+    """Return a function that takes a step so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()

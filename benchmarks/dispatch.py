@@ -1,4 +1,4 @@
-"""What an emit costs: this registry beside a bare loop over the same hooks, and beside what others offer.
+"""The cost of an emit: this registry beside a bare loop over the same hooks, and beside other dispatchers.
 
 Ours runs with everything on that is on by default: deadlines, isolation, attribution, a read-only view of the data, a
 depth limit. The targets are for `on` hooks. Beside them stand gates, which have the clock read around each and look at
@@ -145,7 +145,7 @@ def show_peers(
 
 
 async def profile(case: Case, effort: Effort, report: Report) -> None:
-    """What is saved by leaving out each ingredient, the dearest first."""
+    """Report the saving of leaving out each ingredient, the dearest first."""
     registries: dict[str, Any] = variants(waits="suspend" in case.kinds)
     subjects = {name: repeated(emitting(registry(), "on", case)) for name, registry in registries.items()}
     samples = await measure({"bare": repeated(bare(case.kinds, OURS)), **subjects}, effort)

@@ -1,4 +1,4 @@
-"""How long `amplifier-hooks --help` takes, beside importing what any command line of this kind is made of.
+"""The time of `amplifier-hooks --help`, beside importing the libraries that any such command line needs.
 
 Each sample is a whole process, from its start to its end.
 """
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def running(command: list[str]) -> Timed:
-    """The command, in a process of its own each time."""
+    """Return a function that runs the command, each time in a process of its own."""
 
     def once() -> float:
         began = perf_counter()

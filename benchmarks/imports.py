@@ -1,4 +1,4 @@
-"""How long the front door takes to open, beside what nearly every program that uses it has loaded anyway.
+"""The time to import the front door, beside modules that nearly every program that uses it has loaded anyway.
 
 Each sample is a fresh interpreter that reads the clock before and after the import, so the interpreter's own start is
 in none of them. Both imports of the base are made in one interpreter: what they share is counted once. All modules are

@@ -1,4 +1,4 @@
-"""What a ready-made hook costs where it has nothing to say, and where it has: schemas, skills, secrets.
+"""The cost of a ready-made hook where it has nothing to say, and where it has: schemas, skills, secrets.
 
 A call that is none of a hook's is emitted past that hook, and past an empty one at the same place. The schema guard is
 compared with the validator it asks; skills with one pass over the words of the prompt, which looks each of them up.
@@ -104,7 +104,7 @@ async def past(
 
 
 def emitting(registry: HookRegistry, event: str, payload: dict[str, Any]) -> Timed:
-    """Emit it, again and again."""
+    """Return a function that emits the event so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()
@@ -116,7 +116,7 @@ def emitting(registry: HookRegistry, event: str, payload: dict[str, Any]) -> Tim
 
 
 def doing(function: Callable[..., Any], *arguments: Any) -> Timed:
-    """Call it, again and again."""
+    """Return a function that calls the function so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()
@@ -190,7 +190,7 @@ def skill_files(folder: Path) -> None:
     """Skills with a name and three keywords each, which share many words."""
     for number_ in range(FILES):
         keywords = [f"topic{number_ % 97}", f"tool{number_ % 31} setup", f"skill{number_}"]
-        front = json.dumps({"name": f"skill-{number_}", "description": "What to do.", "keywords": keywords})
+        front = json.dumps({"name": f"skill-{number_}", "description": "One step.", "keywords": keywords})
         (folder / f"skill{number_}.md").write_text(f"---\n{front}\n---\nDo it.\n", encoding="utf-8")
 
 

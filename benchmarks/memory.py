@@ -1,7 +1,7 @@
-"""What a registry weighs, empty and for every hook more.
+"""The memory of a registry, empty and for every hook more.
 
-Weighed after an emit, so with everything it keeps to emit fast. The bare loop is a list of the same hook functions:
-what it weighs is the hooks' own, and the targets are for what a registry adds to that.
+It is weighed after an emit, with everything it keeps to emit fast. The bare loop is a list of the same hook functions:
+its memory is the hooks' own, and the targets are for the memory that a registry adds to that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it costs to make one answer, beside the same answer as a dataclass, an attrs class and a pydantic model.
+"""The cost of making one answer, beside the same answer as a dataclass, an attrs class and a pydantic model.
 
 All candidates have the fields of `HookResult`. Where it says *same checks*, the very function that checks a
 HookResult checks them; attrs and pydantic also run with checks written their own way. The second table says which
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> None:
             rows[name].append(f"{number(own.ratio(samples['HookResult']))} ({own.usual * 1e3:,.0f} ns)")
     report.text("Times what a `HookResult` takes, and the median; the same call for all, but for the short forms.")
     report.table(["", *CASES], [[name, *cells] for name, cells in rows.items()])
-    report.text(f"How many of {len(IMPOSSIBLE)} impossible answers are refused, and whether fields can be assigned.")
+    report.text(f"Refused of {len(IMPOSSIBLE)} impossible answers, and assignment of fields.")
     report.table(
         ["", "refused", "frozen"],
         [
@@ -156,7 +156,7 @@ def whole(said: Any) -> Any:
 
 
 def validator(field: msgspec.structs.FieldInfo) -> Any:
-    """What attrs has for a field of this type."""
+    """Return the validator of attrs for a field of this type."""
     if field.name == "approval_timeout":
         return validators.and_(
             validators.not_(validators.instance_of(bool)),
@@ -177,7 +177,7 @@ def validator(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def constrained(field: msgspec.structs.FieldInfo) -> Any:
-    """What pydantic has for a field of this type."""
+    """Return the constraint of pydantic for a field of this type."""
     if field.name == "approval_timeout":
         return Annotated[float, pydantic.Field(ge=0, le=LONGEST, allow_inf_nan=False)]
     if field.name == "data":
@@ -198,7 +198,7 @@ def making(call: str, kind: Callable[..., Any]) -> Timed:
 
 
 def refuses(kind: Callable[..., Any], said: dict[str, Any]) -> bool:
-    """Whether this answer cannot be made."""
+    """Return True if the class refuses this answer."""
     try:
         kind(**said)
     except (TypeError, ValueError):
@@ -207,7 +207,7 @@ def refuses(kind: Callable[..., Any], said: dict[str, Any]) -> bool:
 
 
 def frozen(kind: Callable[..., Any]) -> bool:
-    """Whether a made answer cannot be changed."""
+    """Return True if the fields of a made answer cannot be assigned."""
     answer = kind(action="deny")
     try:
         answer.action = "continue"

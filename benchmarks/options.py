@@ -8,7 +8,7 @@ __all__ = ["parser"]
 
 
 def parser(name: str, doc: str | None) -> ArgumentParser:
-    """A parser with them, to add a benchmark's own to."""
+    """Return a parser with these options, to which a benchmark adds its own."""
     made = ArgumentParser(prog=f"python -m benchmarks {name}", description=(doc or "").partition("\n")[0])
     made.add_argument(
         "--quick", action="store_true", help="a few tiny samples, to see that it runs; the figures mean nothing"

@@ -1,4 +1,4 @@
-"""What the approval page weighs, and how long it takes to its first paint with an empty queue and with a long one.
+"""The weight of the approval page, and the time to its first paint with an empty queue and with a long one.
 
 In Chromium, each time in a fresh profile. *First paint* is the browser's own figure, *queue shown* the moment at which
 the frame with the queue is on screen. Without Chromium or Playwright only the weight is measured.

@@ -1,8 +1,8 @@
-"""Others, each in an environment of its own.
+"""Other dispatchers, each in an environment of its own.
 
 They need versions of shared libraries that we do not, so none of them is a dependency of ours. An environment is made
 under `.bench/` when it is first wanted; `worker.py` runs in it, and measures the peer and the bare loop in the same
-process with the same rounds as ours. What cannot be installed is reported as not installed.
+process with the same rounds as ours. A peer that cannot be installed is reported as not installed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a worker found out."""
+    """The figures of a worker."""
 
     version: str
     ratios: dict[str, float]

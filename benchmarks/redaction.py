@@ -1,4 +1,4 @@
-"""What looking for secrets costs a byte, and whether that stays so for longer texts: a part of `library`.
+"""The cost of looking for secrets by the byte, also in longer texts: a part of `library`.
 
 The hook `redact_secrets` is given texts of one size and of four times that. Beside it stands what one would write
 first: one expression for Python's `re`, with `sub` over the whole text; not where the text is hostile, for there it

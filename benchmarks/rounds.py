@@ -1,8 +1,8 @@
 """Interleaved rounds: every subject once a round, compared within the round.
 
-What disturbs a shared machine lasts longer than a round, so it disturbs all subjects of that round alike and cancels
-in their ratio; the median over the rounds drops the ones it hit halfway. The order turns from round to round, so
-nobody always runs first or always behind the same neighbour. A first round is run and thrown away.
+A disturbance of a shared machine lasts longer than a round, so it disturbs all subjects of that round alike and cancels
+in their ratio; the median over the rounds drops the ones it hit halfway. The order turns from round to round, so that
+no subject always runs first or always behind the same neighbour. A first round is run and thrown away.
 
 The garbage collector stays on, because it does for users; each sample begins just after a collection, with everything
 made before frozen, so a subject pays for what it leaves behind and for nothing else.
@@ -21,12 +21,12 @@ from typing import Final
 __all__ = ["QUICK", "THOROUGH", "Effort", "Samples", "Timed", "measure"]
 
 Timed = Callable[[int], Awaitable[float]]
-"""Does its work so many times, and returns the seconds that took."""
+"""A function that does its work so many times, and returns the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many rounds, and how long one sample lasts."""
+    """The number of rounds, and the seconds of one sample."""
 
     rounds: int
     seconds: float
@@ -53,7 +53,7 @@ class Samples:
         return median(self.seconds) * 1e6
 
     def ratios(self, base: Samples) -> list[float]:
-        """How many times as long as the base, round by round."""
+        """Return the ratios to the base, round by round."""
         return [own / other for own, other in zip(self.seconds, base.seconds, strict=True)]
 
     def ratio(self, base: Samples) -> float:
@@ -89,7 +89,7 @@ async def measure(
 
 
 async def _filling(timed: Timed, seconds: float) -> int:
-    """How often it has to be done to take about this long; runs it up to that, which also warms it up."""
+    """Return the number of times that take about so many seconds; running the work up to it also warms it up."""
     number = 1
     while True:
         spent = await timed(number)

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def measured(count: int, rounds: int) -> list[list[str]]:
-    """A row for each kind of store."""
+    """Return a row for each kind of store."""
     rows = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -79,7 +79,7 @@ async def measured(count: int, rounds: int) -> list[list[str]]:
 
 
 async def compared(kind: str, store: RunStore, skip: str, count: int, rounds: int) -> list[str]:
-    """One store: both ways, round by round."""
+    """Measure one store in both ways, round by round."""
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     twice = 0
     async with RunCoordinator(store, Agents([read_blueprint(WRITER)]), find=lambda _: hook) as runs:
@@ -128,7 +128,7 @@ async def filled(store: RunStore, count: int) -> None:
 
 
 async def bare(store: RunStore, skip: str, *, give: bool) -> list[str]:
-    """One statement a run, or two, until there is none."""
+    """Claim runs with one statement each, or two, until there is none."""
     found: list[str] = []
 
     async def runner(name: str) -> None:
@@ -142,7 +142,7 @@ async def bare(store: RunStore, skip: str, *, give: bool) -> list[str]:
 
 
 async def ours(runs: RunCoordinator, count: int) -> list[str]:
-    """Runners of a coordinator, until all are claimed."""
+    """Claim runs by runners of a coordinator, until all are claimed."""
     found: list[str] = []
 
     async def runner(name: str) -> None:

@@ -1,4 +1,4 @@
-"""What many sessions over one registry cost: their events in time, and themselves in memory.
+"""The cost of many sessions over one registry: their events in time, and themselves in memory.
 
 1,000 sessions each emit 100 events past 5 hooks, all at once, with a record in memory; beside the bare loop doing the
 same. An idle session is weighed by what tracemalloc finds after it was made and started.
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def crowds(sessions: int, events: int) -> dict[str, Timed]:
-    """The same crowd of events, through sessions and through the bare loop."""
+    """Measure one crowd of events, through sessions and through the bare loop."""
     registry, quiet = HookRegistry(), hooks(QUIET, OURS)
     for index, hook in enumerate(quiet):
         registry.on(EVENT, hook, name=f"h{index}")
@@ -94,7 +94,7 @@ async def _as_task(one: Callable[[int], Awaitable[None]], index: int) -> None:
 
 
 async def weigh(sessions: int) -> float:
-    """Bytes an idle, started session holds."""
+    """Return the bytes that an idle, started session holds."""
     registry, record = HookRegistry(), InMemory()
     warm = SessionCoordinator(registry, session_id="warm", audit=record)
     await warm.start()

@@ -51,10 +51,10 @@ class Report:
         self.text("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
 
     def explain(self, missed: Iterable[str], why: Mapping[str, str]) -> None:
-        """Say of every target that was missed what the time goes into."""
+        """Name the reason for every target that was missed."""
         reasons = [f"- {name}: {why[name]}" for name in missed if name in why]
         if reasons:
-            self.text("What was missed, and why:\n\n" + "\n".join(reasons))
+            self.text("Missed targets, and the reasons:\n\n" + "\n".join(reasons))
 
     def finish(self, *, write: bool) -> None:
         """Keep the section in RESULTS.md, if wanted; the other sections stay as they are."""

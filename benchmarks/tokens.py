@@ -1,4 +1,4 @@
-"""What counting tokens costs, beside tiktoken alone and beside encoding a long text whole.
+"""The cost of counting tokens, beside tiktoken alone and beside encoding a long text whole.
 
 Everything is loaded before it is measured. The long text is prose of 10 MB, and encoding it whole is one call of
 tiktoken.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchmarks.rounds import Samples
 
-PROSE: Final = "The quick brown fox jumps over the lazy dog, and nobody who watched it would say why.\n"
+PROSE: Final = "The quick brown fox jumps over the lazy dog, and no one who watched it would say why.\n"
 CODE: Final = 'def total(rows: list[dict[str, int]]) -> int:\n    return sum(row["count"] for row in rows)  # all\n\n'
 SIZES: Final = {"100 B": 100, "1 KB": 1_000, "10 KB": 10_240}
 STEADY: Final = Effort(rounds=41, seconds=0.02)
@@ -81,12 +81,12 @@ def texts() -> Iterator[tuple[str, str, float | None]]:
 
 
 def repeated(unit: str, characters: int) -> str:
-    """So much of it."""
+    """Return so many characters of the repeated unit."""
     return (unit * (characters // len(unit) + 1))[:characters]
 
 
 def doing(function: Callable[..., Any], *arguments: Any) -> Timed:
-    """Call it, again and again."""
+    """Return a function that calls the function so many times."""
 
     async def timed(times: int) -> float:
         start = perf_counter()

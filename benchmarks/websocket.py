@@ -1,9 +1,9 @@
-"""What approving over WebSockets costs: beside a bare `websockets` server that sends and hears as much.
+"""The cost of approving over WebSockets, beside a bare `websockets` server that sends and hears as much.
 
 Both servers run here and take turns; all clients run in a process of their own, in plain `websockets` without
 compression. Questions come one at a time, with a pause before each. The bare server sends the same text to everybody
 who is to see it, and waits until one client has sent the same answer. Ours asks, keeps, shows, hears, decides, answers,
-tells, and wakes whoever asked, over a store in memory.
+tells, and wakes the caller, over a store in memory.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 async def report(*, quick: bool, write: bool) -> None:
-    """Everything, in one run."""
+    """Measure everything, in one run."""
     out = Report("websocket", ("websockets",))
     rounds, times = (2, 3) if quick else (15, 20)
     rows = []
@@ -80,12 +80,12 @@ async def report(*, quick: bool, write: bool) -> None:
     for count in OPEN[1:2] if quick else OPEN[1:]:
         bare, ours = await pair(count, "one", rounds, times, whole=False)
         rows.append(row(f"{count:,} open, one of whom may see it", bare, ours, None))
-    out.text("Ask, show, answer, wake whoever asked: beside sending to those who may see it, and one answer; medians.")
+    out.text("Ask, show, answer, wake the caller: beside sending to those who may see it, and one answer; medians.")
     out.table(["approvers", "bare, µs", "ours, µs", "ratio", *VERDICT], rows)
     bare, ours = await pair(REACHED, "all", rounds, times, whole=True)
     out.text(f"One request reaches all of {REACHED} approvers, beside {REACHED} bare sends; until the last one has it.")
     out.table(["", "bare, µs", "ours, µs", "ratio", *VERDICT], [row("the last one has it", bare, ours, REACH)])
-    out.text("What a client that never reads costs, and the page.")
+    out.text("The cost of a client that never reads, and the page.")
     held = await in_a_process_of_its_own(500 if quick else EVENTS)
     sizes = [(len(asset.content), len(asset.packed)) for asset in page()]
     whole, weight = (sum(one) / 1_024 for one in zip(*sizes, strict=True))
@@ -215,7 +215,7 @@ def like_ours() -> str:
 
 
 async def crowd(how: dict[str, Any]) -> None:
-    """Connect so many clients, the one that answers first; stay until nobody wants them any more."""
+    """Connect so many clients, the one that answers first; stay until the parent process ends them."""
     loop = asyncio.get_running_loop()
     over = loop.run_in_executor(None, sys.stdin.read)
     ready = asyncio.Semaphore(0)
@@ -232,14 +232,14 @@ async def crowd(how: dict[str, Any]) -> None:
 
 
 class Everybody:
-    """Who has heard of the newest request; the last one to hear of it makes `all_have_it` true."""
+    """The clients that have heard of the newest request; the last one to hear of it makes `all_have_it` true."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._have = 0
 
     def all_have_it(self) -> bool:
-        """One more has it."""
+        """Count one more client that has it."""
         self._have += 1
         return self._have % self._count == 0
 
@@ -274,7 +274,7 @@ ANSWERING: Final[list[Any]] = []
 
 
 def call(method: str, /, **params: Any) -> str:
-    """A call as text."""
+    """Return a call as text."""
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 
 
@@ -321,7 +321,7 @@ async def never_reads(events: int) -> float:
 
 
 async def stall(gateway: Gateway, approver: Approver) -> socket.socket:
-    """A socket past attaching, from which nobody will read."""
+    """A socket past attaching, from which the client never reads."""
     sock = socket.create_connection(("127.0.0.1", gateway.port))
     sock.setblocking(False)  # noqa: FBT003  # its only argument
     loop = asyncio.get_running_loop()
@@ -358,7 +358,7 @@ def rss() -> float:
 
 
 def page() -> list[Asset]:
-    """The files a browser loads."""
+    """Return the files that a browser loads."""
     assets, folder = Assets(), files("approval_backends").joinpath("web")
     names = [file.name for file in folder.iterdir() if any(file.name.endswith(suffix) for suffix in TYPES)]
     found = [assets.find("/" if name == "index.html" else f"/assets/{name}") for name in names]

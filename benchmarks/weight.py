@@ -1,4 +1,4 @@
-"""What things weigh: bytes allocated through Python and still held once the thing is made and used.
+"""The memory of a thing: bytes allocated through Python and still held once the thing is made and used.
 
 `tracemalloc` sees what Python allocates, and no more: memory that an extension takes from the system itself is not in
 it. Caches that are filled once for the process are filled before anything is weighed.

@@ -1,9 +1,9 @@
 """One peer, measured inside the peer's own environment; prints what it found as a line of JSON.
 
-Every peer is called at the point its own agent loop calls, with coroutine functions as hooks where it takes them. What
-its caller makes anew for each event (an event object, keyword arguments) is made anew here. Where its answers have no
-class of their own, the bare loop's hooks build a two-field object for theirs. A case it has no way to express, or
-where it would change the caller's data in place, is left out.
+Every peer is called at the point its own agent loop calls, with coroutine functions as hooks where it takes them.
+Objects that its caller makes anew for each event (an event object, keyword arguments) are made anew here. Where its
+answers have no class of their own, the bare loop's hooks build a two-field object for theirs. A case it has no way to
+express, or where it would change the caller's data in place, is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FEWEST: Final = 20
 
 
 class Answer:
-    """The least an answer can be."""
+    """The smallest possible answer."""
 
     __slots__ = ("action", "data")
 
@@ -56,7 +56,7 @@ def amplifier_core(case: Case) -> Emit:
 
 
 def amplifier_answers() -> Answers:
-    """Its own results; the bare loop's hooks build the same."""
+    """Return the answers of the upstream kernel; the bare loop's hooks build equal ones."""
     result = import_module("amplifier_core").HookResult
     return Answers(
         nothing=result(action="continue"),
@@ -66,7 +66,7 @@ def amplifier_answers() -> Answers:
 
 
 def blinker(case: Case) -> Emit | None:
-    """Signals: nobody's answer keeps anybody from being told."""
+    """Signals: no answer keeps another receiver from being called."""
     if not {"deny", "modify"}.isdisjoint(case.kinds):
         return None
     signal = import_module("blinker").Signal()
@@ -175,7 +175,7 @@ def pydantic_ai(case: Case, timeout: float | None = None) -> Emit:
 
 
 def pydantic_ai_timed(case: Case) -> Emit:
-    """The same with a deadline for each hook."""
+    """Tool hooks like those of `pydantic_ai`, with a timeout for each hook."""
     return pydantic_ai(case, timeout=5.0)
 
 
@@ -225,7 +225,7 @@ WORKERS: Final[Mapping[str, tuple[str, Peer]]] = {
 
 
 async def work(name: str, *, quick: bool) -> dict[str, Any]:
-    """Everything there is to know about one peer."""
+    """Measure one peer, and return all its figures."""
     package, peer = WORKERS[name]
     answers = amplifier_answers() if name == "amplifier-core" else PLAIN
     ratios: dict[str, float] = {}
@@ -245,7 +245,7 @@ async def work(name: str, *, quick: bool) -> dict[str, Any]:
 
 
 def affordable(case: Case, us: float, *, quick: bool) -> int:
-    """How many sessions the crowd has if an emit takes so many µs."""
+    """Return the number of sessions in the crowd if an emit takes so many µs."""
     return FEWEST if quick else min(case.sessions, max(FEWEST, int(AFFORDED * 1e6 / (us * case.events))))
 
 

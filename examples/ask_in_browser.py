@@ -1,7 +1,7 @@
-"""A hook asks; whoever has the page open decides. Try it in a terminal, and follow the link that it prints.
+"""A hook asks; an approver at the page decides. Try it in a terminal, and follow the link that it prints.
 
-Without a terminal nobody would follow a link, so a program answers over the same socket. What is printed below is that
-case.
+Without a terminal no approver would follow a link, so a program answers over the same socket. The output below is of
+that case.
 
 Run it: python examples/ask_in_browser.py
 
@@ -29,7 +29,7 @@ async def ask_first(_event: str, data: Mapping[str, Any]) -> HookResult:
 
 
 async def answer(address: str, token: str) -> None:
-    """What Mara does at the page, done by a program: wait for the card, read it, allow it."""
+    """Do as a program what Mara does at the page: wait for the card, read it, allow it."""
     async with ApprovalsClient(address, token) as client:
         async for _news in client.news():
             for row in client.queue:

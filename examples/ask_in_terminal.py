@@ -1,9 +1,9 @@
-"""A hook asks; whoever sits at the terminal decides. Try it in a terminal, and again with `< /dev/null`.
+"""A hook asks; the user at the terminal decides. Try it in a terminal, and again with `< /dev/null`.
 
 In a terminal a card shows what would be written: `a` and Enter allow it, Enter alone denies it, `m` denies it with
 words for the agent, `e` edits the arguments.
 
-Nobody there to ask means no. What is printed below is that case.
+Without a terminal the answer is no. The output below is of that case.
 
 Run it: python examples/ask_in_terminal.py
 

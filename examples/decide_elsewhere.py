@@ -1,4 +1,4 @@
-"""A program asks; somebody answers from another terminal, with the command `amplifier-hooks approvals`.
+"""A program asks; an approver answers from another terminal, with the command `amplifier-hooks approvals`.
 
 The question lives in a file that both processes open. Started with the name of a file it waits for you, in another
 terminal: `amplifier-hooks approvals list --store FILE`. Without one it starts the command itself.
@@ -32,7 +32,7 @@ async def protect_production(_event: str, _data: object) -> HookResult:
 
 
 async def agent(store: str) -> str:
-    """Write one file, if somebody lets it, and say what came of that."""
+    """Write one file, if an approver allows it, and return the result or the reason."""
     async with DeferredApprovals(store_at(store)) as approvals:
         session = SessionCoordinator(registry, session_id="release-42", approvals=approvals)
         print("agent: wants to write", CHANGE["file_path"], flush=True)
@@ -41,13 +41,13 @@ async def agent(store: str) -> str:
 
 
 def command(*arguments: str, store: str) -> str:
-    """What `amplifier-hooks approvals` prints."""
+    """Return the output of `amplifier-hooks approvals`."""
     whole = [sys.executable, "-m", "amplifier_hooks", "approvals", *arguments, "--store", store]
     return subprocess.run(whole, check=True, capture_output=True, text=True).stdout
 
 
-def somebody(store: str) -> str:
-    """Allow what waits, as soon as it does, and say what the command said."""
+def approver(store: str) -> str:
+    """Allow the first request that waits, and return the beginning of the command's output."""
     waiting: list[dict[str, str]] = []
     while not waiting:
         waiting = json.loads(command("list", "--json", store=store)) if Path(store).exists() else []
@@ -61,9 +61,9 @@ async def main() -> None:
         return
     with TemporaryDirectory() as folder:
         store = f"{folder}/approvals.db"
-        became, said = await asyncio.gather(agent(store), asyncio.to_thread(somebody, store))
-    print("other terminal:", said)
-    print("agent:", became)
+        result, printed = await asyncio.gather(agent(store), asyncio.to_thread(approver, store))
+    print("other terminal:", printed)
+    print("agent:", result)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def model(messages: list[Any]) -> dict[str, str] | None:
 
 
 class Screen:
-    """What the person sees."""
+    """The screen of the user."""
 
     def show_message(self, message: str, level: str, source: str) -> None:
         """Print the beginning."""

@@ -1,4 +1,4 @@
-"""What a hook wants the person to know goes to the screen; what it wants the model to know goes into the context.
+"""A hook's message for the user goes to the screen; its text for the model goes into the context.
 
 Neither ever reads the other's text. Here both are printed, so that they can be seen side by side.
 

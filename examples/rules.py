@@ -1,4 +1,4 @@
-"""Rules decide what nobody has to be asked about; what they leave open goes to a person.
+"""Rules decide routine calls without a prompt; a call that they leave open goes to a person.
 
 The rules are in rules.yaml. A deny beats everything, an ask beats an allow, and an allow answers hooks that ask.
 
@@ -30,7 +30,7 @@ async def ask_before_commands(_event: str, data: Mapping[str, Any]) -> HookResul
 
 
 async def main() -> None:
-    """Try three commands, with nobody there to ask."""
+    """Try three commands, without a person to ask."""
     rules = Rules.load(Path(__file__).with_name("rules.yaml"))
     async with SessionCoordinator(hooks=registry, rules=rules, cwd="/project") as session:
         for command in ("git status", "git status; rm -rf /", "cat .env"):

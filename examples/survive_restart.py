@@ -1,12 +1,12 @@
-"""A program asks and is killed. Somebody decides meanwhile. It starts again, gets that decision, and acts once.
+"""A program asks and is killed. An approver decides meanwhile. It starts again, gets that decision, and acts once.
 
 The question, the decision and the claim live in a file. The call has an id of the program's own, so after a restart the
-same call is the same question: it is not asked a second time, and what was approved once runs once.
+same call is the same question: it is not asked a second time, and a call that was approved once runs once.
 
 Run it: python examples/survive_restart.py
 
 Prints:
-    worker: may I deploy build 7? Nobody has answered yet
+    worker: may I deploy build 7? No answer yet
     worker: killed
     Robin sees: Deploy to production? deploy {'build': 7}
     worker: deploying build 7
@@ -37,25 +37,25 @@ async def production(event: str, data: Mapping[str, Any]) -> HookResult:
 
 
 def deploy(given: Any) -> None:
-    """What must not happen unasked, and not twice."""
+    """Deploy a build, which must not happen unasked, and not twice."""
     print(f"worker: deploying build {given['build']}", flush=True)
 
 
 async def worker(file: str) -> None:
-    """Make one call. While nobody has decided it is pending; calling again with the same id goes on from there."""
+    """Make one call. Until an approver decides, it is pending; another call with the same id goes on from there."""
     async with (
         DeferredApprovals(SqliteStore(file)) as approvals,
         SessionCoordinator(registry, session_id="release-train", approvals=approvals, approval_wait=0.2) as session,
     ):
         outcome = await session.call_tool("deploy", {"build": 7}, deploy, call_id="deploy-7")
         if outcome.pending:
-            print("worker: may I deploy build 7? Nobody has answered yet", flush=True)
+            print("worker: may I deploy build 7? No answer yet", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         print(f"worker: {'deployed' if outcome.ok else outcome.reason}")
 
 
 async def robin(file: str) -> None:
-    """Another program, or another machine: list what waits, and decide."""
+    """Act as another program, or another machine: list the requests that wait, and decide."""
     me = Decider(name="Robin", channel="example")
     async with DeferredApprovals(SqliteStore(file)) as approvals:
         for record in await approvals.pending(me):

@@ -1,8 +1,8 @@
-"""Record the terminal sessions in docs/approvals.md: real shells, real programs, and what was on their screens.
+"""Record the terminal sessions in docs/approvals.md: real shells, real programs, and the text on their screens.
 
-    uv run scripts/approvals_session.py          print what is recorded
-    uv run scripts/approvals_session.py --write  put it into the page
-    uv run scripts/approvals_session.py --check  say whether the page still shows what happens
+    uv run scripts/approvals_session.py          print the recorded sessions
+    uv run scripts/approvals_session.py --write  put them into the page
+    uv run scripts/approvals_session.py --check  compare the page with them
 
 Ids, digests and times differ from run to run; comparing, they count as equal.
 """
@@ -65,7 +65,7 @@ class Terminal:
         end = time.monotonic() + SOON
         while not seen(self.text):
             if time.monotonic() > end:
-                raise TimeoutError(f"nobody saw it:\n{self.text}")
+                raise TimeoutError(f"the screen never showed it:\n{self.text}")
             try:
                 self._stream.feed(cast("bytes", self._shell.read_nonblocking(1 << 16, timeout=0.2)))
             except pexpect.TIMEOUT:
@@ -90,17 +90,17 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What is on the screen."""
+        """The text on the screen."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
 
     @property
     def shown(self) -> str:
-        """The same, without the last prompt and without where this was recorded."""
+        """The text on the screen, without the last prompt and without the folder of the recording."""
         return self.text.removesuffix("\n$").replace(str(self._folder.parent), "/home/robin") + "\n"
 
 
 def recorded() -> dict[str, str]:
-    """Go through it all, and return what was on the screens."""
+    """Run all sessions, and return the text on the screens."""
     with TemporaryDirectory() as place:
         folder = Path(place).resolve() / "shop"
         folder.mkdir()
@@ -151,7 +151,7 @@ def on_the_card(one: Terminal, two: Terminal) -> dict[str, str]:
 
 
 def rules(two: Terminal) -> dict[str, str]:
-    """Ask a file of rules why."""
+    """Ask a file of rules for its reasons."""
     two.clears()
     two.runs("""amplifier-hooks approvals rules explain rules.yaml --tool Read --input '{"path": ".env"}'""")
     return {"rules": two.shown}
@@ -166,7 +166,7 @@ def with_sessions(page: str, sessions: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Print what is recorded, write it, or compare it."""
+    """Print the sessions, write them, or compare them with the page."""
     parser = argparse.ArgumentParser(description="Record the terminal sessions in docs/approvals.md.")
     parser.add_argument("--write", action="store_true", help="into the page, instead of printing it")
     parser.add_argument("--check", action="store_true", help="fail where the page shows something else")

@@ -1,8 +1,8 @@
 """Film `amplifier-hooks demo` in a real terminal, with a person who answers, and make it an animated picture.
 
-    uv run scripts/demo_picture.py          print what was on the screen at the end
+    uv run scripts/demo_picture.py          print the last screen
     uv run scripts/demo_picture.py --write  make docs/images/demo.svg
-    uv run scripts/demo_picture.py --check  say whether the picture still shows what happens
+    uv run scripts/demo_picture.py --check  compare the picture with the demo
 
 Times, ids and digests differ from run to run; comparing, they count as equal.
 """
@@ -36,10 +36,10 @@ PICTURE = ROOT / "docs" / "images" / "demo.svg"
 COLUMNS, ROWS = 100, 30
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 16
 LONGEST, SHORTEST = 4.0, 0.15
-"""Seconds a frame stays: nobody waits longer for the next one, and nobody reads a shorter one."""
+"""Seconds a frame stays at most, so that viewers need not wait, and at least, so that they can read it."""
 LAST = 6.0
 ANSWERS = (("Allow once", "a", 2.0), ("Enter", "\r", 1.5))
-"""What the person sees, which key they press then, and how long they think first."""
+"""For each prompt: the words on the screen, the key that answers them, and the seconds before the key."""
 VARIES = re.compile(
     r"/\w+/amplifier-hooks-demo-\w+|\b[0-9a-f]{4}\b|\b[0-9A-F]{4}\b|[0-9a-f]{8,64}|\d+:\d\d(?::\d\d)?|\d+ lines"
     r"|Enter confirms|a moment"
@@ -61,14 +61,14 @@ Row = tuple["Char", ...]
 
 
 class Frame(NamedTuple):
-    """What was on the screen, and for how many seconds."""
+    """The text on the screen, and its seconds."""
 
     rows: tuple[Row, ...]
     seconds: float
 
 
 def main() -> None:
-    """Do what was asked for."""
+    """Print the last screen, write the picture, or compare it with the demo."""
     parser = argparse.ArgumentParser(description="Film the demo.")
     parser.add_argument("--write", action="store_true", help="make the picture")
     parser.add_argument("--check", action="store_true", help="say whether the picture is still true")
@@ -126,25 +126,25 @@ def filmed() -> list[Frame]:
 
 
 def snapshot(screen: Screen) -> tuple[Row, ...]:
-    """The screen as it is, row by row."""
+    """Return the screen, row by row."""
     return tuple(tuple(screen.buffer[row][column] for column in range(COLUMNS)) for row in range(ROWS))
 
 
 def text(rows: tuple[Row, ...]) -> str:
-    """What can be read there."""
+    """Return the text of the rows."""
     return "\n".join("".join(char.data for char in row) for row in rows)
 
 
 def words(picture: str) -> set[str]:
-    """The lines of a picture, without what differs from run to run."""
+    """Return the lines of a picture, without the parts that differ from run to run."""
     lines = re.findall(r'<g id="r\d+">(.*?)</g>', picture)
     return {VARIES.sub("…", re.sub(r"<[^>]+>", "", line)).strip() for line in lines}
 
 
 def drawn(frames: list[Frame]) -> str:
-    """The picture: all frames one below the other, and a window that moves from one to the next.
+    """Return the picture: all frames one below the other, and a window that moves from one to the next.
 
-    Each row is drawn once, however often it is seen. Who asked for less motion sees the last frame.
+    Each row is drawn once, however often it is seen. A viewer who prefers reduced motion sees the last frame.
     """
     rows = {row: number for number, row in enumerate(dict.fromkeys(row for frame in frames for row in frame.rows))}
     wide, high = COLUMNS * WIDTH + 2 * MARGIN, ROWS * HEIGHT + 2 * MARGIN

@@ -1,4 +1,4 @@
-"""Write the reference in docs/reference/ from the code: what can be imported, what can be raised, what can be typed.
+"""Write the reference in docs/reference/ from the code: public names, errors, and commands.
 
     uv run scripts/reference.py          say which pages would change
     uv run scripts/reference.py --write  write them
@@ -37,7 +37,7 @@ SHORT = 100
 
 
 def main() -> None:
-    """Write the pages, or say which are not as the code is."""
+    """Write the pages, or name those that differ from the code."""
     parser = argparse.ArgumentParser(description="Write the reference.")
     parser.add_argument("--write", action="store_true", help="write the pages")
     write = parser.parse_args().write
@@ -70,7 +70,7 @@ def pages() -> dict[str, str]:
 
 
 def python() -> Iterator[str]:
-    """The names of the front doors, and what each is."""
+    """Return the page of the front doors: each name with its entry."""
     yield "# What can be imported\n"
     yield WRITTEN
     yield "A name that is not in `__all__` of its module may change at any time.\n"
@@ -85,7 +85,7 @@ def python() -> Iterator[str]:
 
 
 def about(name: str, thing: Any) -> Iterator[str]:
-    """One name: how it is called, what it is, and what it can do."""
+    """Return the entry of one name: its signature, its docstring, and its methods."""
     yield f"### `{name}`\n"
     if not is_protocol(thing):
         yield f"```text\n{name}{called(thing)}\n```\n"
@@ -182,7 +182,7 @@ def cell(text: str) -> str:
 
 
 def called(thing: Callable[..., Any]) -> str:
-    """How it is called: on one line if that is short, else an argument a line."""
+    """Return the signature: on one line if that is short, else an argument a line."""
     try:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -201,13 +201,13 @@ def called(thing: Callable[..., Any]) -> str:
 
 
 def plain(text: str) -> str:
-    """A signature without the quotes of annotations and without what differs from run to run."""
+    """Return a signature without the quotes of annotations and without parts that differ from run to run."""
     text = re.sub(r"(: |-> )'((?:[^'\\]|\\.)*)'", r"\1\2", text)
     return MEMORY.sub("", text).replace("NOTHING", "…")
 
 
 def is_protocol(thing: Any) -> bool:
-    """Whether it is only a description of what others make."""
+    """Return True if the class is a protocol, which others implement."""
     return bool(getattr(thing, "_is_protocol", False))
 
 

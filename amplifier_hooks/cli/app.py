@@ -34,10 +34,10 @@ HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and 
 Examples:
   amplifier-hooks demo               a tour; asks you once, in this terminal
   amplifier-hooks init               hooks for the project in this folder
-  amplifier-hooks list               which they are, in which order, and what a failure means
+  amplifier-hooks list               the hooks, their order, and what a failure of each means
   amplifier-hooks chat               try them; no key is needed
-  amplifier-hooks doctor             what works here, and what repairs the rest
-  amplifier-hooks approvals list     what waits for an answer
+  amplifier-hooks doctor             what works here, and how to repair the rest
+  amplifier-hooks approvals list     the requests that wait for an answer
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
   amplifier-hooks install codex      put it in front of a program you already use
   amplifier-hooks serve --web        the page where people approve
@@ -55,26 +55,26 @@ IN_SHORT: Final = {
     "demo": "Watch a scripted agent meet three hooks.",
     "init": "Write a file of hooks for the project in this folder.",
     "validate": "Find out whether a file of hooks is right.",
-    "list": "List the hooks, in which order they run, and what a failure means.",
-    "test": "Try one event: who is asked, who is told, and why.",
+    "list": "List the hooks, their order, and what a failure of each means.",
+    "test": "Try one event: the hooks that it reaches, and why.",
     "chat": "Talk to a model that works in a folder, past your hooks.",
-    "doctor": "Find out what works here, and what repairs the rest.",
+    "doctor": "Find out what works here, and how to repair the rest.",
     "ledger": "List the calls that the hook tool_ledger has kept.",
     "import": "Take over the hooks of another program.",
     "install": "Put our hook into the settings of another program.",
-    "uninstall": "Take it out again.",
+    "uninstall": "Take our hook out of another program's settings again.",
     "serve": "Serve other programs, the page where people approve, or both.",
     "bridge": "Pass one question of another program to serve, and its answer back.",
-    "approvals": "Look at what waits for an answer, and answer it.",
-    "audit": "Read the record, and find out whether it is what was written.",
+    "approvals": "Look at the requests that wait for an answer, and answer them.",
+    "audit": "Read the record, and find out whether it is unchanged.",
     "runs": "Queue runs of agents, look at them, and run what is queued.",
     "token": "Say who may use the HTTP API, for which tenant, and for what.",
 }
-"""The commands as the list of them says it: on one line of 80 characters."""
+"""One line of at most 80 characters for each command, as the list of commands shows it."""
 
 
 def command(name: str, help: str, epilog: str | None = None) -> Callable[[Callable[..., None]], object]:  # noqa: A002
-    """One command, in place."""
+    """Register the decorated function as a command."""
     return app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
 
 
@@ -101,7 +101,7 @@ for name, group in (
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position
-    """Print the version and end, if that is what was asked for."""
+    """Print the version and end, if `wanted`."""
     if wanted:
         from importlib.metadata import version
 
@@ -116,7 +116,7 @@ def options(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """What stands before the name of a command."""
+    """Take the options that stand before the name of a command."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`amplifier-hooks ledger`: what the tools were called with, and what came of it."""
+"""`amplifier-hooks ledger`: filters come in; the tool calls that the ledger holds go out, with their outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Examples:
 """
 
 SHOWN: Final = 80
-"""Characters of an input in a line."""
+"""Characters of a call's input that a line shows."""
 
 
 def ledger(
@@ -34,7 +34,7 @@ def ledger(
         str, typer.Option(metavar="STATUS", help="ok, failed, denied, pending, begun or repeated.", show_default=False)
     ] = "",
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Of this tenant.", show_default=False)] = "",
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="So many, the latest.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many, the latest.")] = 50,
     store: Annotated[
         str,
         typer.Option(
@@ -43,7 +43,7 @@ def ledger(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a call.")] = False,
 ) -> None:
-    """List calls."""
+    """List the calls in the ledger."""
     import json
     from typing import get_args
 
@@ -59,7 +59,7 @@ def ledger(
 
 
 def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
-    """What is in the ledger; what keeps it from being read is said, and ends the command."""
+    """Return the entries of the ledger. If the ledger cannot be read, print the reason and end the command."""
     import asyncio
     from pathlib import Path
     from typing import cast
@@ -90,8 +90,8 @@ def _line(entry: LedgerEntry) -> str:
     took = "" if entry.duration_ms is None else f"{entry.duration_ms:,.0f} ms"
     given = for_log(json.dumps(entry.input, ensure_ascii=False))
     shown = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"
-    told = f"{entry.began:%Y-%m-%d %H:%M:%S}  {entry.status:8}  {for_log(entry.tool)}  {took:>9}  {shown}"
-    return f"{told}  ({for_log(entry.reason)})" if entry.reason else told
+    line = f"{entry.began:%Y-%m-%d %H:%M:%S}  {entry.status:8}  {for_log(entry.tool)}  {took:>9}  {shown}"
+    return f"{line}  ({for_log(entry.reason)})" if entry.reason else line
 
 
 def _facts(entry: LedgerEntry) -> dict[str, Any]:

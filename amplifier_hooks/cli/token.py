@@ -1,4 +1,4 @@
-"""`amplifier-hooks token`: who may use the HTTP API."""
+"""`amplifier-hooks token`: names, tenants and scopes come in; tokens for the HTTP API go out, or end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Examples:
   amplifier-hooks token list
   amplifier-hooks token revoke tok_0123456789ab
 
-The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own. Making a token
-and ending one is on record before it is done: --record, otherwise tokens.jsonl beside your other files.
+The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own. The record
+(--record, otherwise tokens.jsonl beside your other files) names every token before it is made or ended.
 """
 CREATE: Final = """Make a token. It is printed once, and only its digest is kept.
 
@@ -39,7 +39,7 @@ Examples:
   amplifier-hooks token create ci --tenant acme --scope hooks:manage
   amplifier-hooks token create runner --scope runs:claim --days 7 --json
 """
-LIST: Final = """List the tokens there are: for whom, for what, until when. Never the tokens themselves.
+LIST: Final = """List the tokens: id, name, tenant, scopes and end. The secrets themselves are never shown.
 
 \b
 Examples:
@@ -67,24 +67,24 @@ Store = Annotated[
 Record = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
 ]
-Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Whose.", show_default=False)]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="The token's tenant.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @token_app.command(help=CREATE)
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the record calls whoever bears it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of its bearer in the record.")],
     *,
-    scope: Annotated[list[str], typer.Option(metavar="SCOPE", help="What it is for; may be repeated.")],
+    scope: Annotated[list[str], typer.Option(metavar="SCOPE", help="A scope it grants; may be repeated.")],
     tenant: Tenant = None,
     days: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="How long it counts; otherwise until revoked.", min=0)
+        float | None, typer.Option(metavar="DAYS", help="Days it is valid; otherwise until revoked.", min=0)
     ] = None,
     store: Store = None,
     record: Record = None,
     as_json: AsJson = False,
 ) -> None:
-    """One more."""
+    """Make a token, and print it."""
     from datetime import timedelta
 
     from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE, InvalidToken
@@ -109,7 +109,7 @@ def create(
 
 @token_app.command("list", help=LIST)
 def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False) -> None:
-    """All of them."""
+    """List the tokens of one tenant, or all."""
     found = _with_tokens(store, lambda tokens: tokens.tokens(tenant))
     if as_json:
         _print_json([_facts(token) for token in found])
@@ -122,12 +122,12 @@ def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False
 
 @token_app.command(help=REVOKE)
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="ID", help="As `list` says it: tok_…", show_default=False)],
+    token: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows: tok_…", show_default=False)],
     *,
     store: Store = None,
     record: Record = None,
 ) -> None:
-    """No more."""
+    """End a token."""
     gone = _with_tokens(store, lambda tokens: tokens.revoke(token, by=login()), record=record or _own_record())
     if gone is None:
         typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
@@ -136,16 +136,16 @@ def revoke(
 
 
 def _own_record() -> Path:
-    """Where it is on record who made tokens, and who ended them."""
+    """Return the path of the record that names who made and who ended each token."""
     from amplifier_hooks.storage.state_folder import make_state_folder
 
     return make_state_folder() / "tokens.jsonl"
 
 
 def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
-    """Do something with the tokens of a store, on record if one is named.
+    """Call `work` with the tokens of a store, on record if one is named, and return its result.
 
-    What keeps the store or the record from being used is said, and ends the command.
+    If the store or the record cannot be used, print the reason and end the command.
     """
     import asyncio
 
@@ -175,7 +175,7 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
     try:
         return asyncio.run(run_work())
     except (LogUnavailable, RecordUnavailable) as problem:
-        typer.echo(f"Nothing was done, for it cannot be put on record: {problem}", err=True)
+        typer.echo(f"Nothing was done, because the record cannot be written: {problem}", err=True)
         raise typer.Exit(1) from None
     except (OSError, StoreUnavailable) as problem:
         typer.echo(f"The store cannot be used: {problem}", err=True)

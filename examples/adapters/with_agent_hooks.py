@@ -28,7 +28,7 @@ async def guard(_event: str, data: Mapping[str, Any]) -> HookResult | None:
 
 
 async def in_their_host() -> None:
-    """What such a host does before a tool call: it asks its interceptors, and ours is one of them."""
+    """Act as such a host before a tool call: ask the interceptors, of which ours is one."""
     async with SessionCoordinator(hooks=registry) as session:
         emitter = InterceptionEmitter().register(SessionInterceptor(session))
         contexts = AgentContextBuilder(agent_id="writer", framework="theirs", session_id="s")
@@ -39,7 +39,7 @@ async def in_their_host() -> None:
 
 
 class NotToday:
-    """An interceptor of somebody else's."""
+    """A foreign interceptor."""
 
     def intercept(self, context: dict[str, Any], /) -> Verdict:
         """Allow everything but tools."""

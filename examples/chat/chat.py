@@ -1,20 +1,20 @@
 """A chat orchestrator of one's own, from the parts that `amplifier-hooks chat` is made of.
 
 With ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL set it talks to a model; without any of them to a script that
-understands `read`, `write` and `run`. What is printed below is that case. The loop by hand is in chat_orchestrator.py.
+understands `read`, `write` and `run`. The output below is of that case. The loop by hand is in chat_orchestrator.py.
 
 Run it: python examples/chat/chat.py
 
 Prints:
     > write notes.txt remember the milk
       Write: ok
-    Done: 1 of 1.
-    I was also told:
+    1 tool call: 1 done.
+    Hooks added:
     ⟦hook proofread⟧
     notes.txt: begin with a capital letter
     > run rm -rf .
       Bash: denied
-    Done: 0 of 1.
+    1 tool call: 0 done, 1 not done.
     Injected by hooks in both turns: 1
 """
 

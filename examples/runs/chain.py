@@ -84,7 +84,7 @@ AGENTS: Final = {"validator": validate, "invoice-writer": write, "audit-agent": 
 
 
 class Given:
-    """What an agent is given."""
+    """The argument of an agent's function."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.parameters = parameters
@@ -122,8 +122,8 @@ async def shown(runs: RunCoordinator, title: str, parameters: dict[str, Any]) ->
     if run.ran_with is not None:
         print(f"  as run   {dict(run.ran_with)}")
     for hook in hooks:
-        told = hook.body
-        print(f"    {hook.type:13} {told['hook_type']:14} {told['target_type']} {told['target_name']}")
+        body = hook.body
+        print(f"    {hook.type:13} {body['hook_type']:14} {body['target_type']} {body['target_name']}")
     for child in children:
         print(f"  child    {child.agent} {child.status}")
     print()

@@ -1,4 +1,4 @@
-"""Two tenants and the system, from files: who is asked, in which order, and that nobody's trouble is another's.
+"""Two tenants and the system, from files: their hooks run in order, and one tenant's failures never reach the other.
 
 python examples/tenants/from_files.py
 

@@ -1,4 +1,4 @@
-"""Two tenants and the operator, over the HTTP API: whose hooks run, in which order, and who notices whose failures.
+"""Two tenants and the operator, over the HTTP API: their hooks run in order, and failures stay with their tenant.
 
 Lower priorities run first, and at equal priority the system before tenants. Acme has a hook that fails and one that
 takes a minute; Globex neither sees them nor waits for them.
@@ -8,7 +8,7 @@ Run it: python examples/tenants/over_http.py
 Prints:
     acme     house, acme    broken: error, slow: timeout
     globex   house, globex
-    globex waited for nobody: True
+    globex waited for no other tenant: True
     acme reads a key: denied by no secrets
     globex reads a key: denied by no secrets
     acme's hooks: acme rule, broken, slow
@@ -47,7 +47,7 @@ async def bearer(api: ManagedApi, name: str, tenant: str, *scopes: str) -> httpx
 
 
 async def names(client: httpx2.AsyncClient) -> str:
-    """The hooks that somebody can see."""
+    """Return the names of the hooks that a client can see."""
     return ", ".join(one["name"] for one in (await client.get("/v1/hooks")).json()["hooks"])
 
 
@@ -72,7 +72,7 @@ async def story(api: ManagedApi, registry: HookRegistry) -> None:
     for tenant, outcome in (("acme", await beside), ("globex", quick)):
         failed = ", ".join(f"{one.hook_name}: {one.status}" for one in outcome.failures)
         print(f"{tenant:<8} {', '.join(outcome.data['marks']):<14} {failed}".rstrip())
-    print(f"globex waited for nobody: {spent < AT_ONCE}")
+    print(f"globex waited for no other tenant: {spent < AT_ONCE}")
 
     for tenant in ("acme", "globex"):
         outcome = await registry.emit("tool:pre", {**call, "tenant_id": tenant, "tool_input": {"file_path": "a.pem"}})

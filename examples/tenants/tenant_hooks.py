@@ -19,7 +19,7 @@ class Note:
 
 
 def no_secrets(event: str, data: Mapping[str, Any]) -> HookResult | None:
-    """Keep everybody away from the keys."""
+    """Deny every access to the keys."""
     return HookResult.deny("keys are not read here") if ".pem" in str(data["tool_input"]) else None
 
 
@@ -29,7 +29,7 @@ def house_rule(event: str, data: Mapping[str, Any]) -> HookResult:
 
 
 def tenants_rule(event: str, data: Mapping[str, Any]) -> HookResult:
-    """The same, for a tenant."""
+    """Leave a tenant's mark, so that the order can be seen."""
     return HookResult.modify({"marks": [*data.get("marks", []), data["tenant_id"]]})
 
 

@@ -1,7 +1,7 @@
 """`amplifier-hooks approvals`: the requests of a store come in; lists, decisions and grants go out.
 
 Every command works on the store that the asking program uses, in another process or on another machine. The store
-judges every answer: who came first, whether it was in time, and whether it was for this very action.
+judges every answer: it counts only the first one, in time, and for this very action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import typer
 
 from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm
 
-HELP: Final = """Look at what waits for an answer, and answer it.
+HELP: Final = """Look at the requests that wait for an answer, and answer them.
 
 \b
 Examples:
@@ -27,7 +27,7 @@ The store is the one the asking program uses: --store FILE, --store postgresql:/
 amplifier-hooks/approvals.db where your programs keep their state (~/.local/state).
 """
 
-LIST: Final = """List what waits for an answer, oldest first.
+LIST: Final = """List the requests that wait for an answer, oldest first.
 
 \b
 Examples:
@@ -35,7 +35,7 @@ Examples:
   amplifier-hooks approvals list --all --limit 20
   amplifier-hooks approvals list --json
 """
-SHOW: Final = """Show one request whole: exactly what would run, who asks, and what has happened to it.
+SHOW: Final = """Show one request whole: the exact action, the agent, and everything that has happened to it.
 
 The id may be shortened as long as it is the only one that begins so.
 
@@ -46,7 +46,7 @@ Examples:
 """
 ALLOW: Final = """Allow one request, after showing exactly what would run and asking you to confirm.
 
-What is allowed is the action with the digest that is shown, and nothing else.
+Your yes covers the action with the digest that is shown, and nothing else.
 
 \b
 Examples:
@@ -61,14 +61,14 @@ Examples:
   amplifier-hooks approvals deny 8c1f
   amplifier-hooks approvals deny 8c1f --message "use the staging copy"
 """
-GRANTS: Final = """List the standing answers in force: every "allow always" and "deny always".
+GRANTS: Final = """List the grants in force: every "allow always" and "deny always".
 
 \b
 Examples:
   amplifier-hooks approvals grants
   amplifier-hooks approvals grants --session build-7 --json
 """
-REVOKE: Final = """End a standing answer; from then on it is asked again.
+REVOKE: Final = """End a grant; from then on its calls are asked about again.
 
 \b
 Examples:
@@ -76,25 +76,26 @@ Examples:
 """
 PURGE: Final = """Remove requests that ended long ago, with the arguments that are stored with them.
 
-What waits for an answer, what nobody knows the outcome of, and what is not in the record yet stays. The record itself
-is not touched: it holds arguments by digest and verifies as before.
+Requests that wait for an answer, that have an unknown outcome, or that are not in the record yet stay. The record
+itself is not touched: it holds arguments by digest and verifies as before.
 
 \b
 Examples:
   amplifier-hooks approvals purge
   amplifier-hooks approvals purge --older-than 12h --yes
 """
-WATCH: Final = """Show each request as it arrives, and answer it here, beside everybody else who may.
+WATCH: Final = """Show each request as it arrives, and answer it here, beside all other approvers.
 
-The first answer wins, wherever it is given; a request that was answered elsewhere leaves the screen. Later (l) leaves
-what is on screen open, for others or for 'approvals list'. Ctrl-C denies it; while nothing is on screen, it ends.
+The first answer wins, wherever it is given; a request that another approver answered leaves the screen. Later (l)
+leaves the request on screen open, for others or for 'approvals list'. Ctrl-C denies it; with no request on screen,
+Ctrl-C ends the command.
 
 \b
 Examples:
   amplifier-hooks approvals watch
   amplifier-hooks approvals watch --session build-7
 """
-RULES: Final = """Check a file of rules, or see what it says to a call, without running anything.
+RULES: Final = """Check a file of rules, or see its answer to a call, without running anything.
 
 \b
 Examples:
@@ -107,7 +108,7 @@ CHECK: Final = """Say what is wrong with a file of rules, line by line.
 Examples:
   amplifier-hooks approvals rules check rules.yaml
 """
-EXPLAIN: Final = """Say which rules decide about a call, which others match, and why the rest do not.
+EXPLAIN: Final = """Name the rules that decide about a call, those that also match, and why the rest do not.
 
 \b
 Examples:
@@ -130,7 +131,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.", s
 
 @app.callback(help=HELP)
 def approvals() -> None:
-    """What stands before the name of a command."""
+    """Take the options that stand before the name of a command: none yet."""
 
 
 @app.command("list", help=LIST)
@@ -139,11 +140,11 @@ def list_(
     store: Store = None,
     tenant: Tenant = None,
     session: Session = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also what does not wait any more.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also the requests that have ended.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 1_000,
     as_json: AsJson = False,
 ) -> None:
-    """What waits."""
+    """List the requests that wait."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.StoreView(store, tenant, session)
@@ -152,7 +153,7 @@ def list_(
 
 @app.command(help=SHOW)
 def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """One request."""
+    """Show one request."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     open_store.run_or_stop(commands.show_request(open_store.StoreView(store, tenant), request, as_json=as_json))
@@ -163,7 +164,8 @@ def allow(
     request: Id,
     *,
     option: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Which of the answers that are offered.", show_default=False)
+        str | None,
+        typer.Option(metavar="LABEL", help="One of the answers that the request offers.", show_default=False),
     ] = None,
     yes: Yes = False,
     no_input: NoInput = False,
@@ -171,7 +173,7 @@ def allow(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Yes."""
+    """Allow one request."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.StoreView(store, tenant)
@@ -189,13 +191,14 @@ def deny(
         str | None, typer.Option("--message", "-m", metavar="TEXT", help="For the model to read.", show_default=False)
     ] = None,
     option: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="Which of the answers that are offered.", show_default=False)
+        str | None,
+        typer.Option(metavar="LABEL", help="One of the answers that the request offers.", show_default=False),
     ] = None,
     store: Store = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """No."""
+    """Deny one request."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     view = open_store.StoreView(store, tenant)
@@ -206,7 +209,7 @@ def deny(
 
 @app.command(help=GRANTS)
 def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
-    """Standing answers."""
+    """List the grants in force."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     open_store.run_or_stop(commands.list_grants(open_store.StoreView(store, tenant, session), as_json=as_json))
@@ -219,7 +222,7 @@ def revoke(
     store: Store = None,
     tenant: Tenant = None,
 ) -> None:
-    """No more."""
+    """End one grant."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     open_store.run_or_stop(commands.revoke_grant(open_store.StoreView(store, tenant), grant))
@@ -228,20 +231,22 @@ def revoke(
 @app.command(help=PURGE)
 def purge(
     *,
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 90s, 30m, 12h, 7d.")] = "7d",
+    older_than: Annotated[
+        str, typer.Option(metavar="TIME", help="Time since the request ended: 90s, 30m, 12h, 7d.")
+    ] = ("7d"),
     unrecorded: Annotated[
-        bool, typer.Option("--unrecorded", help="Also what is not in the record; for programs that keep none.")
+        bool, typer.Option("--unrecorded", help="Also requests not in the record; for programs that keep none.")
     ] = False,
     yes: Yes = False,
     no_input: NoInput = False,
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Gone."""
+    """Remove requests that ended long ago."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     seconds = commands.seconds_of(older_than)
-    confirm(f"Remove for good what ended more than {older_than} ago?", yes=yes, no_input=no_input)
+    confirm(f"Remove for good the requests that ended more than {older_than} ago?", yes=yes, no_input=no_input)
     open_store.run_or_stop(
         commands.purge_requests(open_store.StoreView(store), seconds, unrecorded=unrecorded, as_json=as_json)
     )
@@ -249,7 +254,7 @@ def purge(
 
 @app.command(help=WATCH)
 def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
-    """As they come."""
+    """Show requests as they arrive, and take answers."""
     from amplifier_hooks.cli.approvals import open_store, watch_requests
 
     open_store.run_or_stop(
@@ -259,12 +264,12 @@ def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None
 
 @rules.callback()
 def rules_options() -> None:
-    """What stands before the name of a command."""
+    """Take the options that stand before the name of a command: none yet."""
 
 
 @rules.command(help=CHECK)
 def check(file: File, *, as_json: AsJson = False) -> None:
-    """Right or wrong."""
+    """Check a file of rules."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     open_store.run_or_stop(commands.check_rules(file, as_json=as_json))
@@ -280,13 +285,13 @@ def explain(
         str | None, typer.Option(metavar="ID", help="Take a request in the store instead.", show_default=False)
     ] = None,
     cwd: Annotated[Path | None, typer.Option(help="The session's directory; by default this one.")] = None,
-    risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="How much is at stake.")] = "medium",
+    risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="The risk of the call.")] = "medium",
     event: Annotated[str, typer.Option(metavar="NAME", help="The event.")] = "tool:pre",
     store: Store = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why."""
+    """Explain the decision of the rules about one call."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
     if (tool is None) == (request is None):

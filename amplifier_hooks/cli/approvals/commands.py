@@ -1,7 +1,4 @@
-"""List, show, allow, deny; grants, revoke, purge.
-
-What a file of rules says.
-"""
+"""The work of `amplifier-hooks approvals`: a store or a rules file comes in; requests, grants and verdicts go out."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 async def list_requests(view: StoreView, *, everything: bool, limit: int, as_json: bool) -> None:
-    """Print what waits, and on demand what does not any more."""
+    """Print the requests that wait, and with `everything` also those that have ended."""
     async with view.open_store() as desk:
         records = await desk.waiting(limit)
         if everything:
@@ -84,17 +81,17 @@ async def show_request(view: StoreView, given: str, *, as_json: bool) -> None:
 
 
 async def find_waiting(view: StoreView, given: str) -> RequestRecord:
-    """The request that is meant, which has to wait for an answer still. Raises `Trouble`."""
+    """Return the request with this id, or this beginning of an id. Raises `Trouble` unless it waits for an answer."""
     async with view.open_store() as desk:
         record = await desk.find(given)
-        standing = status_text(record, await desk.broker.store.now())
+        status = status_text(record, await desk.broker.store.now())
     if record.status != "pending":
-        raise Trouble(f"Request {record.id} does not wait any more: {standing}.")
+        raise Trouble(f"Request {record.id} does not wait any more: {status}.")
     return record
 
 
 def allow_option(record: RequestRecord, label: str | None) -> Option:
-    """The option that allows; by itself only one that holds for this once."""
+    """Return the option that allows: the one with this label, otherwise the only one that allows once."""
     found = [option for option in record.request.options if option.allows]
     if label is not None:
         return _find_option(found, label)
@@ -105,7 +102,7 @@ def allow_option(record: RequestRecord, label: str | None) -> Option:
 
 
 def deny_option(record: RequestRecord, label: str | None) -> Option:
-    """The option that refuses."""
+    """Return the option that denies: the one with this label, otherwise the first that denies once."""
     found = [option for option in record.request.options if not option.allows]
     if label is not None:
         return _find_option(found, label)
@@ -116,7 +113,7 @@ def deny_option(record: RequestRecord, label: str | None) -> Option:
 
 
 def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input: bool) -> None:
-    """Show what would run, and what an "always" covers, and have it confirmed; ends the program if it is not."""
+    """Show the action, and the reach of an "always", and ask to confirm it; end the program without a yes."""
     if not yes:
         for line in (*action(record), *(always(record.request) if option.lasts else ())):
             typer.echo(line, err=True)
@@ -126,12 +123,12 @@ def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input
 async def answer(
     view: StoreView, record: RequestRecord, option: Option, *, message: str | None = None, as_json: bool
 ) -> None:
-    """Answer it, and print what came of that. Raises `Trouble` where the answer did not count."""
+    """Answer a request, and print the result. Raises `Trouble` if the store refuses the answer."""
     async with view.open_store() as desk:
         resolution = await desk.broker.decide(record.id, record.digest, option.id, desk.viewer, message=message)
         now = await desk.broker.store.now()
     if resolution.refusal is not None:
-        raise Trouble(f"This did not count: {resolution.refusal.reason}.")
+        raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
     after = resolution.record or record
     if as_json:
         print_line(_json(record_facts(after, now)))
@@ -141,7 +138,7 @@ async def answer(
 
 
 def _find_option(options: list[Option], label: str) -> Option:
-    """The option that somebody named by label or id."""
+    """Return the option with this label or id. Raises `BadParameter`, with the nearest label."""
     wanted = label.strip().casefold()
     for option in options:
         if wanted in (option.label.strip().casefold(), option.id.casefold()):
@@ -154,14 +151,14 @@ def _find_option(options: list[Option], label: str) -> Option:
 
 def _ask_for_label(options: list[Option]) -> NoReturn:
     labels = inline(", ".join(repr(option.label) for option in options)) or "none"
-    raise typer.BadParameter(f"name what is meant; there are {labels}", param_hint="--option")
+    raise typer.BadParameter(f"name one of the answers; there are {labels}", param_hint="--option")
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
 async def list_grants(view: StoreView, *, as_json: bool) -> None:
-    """Print the standing answers in force."""
+    """Print the grants in force."""
     async with view.open_store() as desk:
         found = await desk.broker.grants(desk.viewer)
     if as_json:
@@ -172,11 +169,11 @@ async def list_grants(view: StoreView, *, as_json: bool) -> None:
         for line in grant_lines(grant, ids):
             print_line(line)
     if not found:
-        print_error("No standing answer is in force.")
+        print_error("No grant is in force.")
 
 
 async def revoke_grant(view: StoreView, given: str) -> None:
-    """End one standing answer."""
+    """End one grant. Raises `Trouble` if it has ended already."""
     async with view.open_store() as desk:
         known = {grant.id: grant for grant in await desk.broker.grants(desk.viewer)}
         grant = known[only_one(given, known, "grant")]
@@ -188,20 +185,20 @@ async def revoke_grant(view: StoreView, given: str) -> None:
 
 
 async def purge_requests(view: StoreView, seconds: float, *, unrecorded: bool, as_json: bool) -> None:
-    """Remove what ended so long ago, and say how much that was and what had to stay."""
+    """Remove the requests that ended so many seconds ago, and print their number and whether others had to stay."""
     async with view.open_store() as desk:
-        await desk.broker.store.expire_due()  # what nobody has noticed yet; it has not ended before
+        await desk.broker.store.expire_due()  # an overdue request ends only when a reader notices it
         count = await desk.broker.store.purge(seconds, unrecorded=unrecorded)
         left = [] if unrecorded else await desk.broker.store.list_unrecorded(1)
     print_line(
         _json({"removed": count}) if as_json else f"Removed {count:,} {'request' if count == 1 else 'requests'}."
     )
     if left:
-        print_error("What no record has yet was kept. If your program keeps none: --unrecorded")
+        print_error("Requests that are not in a record yet were kept. If your program keeps no record: --unrecorded")
 
 
 def seconds_of(text: str) -> float:
-    """A time such as `7d`. Refuses anything else."""
+    """Return the seconds of a time such as `7d`. Raises `BadParameter` for anything else."""
     found = TIME.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h or 7d", param_hint="--older-than")
@@ -209,13 +206,13 @@ def seconds_of(text: str) -> float:
 
 
 _json = as_json
-"""The same, where an option of a command has its name."""
+"""`as_json` under another name, for functions with an argument called `as_json`."""
 
 
 async def check_rules(file: Path, *, as_json: bool) -> None:
-    """Say that the file can be used, and which events in it only a program of one's own could have.
+    """Print that the file can be used, and its events that are not in the catalogue.
 
-    Raises what is wrong with it.
+    Raises the error of a file that cannot be used.
     """
     rules = Rules.load(file)
     for line, name in rules.events:
@@ -232,7 +229,7 @@ async def check_rules(file: Path, *, as_json: bool) -> None:
 
 
 async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None:
-    """Print what the rules say to a call, and why."""
+    """Print the answer of the rules to a call, and its reasons."""
     explanation = Rules.load(file).explain(facts)
     if not as_json:
         print_line(for_terminal(str(explanation)))
@@ -264,10 +261,10 @@ async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None
 
 
 async def explain_request(file: Path, view: StoreView, given: str, *, as_json: bool) -> None:
-    """The same for a request in the store."""
+    """Print the answer of the rules to a request in the store, and its reasons."""
     async with view.open_store() as desk:
         request = (await desk.find(given)).request
-    # Rules do not judge by a risk of their own.
+    # Rules do not judge by the risk that a rule assessed.
     before = [one for one in request.assessments if not one.by.startswith("rule:")]
     facts = ActionFacts(
         tool=request.tool,
@@ -285,7 +282,7 @@ async def explain_request(file: Path, view: StoreView, given: str, *, as_json: b
 
 
 def facts_of(tool: str, given: str, *, cwd: Path | None, risk: Risk, event: str, tenant: str | None) -> ActionFacts:
-    """A call as somebody typed it. Refuses an input that is no JSON object."""
+    """Return the facts of a call from the options of the command. Raises `BadParameter` unless it is a JSON object."""
     text = sys.stdin.read() if given == "-" else given
     try:
         arguments: Any = json.loads(text)

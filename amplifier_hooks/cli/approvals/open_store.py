@@ -1,4 +1,4 @@
-"""The store, who sits at it, and how a request is found."""
+"""The store that the options name: opened for the user of the command, with its requests found by id."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SHORTEST: Final = 4
-"""Characters of an id that have to be there."""
+"""Characters of an id that a user has to type at least."""
 HISTORY: Final = 10_000
 
 
 class Trouble(Exception):
-    """It cannot go on; the message is for the person who called."""
+    """The command cannot go on; the message is for its user."""
 
 
 @frozen
 class StoreView:
-    """Where to look, and at what."""
+    """A store by its address, and the tenant and sessions to which the command restricts itself."""
 
     store: str | None = None
     tenant: str | None = None
@@ -47,12 +47,15 @@ class StoreView:
 
     @property
     def name(self) -> str:
-        """The store, as it can be shown."""
+        """The address of the store, without secrets."""
         return without_secrets(self.store) if self.store else str(default_path())
 
     @asynccontextmanager
     async def open_store(self, *, create: bool = False) -> AsyncIterator[OpenStore]:
-        """The store, open. It is made only where that is asked for; a mistyped name is not a new store."""
+        """Open the store for the block. Only with `create` is a missing one made: a mistyped name is no new store.
+
+        Raises `Trouble` if the store is missing or cannot be used.
+        """
         store = store_at(self.store)
         path = getattr(store.database, "path", None)
         if path is not None and not path.exists():
@@ -68,28 +71,28 @@ class StoreView:
             raise Trouble(f"The store {self.name} cannot be used: {why}.") from problem
 
     def viewer(self) -> Decider:
-        """Whoever called this command."""
+        """Return the user of this command as a decider."""
         sessions = None if self.sessions is None else frozenset(self.sessions)
         return Decider(name=user_name(), channel="cli", tenant=self.tenant, sessions=sessions)
 
 
 @frozen
 class OpenStore:
-    """An open store, and who sits at it."""
+    """An open store, and the user who looks at it."""
 
     broker: Broker
     viewer: Decider
     database: Database
 
     async def waiting(self, limit: int = HISTORY) -> list[RequestRecord]:
-        """What waits for an answer and is in time, oldest first."""
+        """Return the requests that wait for an answer and are in time, oldest first."""
         from approval_backends.lifecycle import is_over
 
         now = await self.broker.store.now()
         return [record for record in await self.broker.pending(self.viewer, limit) if not is_over(record, now)]
 
     async def find(self, given: str) -> RequestRecord:
-        """The request of this id, or the only one that begins so. Raises `Trouble`."""
+        """Return the request with this id, or the only one whose id begins so. Raises `Trouble`."""
         record = await self.broker.show(given, self.viewer)
         if record is not None:
             return record
@@ -99,7 +102,7 @@ class OpenStore:
 
 
 def only_one(given: str, ids: Iterable[str], what: str) -> str:
-    """The id that is meant by its beginning. Raises `Trouble`, with what might have been meant."""
+    """Return the only id that begins so. Raises `Trouble`, with the nearest id if there is one."""
     ids = list(ids)
     found = [one for one in ids if one.startswith(given)] if len(given) >= SHORTEST else []
     if given in ids:
@@ -115,7 +118,7 @@ def only_one(given: str, ids: Iterable[str], what: str) -> str:
 
 
 def user_name() -> str:
-    """Who called this command, as the system knows them; variables of the environment do not count."""
+    """Return the name of the calling user from the system; environment variables do not count."""
     if sys.platform == "win32":
         return os.getlogin()
     import pwd
@@ -127,12 +130,15 @@ def user_name() -> str:
 
 
 def print_line(text: str = "") -> None:
-    """What was asked for, to standard output. Foreign parts are escaped already."""
+    """Print a line of the answer to standard output. The caller has escaped its foreign parts."""
     typer.echo(text)
 
 
 def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:
-    """Do it; what goes wrong is a line on standard error and exit code 1, which Ctrl-C may or may not be."""
+    """Run the work and return its result. An error is a line on standard error and exit code 1.
+
+    Ctrl-C ends with exit code 0 if `until_interrupted`, otherwise with 1.
+    """
     try:
         return asyncio.run(work)
     except (Trouble, HookError, OSError) as problem:

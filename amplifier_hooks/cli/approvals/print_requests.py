@@ -1,4 +1,4 @@
-"""Requests and grants as text for people, and as JSON for programs. Whatever somebody else wrote is escaped here."""
+"""Requests and grants come in; text for people and JSON for programs go out. Foreign text is escaped here."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 SHORT: Final = 8
-"""Characters of an id that are shown where it is only to be told apart."""
+"""Characters of an id that a list shows, if they are enough to tell it apart."""
 ROOM: Final = 72
 """Bytes of foreign text in a line of a list."""
 MARK: Final = "    | "
-"""Before every line of what others wrote, so that none of it can pass for a line of ours."""
+"""The mark before every line of foreign text, so that none of it can pass for a line of ours."""
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
 
 
 def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[str]:
-    """One request in a list: what, who and how long."""
+    """Return the lines of one request in a list: action, agent, time left, questions and risk."""
     request = record.request
     label = short_id(record.id, ids)
     said = sorted(
@@ -55,7 +55,7 @@ def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[
 
 
 def action(record: RequestRecord) -> Iterator[str]:
-    """Exactly what would run, or ran: the tool, then every argument whole."""
+    """Return the lines of the exact action that would run, or ran: the tool, then every argument whole."""
     request = record.request
     decision = record.decision
     edited = decision.arguments if decision else None
@@ -76,16 +76,16 @@ def action(record: RequestRecord) -> Iterator[str]:
 
 
 def always(request: ApprovalRequest) -> Iterator[str]:
-    """The reach of an "always", and its end."""
-    told = reach(request, inline)
+    """Return the lines about the reach of an "always", and its end."""
+    scope = reach(request, inline)
     yield 'An "always" covers:'
-    yield from (f"{MARK}{covered}" for covered in told.covers)
-    yield f"  Not covered: {told.leaves}"
-    yield f"  It ends: {told.ends}"
+    yield from (f"{MARK}{covered}" for covered in scope.covers)
+    yield f"  Not covered: {scope.leaves}"
+    yield f"  It ends: {scope.ends}"
 
 
 def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()) -> Iterator[str]:
-    """A request whole."""
+    """Return the lines of a whole request."""
     request = record.request
     yield f"Request {inline(record.id)}: {status_text(record, now)}"
     yield from action(record)
@@ -94,7 +94,7 @@ def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()
     )
     if request.cwd:
         yield f"Directory {inline(request.cwd)}"
-    yield f"Risk {request.risk}. If nobody answers it is {'allowed' if request.default == 'allow' else 'denied'}."
+    yield f"Risk {request.risk}. Without an answer it is {'allowed' if request.default == 'allow' else 'denied'}."
     for question in request.questions:
         yield f"{inline(question.hook)} asks:"
         yield from (f"{MARK}{line}" for line in for_terminal(question.prompt).split("\n"))
@@ -109,7 +109,7 @@ def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()
         yield from (f"{MARK}{line}" for line in for_terminal(record.decision.message).split("\n"))
     listed = list(events)
     if listed:
-        yield "What happened:"
+        yield "History:"
     for event in listed:
         who = f" by {inline(event.by)} ({inline(event.channel)})" if event.by else ""
         note = f": {clip(inline(event.note), ROOM)}" if event.note else ""
@@ -117,7 +117,7 @@ def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()
 
 
 def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
-    """One standing answer in a list."""
+    """Return the lines of one grant in a list."""
     key = grant.key
     label = short_id(grant.id, ids)
     yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {clip(inline(key.scope), ROOM)}"
@@ -129,7 +129,7 @@ def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
 
 
 def status_text(record: RequestRecord, now: Moment) -> str:
-    """How a request stands, in a few words."""
+    """Return the status of a request in a few words: its time left, or its end and the decider."""
     if record.status == "pending":
         left = seconds_left(record.created, record.lifetime, now)
         silence = "allowed" if record.request.default == "allow" else "denied"
@@ -140,12 +140,12 @@ def status_text(record: RequestRecord, now: Moment) -> str:
 
 
 def inline(text: str) -> str:
-    """What somebody else wrote, as part of one line."""
+    """Return foreign text, escaped to be part of one line."""
     return for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
 
 
 def short_id(given: str, ids: Iterable[str]) -> str:
-    """As much of an id as tells it from the others."""
+    """Return as much of an id as tells it from the others, escaped."""
     length = SHORT
     others = [one for one in ids if one != given]
     while length < len(given) and any(one.startswith(given[:length]) for one in others):
@@ -154,7 +154,7 @@ def short_id(given: str, ids: Iterable[str]) -> str:
 
 
 def _cover_secret(name: str, value: object) -> str:
-    """A value in a list, where nobody decides by it: with a cover over what is known to be a secret."""
+    """Return a value for a list, escaped, with known secrets covered: no approver decides by a list."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     found = [(text, True)] if isinstance(value, str) and names_secret(name, value) else pieces(text)
     return "".join(f"⟨secret, {len(one):,} characters⟩" if secret else inline(one) for one, secret in found)
@@ -174,12 +174,12 @@ def _clock(at: datetime) -> str:
 
 
 def as_json(value: object) -> str:
-    """JSON of ASCII characters that all can be seen, so that it may go to a terminal as well."""
+    """Return JSON of printable ASCII characters, which is safe on a terminal."""
     return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
 
 
 def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
-    """A request for programs."""
+    """Return the facts of a request, for programs."""
     request, decision = record.request, record.decision
     return {
         "id": record.id,
@@ -220,7 +220,7 @@ def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
 
 
 def event_facts(event: RequestEvent) -> dict[str, Any]:
-    """Something that happened to a request, for programs."""
+    """Return the facts of an event of a request, for programs."""
     facts: Mapping[str, Any] = {
         "kind": event.kind,
         "at": event.at.isoformat(),
@@ -233,7 +233,7 @@ def event_facts(event: RequestEvent) -> dict[str, Any]:
 
 
 def grant_facts(grant: Grant) -> dict[str, Any]:
-    """A standing answer for programs."""
+    """Return the facts of a grant, for programs."""
     key = grant.key
     return {
         "id": grant.id,

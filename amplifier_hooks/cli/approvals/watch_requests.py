@@ -1,7 +1,7 @@
-"""Each request as it arrives, on the card of the terminal, beside everybody else who may answer.
+"""The requests of a store come in, each on the card of the terminal; answers go back to the store.
 
-The store is read, a card is shown, and whichever comes first ends it: an answer here, an answer elsewhere, or its time.
-Leaving decides nothing; what was on screen then goes on waiting for somebody else.
+Other approvers may answer at the same time. The first of an answer here, an answer of another approver, or the timeout
+ends a card. Leaving decides nothing; the request that was on screen waits on for another approver.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 RECHECK: Final = 5.0
-"""Seconds after which the store is read again, woken or not."""
+"""Seconds after which the watcher reads the store again, woken or not."""
 
 
 async def watch_until_stopped(view: StoreView) -> None:
-    """Watch until Ctrl-C. Raises `Trouble` without a terminal, and what the store raises."""
+    """Watch until Ctrl-C. Raises `Trouble` without a terminal, and the errors of the store."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Trouble("There is no terminal to show requests on; use 'approvals list' and 'approvals allow'.")
     from approval_backends.terminal.prompt import TerminalPrompt
@@ -42,7 +42,7 @@ async def watch_until_stopped(view: StoreView) -> None:
 
 
 class Watcher:
-    """One terminal over one store."""
+    """One terminal over one store. It shows waiting requests one after the other, and submits the answers."""
 
     def __init__(self, desk: OpenStore, prompt: TerminalPrompt) -> None:
         self._desk = desk
@@ -52,7 +52,7 @@ class Watcher:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Show what waits, oldest first, for ever. Cancelling it takes the card away and decides nothing."""
+        """Show waiting requests, oldest first, for ever. Cancelling takes the card away and decides nothing."""
         following = asyncio.ensure_future(self._follow())
         try:
             while True:
@@ -64,7 +64,7 @@ class Watcher:
             await asyncio.wait({following})
 
     async def _wait_for_request(self, following: asyncio.Future[Any]) -> None:
-        """Until there is something to show. Raises what ended the reading."""
+        """Wait until there is a request to show. Raises the error that ended `following`."""
         while not self._waiting:
             self._changed.clear()
             changed: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
@@ -76,7 +76,7 @@ class Watcher:
                 following.result()
 
     async def _follow(self) -> None:
-        """Keep what waits at hand."""
+        """Keep the list of waiting requests up to date, until cancelled."""
         with self._desk.broker.watch() as watch:
             while True:
                 found = await self._desk.waiting()
@@ -85,7 +85,7 @@ class Watcher:
                 await watch.wait(RECHECK)
 
     async def _put(self, record: RequestRecord) -> None:
-        """Put one request to the person, unless somebody else is quicker."""
+        """Show one request and submit the answer, unless another approver or the timeout is quicker."""
         broker = self._desk.broker
         left = seconds_left(record.created, record.lifetime, await broker.store.now())
         until = datetime.now(UTC) + timedelta(seconds=left)  # by the clock of this screen
@@ -105,11 +105,11 @@ class Watcher:
             asking.cancel()
             settled.cancel()
             await asyncio.wait(both)
-            self._answered.add(record.id)  # not shown again, whatever became of it
+            self._answered.add(record.id)  # not shown again, however it ended
             self._waiting = self._others(record)
 
     async def _submit_answer(self, record: RequestRecord, choice: Chosen) -> None:
-        """Put the answer to the store, which says whether it counts."""
+        """Submit the answer to the store; print its refusal if the answer does not count."""
         resolution = await self._desk.broker.decide(
             record.id,
             record.digest,
@@ -119,18 +119,18 @@ class Watcher:
             arguments=choice.arguments,
         )
         if resolution.refusal is not None:
-            print_error(f"That did not count: {resolution.refusal.reason}.")
+            print_error(f"That answer did not count: {resolution.refusal.reason}.")
 
     def _others(self, record: RequestRecord) -> list[RequestRecord]:
         return [one for one in self._waiting if one.id != record.id]
 
 
 def _outcome_text(record: RequestRecord) -> str:
-    """What became of a request without an answer from here."""
+    """Return how a request ended without an answer from this terminal."""
     decision = record.decision
     if record.status == "expired":
         became = "it is allowed by default" if record.request.default == "allow" else "it is denied"
-        return f"expired; nobody answered in time, so {became}"
+        return f"expired without an answer, so {became}"
     if decision is None:
         return f"{record.status}: {record.reason}" if record.reason else record.status
     label = next((one.label for one in record.request.options if one.id == decision.option), decision.option)

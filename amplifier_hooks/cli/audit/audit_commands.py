@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.record.read.report import Report
 
 
-HELP: Final = """Read the record, and find out whether it is what was written.
+HELP: Final = """Read the record, and find out whether it is unchanged.
 
 \b
 Examples:
@@ -31,7 +31,7 @@ Examples:
   amplifier-hooks audit tail record.jsonl --follow
   amplifier-hooks audit show record.jsonl --key audit.key.pub --html > record.html
 """
-VERIFY: Final = """Find out whether the record is what was written.
+VERIFY: Final = """Find out whether the record is unchanged since it was written.
 
 \b
 Examples:
@@ -39,8 +39,8 @@ Examples:
   amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite
   amplifier-hooks audit verify record.jsonl --key audit.key.pub --anchor note.txt --json
 
-A record is all its segments: name the first file. The key is the public half, kept where whoever can write the record
-cannot change it. Without a key, and without a head or anchor, nothing can be told.
+A record is all its segments: name the first file. The key is the public half; keep it out of reach of the programs that
+write the record. Without a key, and without a head or anchor, the verdict is cannot tell.
 """
 TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
 
@@ -58,16 +58,16 @@ Examples:
   amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
   amplifier-hooks audit show record.jsonl --last 200 --html > record.html
 """
-ACCEPT: Final = """Go on with a record and a store of approvals that do not fit together. The record says that you did.
+ACCEPT: Final = """Go on with a record and a store of approvals that do not fit together. The record names you.
 
 \b
 Examples:
   amplifier-hooks audit accept
   amplifier-hooks audit accept record.jsonl --store approvals.db
 
-They do not when one of them was replaced by an older copy, or changed by somebody else: until you have found out why,
-every call is denied. What was approved and run since that copy may be asked, and run, again. Stop what writes the
-record first.
+They do not fit when one of them was replaced by an older copy, or changed by another program. Every call is denied
+until you accept them; find out the reason first. Calls that were approved and run since that copy may be asked about,
+and run, again. Stop the program that writes the record first.
 """
 PURGE: Final = """Remove the records of chats that ended long ago.
 
@@ -76,8 +76,8 @@ Examples:
   amplifier-hooks audit purge
   amplifier-hooks audit purge --older-than 12h --yes
 
-Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that chat was told
-to keep elsewhere.
+Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that `chat
+--record` named.
 """
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
@@ -86,7 +86,7 @@ VERDICTS: Final = (
 READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
 
 PAUSE: Final = 0.25
-"""Seconds between two looks at a record that is followed."""
+"""Seconds between two reads of a record with `--follow`."""
 
 Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
 Keys = Annotated[
@@ -146,8 +146,8 @@ def verify(
 def tail(
     record: Record,
     *,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="The number of lines.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
     json: AsJson = False,
 ) -> None:
     """Print the last lines."""
@@ -189,7 +189,7 @@ def show(
     json: AsJson = False,
     html: AsPage = False,
 ) -> None:
-    """Print the lines that are wanted."""
+    """Print the lines of these kinds or this session, or the last few."""
     from amplifier_hooks.cli.audit import html_page, record_text
 
     check_one_form(json=json, html=html)
@@ -212,7 +212,7 @@ def accept(
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
-    """Say what does not fit, and go on if the operator wants to."""
+    """Print each mismatch of the record and the store, and go on if the operator confirms."""
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
     from amplifier_hooks.cli.audit.repair import Accepted, resume_log
 
@@ -227,19 +227,23 @@ def accept(
 @audit_app.command("purge", help=PURGE)
 def purge(
     *,
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="How long ago it ended: 30m, 12h, 90d.")] = "30d",
+    older_than: Annotated[str, typer.Option(metavar="TIME", help="Time since the chat ended: 30m, 12h, 90d.")] = "30d",
     yes: Yes = False,
     no_input: NoInput = False,
     json: AsJson = False,
 ) -> None:
-    """Say how many there are, and remove them if the operator wants to."""
+    """Print the number of old records, and remove them if the operator confirms."""
     from amplifier_hooks.cli.approvals.commands import seconds_of
     from amplifier_hooks.cli.audit.repair import CHATS, ended_records, remove_records
     from amplifier_hooks.storage.state_folder import state_folder
 
     found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
     if found:
-        confirm(f"Remove {len(found):,} for good that ended more than {older_than} ago?", yes=yes, no_input=no_input)
+        confirm(
+            f"Remove {len(found):,} records for good whose chats ended more than {older_than} ago?",
+            yes=yes,
+            no_input=no_input,
+        )
     count = remove_records(found)
     print_lines(
         [f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."]
@@ -250,7 +254,10 @@ def purge(
 def check_record(
     record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
 ) -> Iterator[tuple[RecordFiles, Report]]:
-    """The record, and what is found in it by what the options name; for as long as it can be read."""
+    """Yield the record and the report on it, checked by the keys, heads and anchors that the options name.
+
+    If the record cannot be read, in the block too, print the reason and end the command.
+    """
     from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys, signed_notes, stored_heads
 
     with report_unreadable():
@@ -260,13 +267,13 @@ def check_record(
 
 
 def check_one_form(*, json: bool, html: bool) -> None:
-    """Refuse two forms at once."""
+    """Raise `BadParameter` for two forms of output at once."""
     if json and html:
         raise typer.BadParameter("choose one of them", param_hint="--json and --html")
 
 
 def print_lines(pieces: Iterable[str]) -> int:
-    """Print what was asked for, a line each, and return how many they were."""
+    """Print each piece on a line, and return their number."""
     count = 0
     for piece in pieces:
         typer.echo(piece)

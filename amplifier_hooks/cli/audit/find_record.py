@@ -1,4 +1,4 @@
-"""The record that a command was given: its files, its lines, and what it is compared with."""
+"""A record by its first file, with the keys, heads and notes to compare it with; its lines and its report go out."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
 PRIVATE: Final = "PRIVATE KEY"
-"""What stands in the file of a key's other half."""
+"""The words that give away the private half of a key."""
 _LONGEST_FILE: Final = 1 << 20
 
 
 @frozen
 class Line:
-    """One line of a file: what it says, or why that cannot be read."""
+    """One line of a file: its entry, or the problem that keeps it from being read."""
 
     file: str
     number: int
@@ -43,7 +43,7 @@ class Line:
 
 
 class RecordFiles:
-    """A record, by its first file."""
+    """A record, by its first file. It finds the segments, reads their lines and verifies them."""
 
     def __init__(self, path: Path) -> None:
         segment = re.fullmatch(r"(.+)\.[0-9]{6,}", path.stem)
@@ -61,7 +61,7 @@ class RecordFiles:
 
     @property
     def log(self) -> str:
-        """The id that its first segment gives; empty if that cannot be read."""
+        """The id of the log in the first segment; empty if that cannot be read."""
         walk = _walk(1, self.path)
         return walk.opening.log if walk else ""
 
@@ -72,13 +72,16 @@ class RecordFiles:
         heads: Iterable[Checkpoint] | None,
         anchors: Iterable[Checkpoint],
     ) -> Report:
-        """What is found in it."""
+        """Return the report on all segments."""
         return verify(self.files, keys=keys, log=log, heads=heads, anchors=anchors)
 
     def lines(
         self, *, kinds: Collection[str] = (), session: str | None = None, last: int | None = None
     ) -> Iterable[Line]:
-        """The lines that count, of some kinds or of one session, or the last few; and those that cannot be read."""
+        """Return the lines of some kinds or of one session, or the last few of them; unreadable lines are included.
+
+        A line that a later segment no longer counts is left out.
+        """
         wanted = (
             line
             for line in self._all()
@@ -88,7 +91,7 @@ class RecordFiles:
         return wanted if last is None else deque(wanted, maxlen=last)
 
     def tail(self, count: int, pause: Callable[[], None] | None = None) -> Iterator[Line]:
-        """The last lines; with `pause`, which waits a moment, also those that are written from then on."""
+        """Return the last lines; with `pause`, which waits a moment, also the lines written from then on."""
         files = self.files
         numbers = sorted(files)
         place = _Position(numbers[-1])
@@ -110,14 +113,14 @@ class RecordFiles:
 
 @define
 class _Position:
-    """How far the segments were read."""
+    """The position up to which the segments were read."""
 
     segment: int
     offset: int = 0
     line: int = 0
 
     def read(self, files: dict[int, Path]) -> Iterator[Line]:
-        """The lines that were written since; also those of the segments that were begun since."""
+        """Return the lines written since the last read, those of new segments included."""
         while True:
             for line in _lines(files[self.segment], start=self.offset, number=self.line):
                 if not line.data.endswith(b"\n"):
@@ -131,7 +134,7 @@ class _Position:
 
 
 def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int = 0) -> Iterator[Line]:
-    """The lines of a file up to one without an end."""
+    """Return the lines of a file, up to one that has no end and cannot be read."""
     with open_segment(file) as pages:
         for place, data in enumerate(pages.lines(limit, start), number + 1):
             try:
@@ -143,7 +146,7 @@ def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int 
 
 
 def _walk(number: int, file: Path) -> Walk | None:
-    """What the first line of a segment says, if it is good."""
+    """Return the walk that the first line of a segment opens; None if that line cannot be read."""
     try:
         with open_segment(file) as pages:
             return Walk.of(number, file, next(pages.lines(), b""))
@@ -155,9 +158,9 @@ def _walk(number: int, file: Path) -> Walk | None:
 
 
 def pinned_keys(texts: Iterable[str]) -> list[VerifierKey]:
-    """Public keys, given as files or as they are.
+    """Return public keys, given as files or as texts.
 
-    Raises `typer.BadParameter` for what is neither. What was in a file is never shown: it may be the private half.
+    Raises `typer.BadParameter` for anything else. The message never quotes a file: it may hold the private half.
     """
     return [_key(text) for text in texts]
 
@@ -180,9 +183,9 @@ def _key(text: str) -> VerifierKey:
 
 
 def signed_notes(files: Iterable[Path], keys: Iterable[VerifierKey]) -> list[Checkpoint]:
-    """The checkpoints in files of notes. Where keys are pinned, one of them has to have signed each.
+    """Return the checkpoints in files of notes. If there are keys, one of them has to have signed each note.
 
-    Raises `typer.BadParameter` for what is no note, or not signed by them.
+    Raises `typer.BadParameter` for a text that is no note, and for a note that none of the keys has signed.
     """
     try:
         return [_checkpoint(note, keys) for file in files for note in _notes(file)]
@@ -212,7 +215,7 @@ def _checkpoint(note: str, keys: Iterable[VerifierKey]) -> Checkpoint:
 
 
 def stored_heads(file: Path, log: str) -> list[Checkpoint]:
-    """What a store of heads remembers of a log.
+    """Return the latest head of a log in a store of heads: one checkpoint, or none.
 
     Raises `typer.BadParameter` when the store is not there, or cannot be read.
     """
@@ -234,6 +237,6 @@ def stored_heads(file: Path, log: str) -> list[Checkpoint]:
 
 
 def _contents(file: Path) -> str:
-    """A small text file."""
+    """Return the text of a small file, clipped at the longest length."""
     with file.open(encoding="utf-8") as opened_file:
         return opened_file.read(_LONGEST_FILE)

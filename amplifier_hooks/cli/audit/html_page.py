@@ -1,7 +1,7 @@
-r"""The record as a page: one file that loads nothing, runs nothing, and reads well on paper too.
+r"""A report and the lines of a record come in; one HTML page goes out, which loads nothing and runs nothing.
 
-Texts of others go through `for_page` and are set as text; what that function wrote itself, such as `\u{202E}`, stands
-in a box of its own.
+Foreign texts go through `for_page` and are set as text. The escapes of that function, such as `\u{202E}`, stand in a
+box.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ _DIGEST: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decod
 
 
 def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) -> Iterator[str]:
-    """The page, piece by piece: the verdict, what was checked and found, and the lines if there are any to show."""
+    """Return the page piece by piece: the verdict, the findings, the checks, and the entries if there are any."""
     tone = TONES[report.verdict]
     policy = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
     yield (
@@ -146,13 +146,13 @@ def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) ->
     yield from _checks_section(report)
     if entries is not None:
         yield from _lines(report, entries)
-    yield "<footer>Times are in UTC, by the clock of whoever wrote it.</footer></main></body></html>"
+    yield "<footer>Times are in UTC, by the clock of the program that wrote the record.</footer></main></body></html>"
 
 
 def _findings_section(report: Report) -> Iterator[str]:
     if not report.findings:
         return
-    yield '<h2>What was found</h2><ul class="sheet">'
+    yield '<h2>Findings</h2><ul class="sheet">'
     for finding in report.findings:
         tone = TONES[finding.verdict]
         yield (
@@ -167,7 +167,7 @@ def _location_text(finding: LogFinding) -> str:
 
 
 def _checks_section(report: Report) -> Iterator[str]:
-    yield f'<h2>What was checked</h2><dl class="sheet">{_fact("Log", _untrusted_text(report.log or "not known"))}'
+    yield f'<h2>Checks</h2><dl class="sheet">{_fact("Log", _untrusted_text(report.log or "not known"))}'
     for segment in report.segments:
         yield _fact(f"Segment {segment.number}", _segment(segment))
     for one in report.compared:
@@ -189,7 +189,7 @@ def _fact(name: str, value: str) -> str:
 def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
     bad = {finding.file: finding.line or 0 for finding in report.findings if finding.found in record_text.CHAIN_ENDS}
     shown = 0
-    yield '<h2>What it says<small>a line opens to all of it</small></h2><div class="sheet">'
+    yield '<h2>Lines<small>open a line to see all of it</small></h2><div class="sheet">'
     behind = ""
     for line in entries:
         shown += 1
@@ -201,7 +201,7 @@ def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
 
 
 def _line(line: Line, *, place: int) -> str:
-    """A line; its place is zero for the one at which the chain ends, and more behind it."""
+    """Return a line as HTML. Its place is zero for the line at which the chain ends, and positive behind that line."""
     entry = line.entry
     state = "bad" if place == 0 else "behind" if place > 0 else ""
     if entry is None:
@@ -224,9 +224,9 @@ def _details(*, seq: str, time: str, tone: str, kind: str, brief: str, facts: di
 
 
 def _tone(entry: LogEntry) -> str:
-    """What a line is about: something that was allowed, something that was not, or neither."""
-    said = {str(entry.facts.get("action")), str(entry.facts.get("status")), entry.kind.rpartition(".")[2]}
-    return "good" if said & _ALLOWED else "no" if said & _DENIED else "low"
+    """Return the tone of a line: good for an allowed call, no for a denied or failed one, low for anything else."""
+    words = {str(entry.facts.get("action")), str(entry.facts.get("status")), entry.kind.rpartition(".")[2]}
+    return "good" if words & _ALLOWED else "no" if words & _DENIED else "low"
 
 
 def _untrusted_text(text: str) -> str:

@@ -1,6 +1,6 @@
-"""What `amplifier-hooks audit` prints: the report, and lines of the record.
+"""A report and the lines of a record come in; text for people and JSON for programs go out.
 
-What others wrote goes through `for_log`, so that it stays on its line.
+Foreign text goes through `for_log`, so that it stays on its line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXITS: Final = {
 }
 
 CHAIN_ENDS: Final = (Observation.LINE, Observation.CHECKPOINT)
-"""Behind what was found there, the rest of the segment is not read."""
+"""Findings behind which the verifier does not read the rest of the segment."""
 
 _TELLING: Final = ("event", "tool", "action", "status", "hook", "by", "reason", "error")
 _EVERY_RECORD: Final = ("number", "time", "session", "tenant")
@@ -43,12 +43,12 @@ _BRIEF: Final = 160
 
 
 def verdict(report: Report) -> str:
-    """The verdict on one line."""
+    """Return the verdict and its meaning on one line."""
     return f"{report.verdict}: {MEANING[report.verdict]}"
 
 
 def report_lines(report: Report) -> Iterator[str]:
-    """The report, for people."""
+    """Return the lines of the report, for people."""
     yield verdict(report)
     yield ""
     yield f"{'log':<12} {for_log(report.log) or 'not known'}"
@@ -64,7 +64,7 @@ def report_lines(report: Report) -> Iterator[str]:
 
 
 def segment_texts(segment: SegmentReport) -> tuple[str, str, str]:
-    """What was read of a segment, when it was written, and who signed it."""
+    """Return three texts about a segment: its lines, its times, and its signature."""
     key = f"the key {segment.key}, which is {'' if segment.pinned else 'not '}pinned"
     lines = f"{segment.lines:,} lines ({segment.first:,} to {segment.last:,}), {segment.bytes:,} bytes"
     return (
@@ -75,27 +75,27 @@ def segment_texts(segment: SegmentReport) -> tuple[str, str, str]:
 
 
 def comparison_text(one: HeadComparison) -> str:
-    """What came of a head from elsewhere."""
+    """Return the result of comparing the log with a head."""
     found = {True: "is in the log", False: "is not in the log", None: "was not compared: the log is broken before it"}
     return f"line {one.seq:,} of segment {one.segment} {found[one.matches]}"
 
 
 def unchecked_lines(report: Report) -> Iterator[str]:
-    """What the verdict does not speak of."""
+    """Return a line for each thing that the verdict does not cover."""
     if not report.compared:
-        yield "heads from elsewhere, as none was given: whoever has the key could have written all of it anew"
+        yield "heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it"
     for finding in report.findings:
         if finding.found in CHAIN_ENDS:
-            yield f"what follows in {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
+            yield f"the rest of {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
 
 
 def finding_text(finding: LogFinding) -> str:
-    """A finding with its place."""
+    """Return a finding with its place, on one line."""
     return for_log(": ".join(filter(None, (finding.location, finding.text))))
 
 
 def report_as_json(report: Report) -> Iterator[str]:
-    """The report, for programs."""
+    """Return the report as JSON, for programs."""
     yield json.dumps(
         {
             "verdict": report.verdict,
@@ -125,14 +125,14 @@ def _finding(finding: LogFinding) -> dict[str, Any]:
 
 
 def raw_text(line: Line) -> str:
-    """A line as it is; one that cannot be read as an object that says so."""
+    """Return a line as it is written; for an unreadable line, a JSON object with its problem."""
     if line.entry is None:
         return json.dumps({"file": line.file, "line": line.number, "problem": line.problem})
     return line.data.decode("ascii").removesuffix("\n")
 
 
 def brief_text(line: Line) -> str:
-    """A line of the record on one line."""
+    """Return a line of the record in brief, on one line."""
     if line.entry is None:
         return f"{for_log(line.file)}, line {line.number:,}: {for_log(line.problem)}"
     entry = line.entry
@@ -141,7 +141,7 @@ def brief_text(line: Line) -> str:
 
 
 def whole_text(line: Line) -> str:
-    """A line of the record with all it says, on several."""
+    """Return a line of the record with all its facts, on several lines."""
     if line.entry is None:
         return f"{brief_text(line)}\n"
     entry = line.entry
@@ -151,13 +151,13 @@ def whole_text(line: Line) -> str:
 
 
 def kinds_text(lines: Iterable[Line]) -> str:
-    """Which kinds of lines there are, for whoever asked for one that is not there."""
+    """Return the kinds of lines that the record has, for a user who asked for a kind that it lacks."""
     kinds = sorted({line.entry.kind for line in lines if line.entry is not None})
     return f"its kinds are {for_log(', '.join(kinds))}" if kinds else "the record is empty"
 
 
 def fact_summary(entry: LogEntry) -> str:
-    """The telling facts of a line, clipped. Not escaped yet."""
+    """Return the main facts of a line, clipped. The caller escapes them."""
     facts = entry.facts
     if entry.kind == "log.checkpoint":
         return f"signed up to line {entry.seq - 1:,}"
@@ -169,10 +169,10 @@ def fact_summary(entry: LogEntry) -> str:
 
 
 def fact_text(value: object) -> str:
-    """A fact as text; what is no text as JSON."""
+    """Return a fact that is a string as it is, and any other fact as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def time_text(time: str | None) -> str:
-    """A time to the second, without its zone: all are in UTC."""
+    """Return a time to the second, without its zone: all are in UTC."""
     return for_log((time or "")[:19].replace("T", " "))

@@ -1,6 +1,6 @@
-"""Going on with a record and a store that do not fit together, once the operator knows why.
+"""Repairs that an operator orders: accept a record and a store that do not fit together, and remove old records.
 
-Removing the records of chats that ended long ago: whole records, and no others.
+Only whole records of ended chats are removed, and no others.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 @frozen
 class Accepted:
-    """What the operator has accepted so far: that the record lacks lines, that the store is another or older."""
+    """The mismatches that the operator has accepted: the record lacks lines, or the store is another or older."""
 
     cut: bool = False
     store: bool = False
 
     def and_also(self, problem: LogUnavailable) -> Accepted:
-        """This, too."""
+        """Return a copy that accepts this problem, too."""
         return Accepted(
             cut=self.cut or isinstance(problem, LogCut), store=not isinstance(problem, LogCut) or self.store
         )
 
 
 async def resume_log(record: Path | None, store: str | None, accepted: Accepted) -> LogUnavailable | None:
-    """Go on with the two, unless something does not fit that was not accepted: then say what, and write nothing.
+    """Go on with a record and a store, and return None; for a mismatch that was not accepted, return it instead.
 
-    Raises `Trouble` where one of them is not there, and what keeps them from being opened.
+    After a mismatch, nothing is written. Raises `Trouble` if the record or the store is missing, and the errors of
+    opening them.
     """
     path = state_folder() / "record.jsonl" if record is None else record
     if not path.exists():  # opening would make it
@@ -57,7 +58,7 @@ async def resume_log(record: Path | None, store: str | None, accepted: Accepted)
         except (LogCut, StoreReplaced) as problem:
             return problem
         finally:
-            with suppress(LogUnavailable):  # it is on its way already
+            with suppress(LogUnavailable):  # the caller gets this problem already
                 await log.close()
     return None
 
@@ -65,11 +66,11 @@ async def resume_log(record: Path | None, store: str | None, accepted: Accepted)
 CHATS: Final = "chats"
 """The folder, beside the user's other state, in which `chat` keeps a record of each chat."""
 OURS: Final = re.compile(r"[0-9a-f]{32}\.jsonl")
-"""What `chat` calls them. Whatever else somebody has put there stays."""
+"""The name that `chat` gives a record. Files with other names stay."""
 
 
 def ended_records(folder: Path, before: float) -> Iterator[Path]:
-    """The first files of the records to which nothing was written since this time, in seconds since 1970."""
+    """Return the first files of the records that no chat has written to since this time, in seconds since 1970."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if OURS.fullmatch(path.name) and not path.is_symlink():
             latest = max(file_of(path, number).stat().st_mtime for number in numbers_of(path))
@@ -78,14 +79,14 @@ def ended_records(folder: Path, before: float) -> Iterator[Path]:
 
 
 def remove_records(paths: list[Path]) -> int:
-    """Remove these records, and return how many that were; one that is being written stays. Raises `OSError`."""
+    """Remove these records, and return their number; a record that a chat still writes stays. Raises `OSError`."""
     files, count = Files(), 0
     for path in paths:
         lock = path.with_name(f".{path.name}.lock")
         with suppress(LogInUse):
             held = files.lock(lock)
             try:
-                for number in reversed(numbers_of(path)):  # the first one last: it is what is looked for
+                for number in reversed(numbers_of(path)):  # the first one last: a search for records finds it
                     file_of(path, number).unlink()
                 lock.unlink()
             finally:

@@ -1,4 +1,4 @@
-"""`amplifier-hooks chat`: a small chat orchestrator with real hooks; prompts come in, answers go out."""
+"""`amplifier-hooks chat`: the command and its options; they become a session, and the exit code goes out."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Examples:
   OPENAI_BASE_URL=http://127.0.0.1:11434/v1 amplifier-hooks chat --model qwen3
 
 The model is Anthropic's with ANTHROPIC_API_KEY, OpenAI's or a compatible one with OPENAI_API_KEY or OPENAI_BASE_URL;
-without any of them a script that understands read, write and run. In the chat, /help says what else there is.
+without any of them a script that understands read, write and run. In the chat, /help lists the other commands.
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 the turn was denied or failed, 2 it was called wrongly."
 
 
 class ProviderName(StrEnum):
-    """Whose model."""
+    """The provider of the model."""
 
     AUTO = "auto"
     ANTHROPIC = "anthropic"
@@ -35,9 +35,12 @@ class ProviderName(StrEnum):
 def chat(
     *,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Say this, and end.", show_default=False)
+        str | None,
+        typer.Option("--prompt", "-p", metavar="TEXT", help="Send this prompt, and end.", show_default=False),
     ] = None,
-    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="Where it works.")] = Path(),
+    directory: Annotated[
+        Path, typer.Option("--directory", "-C", metavar="DIR", help="The folder it works in.")
+    ] = Path(),
     hooks: Annotated[
         str | None,
         typer.Option(
@@ -49,21 +52,24 @@ def chat(
     rules: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
     ] = None,
-    provider: Annotated[ProviderName, typer.Option(help="Whose model.")] = ProviderName.AUTO,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Which model.", show_default=False)] = None,
+    provider: Annotated[ProviderName, typer.Option(help="The provider of the model.")] = ProviderName.AUTO,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name.", show_default=False)] = None,
     web: Annotated[bool, typer.Option("--web", help="Approve on a page as well.")] = False,
     store: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Approve also where this store is looked at.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Approve also at this store, by another program.", show_default=False),
     ] = None,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(metavar="TOKENS", min=0, help="What hooks may inject in a turn.", show_default=False)
+        int | None,
+        typer.Option(metavar="TOKENS", min=0, help="Tokens that hooks may inject in a turn.", show_default=False),
     ] = None,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nobody; what would be asked is denied.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --prompt: what it came to, as JSON.")] = False,
+    no_input: Annotated[
+        bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --prompt: the result of the turn, as JSON.")] = False,
 ) -> None:
     """Check what can be checked beforehand, then talk."""
     if as_json and prompt is None:
@@ -71,7 +77,7 @@ def chat(
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
     if no_input and web:
-        raise typer.BadParameter("a page would ask somebody", param_hint="--no-input and --web")
+        raise typer.BadParameter("the page asks, and --no-input forbids it", param_hint="--no-input and --web")
     import asyncio
     import os
 
@@ -97,7 +103,7 @@ def chat(
             web=web,
             budget=budget,
         )
-        os.chdir(wishes.folder)  # hooks and their commands are at home there
+        os.chdir(wishes.folder)  # hooks and their commands expect to run there
         done = talk(wishes) if prompt is None else one_turn(wishes, prompt, as_json=as_json)
         code = asyncio.run(done)
     except (OSError, StoreUnavailable, HookError) as problem:

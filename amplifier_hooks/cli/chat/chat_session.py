@@ -1,6 +1,6 @@
-"""Where a chat takes place: its session, with everything that belongs to it, from what was asked for.
+"""The checked options of a chat come in; an open session with its approvals, record and tools goes out.
 
-Whether the hooks of a project may run: whoever opens it is shown what they would run, once for every change.
+Hooks of a project run only after the user has trusted their content; the user is asked once for every change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ white square brackets come from the hooks. Say briefly what you did."""
 
 @frozen(kw_only=True)
 class ChatOptions:
-    """What was asked for, checked."""
+    """The options of a chat, checked."""
 
     folder: Path
     hooks: NamedHooks
@@ -60,7 +60,7 @@ class ChatOptions:
 
 @frozen
 class Inbox:
-    """Where one can approve besides: the gateway, and the files its token is handed over in."""
+    """The approval page of a chat: its gateway, and the files that hand over its token."""
 
     gateway: Gateway
     files: HandOver
@@ -68,7 +68,7 @@ class Inbox:
 
 @frozen(kw_only=True)
 class Room:
-    """An open session, and who talks in it."""
+    """An open session, with its conversation, its record and its limits."""
 
     conversation: Conversation
     record: Path
@@ -78,20 +78,20 @@ class Room:
 
     @property
     def session(self) -> SessionCoordinator:
-        """Its session."""
+        """The session of the conversation."""
         return self.conversation.session
 
     @property
     def key(self) -> Path:
-        """The public half of what signs its record."""
+        """The file of the public key that verifies the record."""
         return self.record.with_name("audit.key.pub")
 
     @classmethod
     @asynccontextmanager
     async def open_room(cls, wishes: ChatOptions, screen: ChatScreen | Silence) -> AsyncIterator[Room]:
-        """Everything there is to open, closed again at the end.
+        """Open the approvals, the record and the session for the block, and close them at its end.
 
-        Raises `OSError` for a record or a port that cannot be had, `StoreUnavailable`, and what rules raise.
+        Raises `OSError` for a record or a port that cannot be opened, `StoreUnavailable`, and the errors of rules.
         """
         session_id = uuid4().hex
         record = wishes.record or _records() / f"{session_id}.jsonl"
@@ -126,7 +126,7 @@ class Room:
 
 @asynccontextmanager
 async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
-    """Close the hooks at the end, after the session they hear of."""
+    """Close the hooks at the end, after the session whose events they get."""
     try:
         yield
     finally:
@@ -134,7 +134,7 @@ async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
 
 
 def _records() -> Path:
-    """Where the records of chats are kept."""
+    """Return the folder of the records of chats; make it if it is missing."""
     folder = make_state_folder() / CHATS
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -142,7 +142,10 @@ def _records() -> Path:
 
 @asynccontextmanager
 async def _approvals(wishes: ChatOptions) -> AsyncIterator[tuple[ApprovalBackend | None, Inbox | None]]:
-    """Who decides: whoever sits here, and with a store or a page whoever is there, too. The first answer counts."""
+    """Yield the approvers: the user at this terminal, and with a store or a page those there, too.
+
+    The first answer counts.
+    """
     from approval_backends import TerminalApprovals
 
     if not (wishes.web or wishes.store):
@@ -177,7 +180,10 @@ async def _approvals(wishes: ChatOptions) -> AsyncIterator[tuple[ApprovalBackend
 
 
 def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
-    """Asks at a terminal; says no where nobody can be asked. All of it is shown, however long it is."""
+    """Return a function that shows all hooks of a project and asks to trust them.
+
+    Without a terminal, or without `ask`, that function returns False.
+    """
 
     def agree(path: Path, found: DefinitionSet) -> bool:
         if not (ask and is_interactive()):

@@ -1,7 +1,7 @@
-"""What the model may use: read a file, write one, run a command, all in one folder.
+"""The tools of the model: read a file, write one, run a command, all in one folder.
 
-Files stay inside the folder, also through links. A command runs in it and could leave it: hooks look at commands, this
-is no sandbox.
+Paths outside the folder are refused, also through links. A command runs in the folder and could leave it: this is no
+sandbox, and only hooks judge commands.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 LARGEST_FILE: Final = 256 * 1024
-"""Bytes of a file that a model reads; far more than it should."""
+"""Bytes of the largest file that a model may read."""
 KEPT: Final = 16 * 1024
-"""Bytes of a command's output that a model reads: of its beginning, and of its end."""
+"""Bytes that a model reads of the beginning of a command's output, and as many of its end."""
 DEADLINE: Final = 120.0
 LONGEST: Final = 1_800.0
-"""Seconds a command has unless it says otherwise, and those it may say."""
+"""Seconds until a command's timeout: `DEADLINE` by default, `LONGEST` at most."""
 SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-"""Variables that no command is given: what it prints, the model reads."""
+"""Variables that are kept from commands, since the model reads what a command prints."""
 
 
 class ToolRefused(Exception):
@@ -38,7 +38,7 @@ class ToolRefused(Exception):
 
 @frozen
 class Tool:
-    """One tool as a model is told of it, and how it is carried out."""
+    """One tool: its description for the model, and the function that carries it out."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ def _resolve_folder(folder: Path) -> Path:
 
 @define
 class Workplace:
-    """A folder, and the tools in it. `heard` is called with what a command prints, while it runs."""
+    """A folder, and the tools in it. While a command runs, `heard` is called with its output."""
 
     folder: Path = field(converter=_resolve_folder)
     heard: Callable[[bytes], None] = lambda _: None
@@ -68,7 +68,7 @@ class Workplace:
     programs: Programs = field(factory=Programs)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Read, Write and Bash: the names other agents have for them, so that their hooks fit."""
+        """Return the tools Read, Write and Bash, named as in other agents, so that the same hooks fit."""
         return (
             Tool(
                 "Read",
@@ -88,7 +88,7 @@ class Workplace:
             ),
             Tool(
                 "Bash",
-                "Run a command in the project's folder with sh. Nobody can type anything into it.",
+                "Run a command in the project's folder with sh. Its standard input is empty.",
                 _schema(
                     "command",
                     command="string: The command.",
@@ -99,7 +99,7 @@ class Workplace:
         )
 
     def inside(self, name: object) -> Path:
-        """The file of this name, with every link followed. Raises `ToolRefused` for one outside of the folder."""
+        """Return the path of a file, with every link followed. Raises `ToolRefused` for one outside of the folder."""
         if not isinstance(name, str) or not name or "\0" in name:
             raise ToolRefused("file_path has to be the path of a file")
         path = (self.folder / name).resolve()
@@ -108,7 +108,7 @@ class Workplace:
         return path
 
     def read(self, given: Mapping[str, Any]) -> str:
-        """The text of a file. Raises `ToolRefused`, `OSError`."""
+        """Return the text of a file. Raises `ToolRefused`, `OSError`."""
         path = self.inside(given.get("file_path"))
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(descriptor, "rb") as file:
@@ -120,7 +120,7 @@ class Workplace:
         return data.decode("utf-8", "replace")
 
     def write(self, given: Mapping[str, Any]) -> str:
-        """Write a file, and the folders it is in. Raises `ToolRefused`, `OSError`."""
+        """Write a file, and make the folders it needs. Raises `ToolRefused`, `OSError`."""
         path, content = self.inside(given.get("file_path")), given.get("content")
         if not isinstance(content, str):
             raise ToolRefused("content has to be a text")
@@ -132,9 +132,9 @@ class Workplace:
         return f"wrote {len(content.encode('utf-8', 'surrogatepass')):,} bytes to {given['file_path']}"
 
     async def shell(self, given: Mapping[str, Any]) -> str:
-        """What a command printed, and how it ended.
+        """Run a command, and return its output and a failing exit status.
 
-        At its deadline it is ended, together with everything it started. Raises `ToolRefused`. Cancelling it ends it.
+        The timeout ends the command and everything it started, and raises `ToolRefused`. Cancelling ends the command.
         """
         command, seconds = given.get("command"), given.get("timeout", self.deadline)
         if not isinstance(command, str) or not command.strip():
@@ -159,7 +159,7 @@ class Workplace:
 
 @define
 class _Output:
-    """What a command printed: its beginning and its end."""
+    """The output of a command: its beginning and its end."""
 
     heard: Callable[[bytes], None]
     first: bytes = b""

@@ -1,6 +1,6 @@
-"""Which model is meant, by the environment.
+"""The environment and the options come in; a model goes out.
 
-The model of those who have no key: it does what it is told, a line at a time, and says what came of it.
+Without a key, that is a scripted model: it carries out the orders of the prompt, one for each line, and reports.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL to talk to a model."""
 
 @frozen
 class ScriptedModel:
-    """Understands three orders, and calls the tools that they name."""
+    """A script in the place of a model. It understands three orders, and calls the tools that they name."""
 
     name: str = "script"
 
     async def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
-        """The next order, or what came of them all."""
+        """Return the tool call of the next order; after the last one, the report."""
         del tools
         asked = max((place for place, one in enumerate(messages) if _asks(one)), default=-1)
         since = messages[asked + 1 :]
@@ -57,7 +57,7 @@ class ScriptedModel:
 
 
 def _asks(message: Mapping[str, Any]) -> bool:
-    """Whether the person said this."""
+    """Return True if the message is a prompt of the user."""
     return message.get("role") == "user" and not is_injected(message.get("metadata"))
 
 
@@ -71,16 +71,18 @@ def _orders(prompt: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _report(since: Sequence[Mapping[str, Any]]) -> str:
-    """How many orders were carried out, and what hooks said beside it."""
+    """Return the number of calls and of those that were not done, and the texts that hooks injected."""
     results = [one for one in since if one.get("role") == "tool"]
     done = sum(not one.get("is_error") for one in results)
     texts = [str(one["content"]) for one in since if is_injected(one.get("metadata"))]
-    return "\n".join([f"Done: {done} of {len(results)}.", *(f"I was also told:\n{text}" for text in texts)])
+    calls = f"{len(results)} tool call{'' if len(results) == 1 else 's'}: {done} done"
+    missed = f", {len(results) - done} not done" if done < len(results) else ""
+    return "\n".join([f"{calls}{missed}.", *(f"Hooks added:\n{text}" for text in texts)])
 
 
 @frozen
 class ProviderConfig:
-    """One way to speak to models: the variables it is told by, and what holds without them."""
+    """One provider: its wire format, the variables that configure it, and the defaults without them."""
 
     wire: Callable[[], ModelWire]
     key: str
@@ -103,13 +105,13 @@ PROVIDERS: Final[Mapping[str, ProviderConfig]] = {
         OpenAIWire, "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "https://api.openai.com/v1", "gpt-5-mini"
     ),
 }
-"""In the order they are tried. An address without a key is enough: a server of one's own may want none."""
+"""The providers, in the order of trial. An address without a key is enough: a private server may need none."""
 
 
 def model_from(environment: Mapping[str, str], provider: str = "auto", name: str | None = None) -> ChatModel:
-    """The model of this provider; with `auto`, of the first that the environment says anything about, else the script.
+    """Return the model of this provider; with `auto`, of the first that the environment configures, else the script.
 
-    `name` is the model's; without it, what the environment says.
+    Without `name`, the environment names the model, or else the provider's default holds.
     """
     if provider == "auto":
         provider = next(

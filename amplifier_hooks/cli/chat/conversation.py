@@ -1,7 +1,7 @@
 """The loop of a chat orchestrator: prompt, model, tools, model again, until the model has nothing left to call.
 
-All it does with hooks is to go through the session: `turn`, `stream_model`, `call_tool`, and `agent:stop` before it
-ends. What hooks inject is in the context when the model is called next.
+The loop reaches hooks only through the session: `turn`, `stream_model`, `call_tool`, and `agent:stop` before it ends.
+Texts that hooks inject are in the context when the model is called next.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ if TYPE_CHECKING:
 STEPS: Final = 100
 """Model calls in one turn."""
 REFUSALS: Final = 8
-"""How often hooks may keep it from stopping, one after the other."""
+"""The number of times in a row that hooks may keep the loop from stopping."""
 
 TurnStatus = Literal["completed", "denied", "failed"]
 
 
 class Listener(Protocol):
-    """Who watches a turn."""
+    """An observer of a turn, such as a screen."""
 
     def text(self, piece: str) -> None:
-        """Some of what the model says."""
+        """Show a piece of the model's text."""
         ...
 
     def text_ended(self) -> None:
-        """It has said it."""
+        """Take note that the model's text is complete."""
         ...
 
     def calls(self, name: str, given: Mapping[str, Any]) -> None:
-        """It wants to use a tool."""
+        """Show that the model calls a tool."""
         ...
 
     def running(self, name: str) -> AbstractAsyncContextManager[None]:
-        """The tool runs, for as long as the block lasts."""
+        """Show that the tool runs, for as long as the block lasts."""
         ...
 
     def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
-        """What became of that."""
+        """Show the outcome of the tool call."""
         ...
 
 
 @frozen
 class TurnResult:
-    """What a turn came to."""
+    """The result of a turn."""
 
     status: TurnStatus
     text: str = ""
-    """Its last word, or why there is none."""
+    """The model's last text, or the reason that there is none."""
     tools: tuple[Mapping[str, Any], ...] = ()
-    """Each tool call with its name, its input and what became of it."""
+    """Each tool call with its name, its input, its status and its result."""
 
 
 @define
 class Conversation:
-    """One session, one model, some tools, and somebody who listens."""
+    """One session, one model and its tools, with an observer."""
 
     session: SessionCoordinator
     model: ChatModel
@@ -81,20 +81,20 @@ class Conversation:
     _used: list[Mapping[str, Any]] = field(factory=list)
 
     async def turn(self, prompt: str) -> TurnResult:
-        """One turn. Cancelling it ends it: a tool that runs is cancelled, an open question withdrawn."""
+        """Run one turn. Cancelling ends it: a running tool is cancelled, and an open request is withdrawn."""
         self._used = []
         async with self.session.turn(prompt, orchestrator="chat") as turn:
             if turn.denied:
                 return TurnResult("denied", turn.reason or "the prompt was denied")
             self.session.context.add_message("user", turn.prompt)
-            said = await self._work()
-            turn.response = said.text
-            if said.status != "completed":
-                turn.status = "denied" if said.status == "denied" else "error"
-            return said
+            result = await self._work()
+            turn.response = result.text
+            if result.status != "completed":
+                turn.status = "denied" if result.status == "denied" else "error"
+            return result
 
     async def _work(self) -> TurnResult:
-        """Model and tools in turn, until there is nothing more to do."""
+        """Call the model and its tools by turns, until the model calls no tool and no hook keeps it from stopping."""
         context, kept_going = self.session.context, 0
         for _ in range(STEPS):
             outcome = await self._ask_model()
@@ -112,7 +112,7 @@ class Conversation:
         return TurnResult("failed", f"it was not done after {STEPS} calls of the model", tuple(self._used))
 
     async def _ask_model(self) -> ModelOutcome:
-        """What the model says; heard while it comes."""
+        """Call the model, and pass its text to the observer as it comes."""
         stream = self.session.stream_model(
             lambda messages: self.model.stream(messages, self.tools),
             join=join_pieces,
@@ -136,7 +136,7 @@ class Conversation:
     # -- tools ---------------------------------------------------------------------------------------------------
 
     async def _use_tools(self, answer: ChatAnswer) -> None:
-        """Every tool it calls, one after the other; the results go back in that order."""
+        """Run every tool that the answer calls, one after the other, and add the results in that order."""
         context, uses = self.session.context, with_unique_ids(answer.uses)
         calls = [{"id": use.id, "name": use.name or "?", "input": use.input or {}} for use in uses]
         context.add_tool_calls(calls, answer.text)
@@ -145,7 +145,7 @@ class Conversation:
             context.add_tool_result(use.id, result, is_error=failed)
 
     async def _use_tool(self, use: ToolUse) -> tuple[str, bool]:
-        """What the model reads about one call, and whether that is no result."""
+        """Run one tool call; return the text for the model, and True if the text is no result."""
         tool = next((tool for tool in self.tools if tool.name == use.name), None)
         if tool is None:
             there = ", ".join(tool.name for tool in self.tools)
@@ -168,13 +168,13 @@ class Conversation:
 
 
 def with_unique_ids(uses: Sequence[ToolUse]) -> list[ToolUse]:
-    """The same, each with an id of its own: some servers give none, or one to all."""
+    """Return the tool calls, each with a unique id: some servers give none, or one id to all."""
     ids = [use.id for use in uses]
     return [use if use.id and ids.count(use.id) == 1 else evolve(use, id=f"call_{uuid4().hex[:16]}") for use in uses]
 
 
 def outcome_text(outcome: ToolOutcome) -> str:
-    """What the model reads about a call."""
+    """Return the text that the model reads about a tool call."""
     if outcome.error is not None:
         return f"{type(outcome.error).__name__}: {outcome.error}"
     return str(outcome.value) if outcome.ok else outcome.reason or outcome.status

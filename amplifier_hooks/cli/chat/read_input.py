@@ -1,7 +1,4 @@
-"""Reading what the person says, and answering.
-
-What a person can ask the chat itself, with a slash in front.
-"""
+"""The lines of the user come in: prompts go to the model, and the chat itself answers those that begin with a slash."""
 
 from __future__ import annotations
 
@@ -34,19 +31,19 @@ if TYPE_CHECKING:
 
 
 LAST: Final = 8
-"""Lines of the record."""
+"""Lines of the record, and injections, that an answer lists at most."""
 STILL_OPEN: Final = (Observation.OPEN, Observation.UNCOVERED)
-"""What is found in every record that is being written."""
+"""Findings that every record has while a program writes it."""
 DEEDS: Final = (
     *("tool.running", "tool.done", "tool.failed", "tool.denied", "tool.cancelled", "tool.pending"),
     *("approval.requested", "approval.decided", "approval.revoked", "model.denied", "model.failed"),
 )
 SHOWN: Final = 200
-"""Bytes of what others wrote."""
+"""Bytes of foreign text that a line shows."""
 
 
 class QuitChat(Exception):
-    """The person wants to go."""
+    """The user ends the chat."""
 
 
 async def _help(room: Room, rest: str) -> AsyncIterator[str]:
@@ -69,7 +66,7 @@ async def _budget(room: Room, rest: str) -> AsyncIterator[str]:
 
 async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
     del rest
-    # What was written is on disk within a second, and all of it when this is.
+    # Lines reach the disk within a second; a durable line takes all earlier ones along.
     await room.log.write("chat.audit", {"session": room.session.session_id}, durable=True)
     found = RecordFiles(room.record)
     report = found.verify(pinned_keys([str(room.key)]), None, None, [])
@@ -89,7 +86,7 @@ async def _grants(room: Room, rest: str) -> AsyncIterator[str]:
     del rest
     there = await room.session.grants()
     if not there:
-        yield "Nothing was allowed or denied for good."
+        yield "No grant is in force."
     for grant in there:
         said = "allowed" if grant.allows else "denied"
         what = clip(for_log(f"{grant.key.tool}: {grant.key.hook}, {grant.key.scope}"), SHOWN)
@@ -101,7 +98,7 @@ async def _revoke(room: Room, rest: str) -> AsyncIterator[str]:
     if len(found) == 1 and await room.session.revoke(found[0].id):
         yield "From now on it is asked again."
     else:
-        yield f"There is not just one standing answer {rest!r}; /grants lists them."
+        yield f"{rest!r} does not name exactly one grant; /grants lists them."
 
 
 async def _hooks(room: Room, rest: str) -> AsyncIterator[str]:
@@ -121,21 +118,21 @@ def _quit(room: Room, rest: str) -> AsyncIterator[str]:
 
 SLASH: Final[Mapping[str, tuple[str, str, Callable[[Room, str], AsyncIterator[str]]]]] = {
     "help": ("", "this list", _help),
-    "hooks": ("", "the hooks that look on", _hooks),
-    "budget": ("", "what hooks have injected in the last turn", _budget),
-    "audit": ("", "whether the record is whole, and its last lines", _audit),
-    "grants": ("", "standing answers", _grants),
+    "hooks": ("", "the hooks in force", _hooks),
+    "budget": ("", "the tokens that hooks have injected in the last turn", _budget),
+    "audit": ("", "the state of the record, and its last lines", _audit),
+    "grants": ("", 'every "always" in force', _grants),
     "revoke": ("ID", "end one of them", _revoke),
-    "quit": ("", "go; Ctrl-D does the same", _quit),
+    "quit": ("", "end the chat; Ctrl-D does so, too", _quit),
 }
 
 
 async def answer_command(room: Room, line: str) -> AsyncIterator[str]:
-    """The lines of the answer to `/name rest`. Raises `QuitChat`."""
+    """Return the lines of the answer to `/name rest`. Raises `QuitChat`."""
     name, _, rest = line.removeprefix("/").partition(" ")
     if name not in SLASH:
         likely = get_close_matches(name, SLASH, 1)
-        meant = f"Did you mean /{likely[0]}?" if likely else "/help lists what there is."
+        meant = f"Did you mean /{likely[0]}?" if likely else "/help lists all commands."
         yield f"There is no /{for_log(name)}. {meant}"
         return
     async for text in SLASH[name][2](room, rest.strip()):
@@ -143,7 +140,7 @@ async def answer_command(room: Room, line: str) -> AsyncIterator[str]:
 
 
 async def one_turn(wishes: ChatOptions, prompt: str, *, as_json: bool) -> int:
-    """Say one thing, and return the exit code."""
+    """Run one turn, print its result, and return the exit code."""
     screen = Silence() if as_json else ChatScreen()
     async with Room.open_room(wishes, screen) as room:
         print_approval_links(room)
@@ -157,7 +154,7 @@ async def one_turn(wishes: ChatOptions, prompt: str, *, as_json: bool) -> int:
 
 
 async def talk(wishes: ChatOptions) -> int:
-    """Say what the person says, until they go."""
+    """Pass the user's lines on until the user ends the chat, and return the exit code."""
     screen = ChatScreen()
     async with Room.open_room(wishes, screen) as room:
         greet(room, wishes, screen)
@@ -178,7 +175,7 @@ async def talk(wishes: ChatOptions) -> int:
 
 
 async def interruptible(room: Room, prompt: str, screen: ChatScreen) -> None:
-    """One turn. Ctrl-C ends it, and the chat goes on."""
+    """Run one turn. Ctrl-C ends the turn, and the chat goes on."""
     turn = asyncio.ensure_future(room.conversation.turn(prompt))
     with interrupts(turn):
         await asyncio.wait({turn})
@@ -194,7 +191,7 @@ async def interruptible(room: Room, prompt: str, screen: ChatScreen) -> None:
 
 @contextmanager
 def interrupts(turn: asyncio.Future[TurnResult]) -> Iterator[None]:
-    """Ctrl-C cancels this instead of the program."""
+    """Let Ctrl-C cancel this turn instead of the program, for the block."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGINT, turn.cancel)
@@ -208,7 +205,7 @@ def interrupts(turn: asyncio.Future[TurnResult]) -> Iterator[None]:
 
 
 async def input_lines() -> AsyncIterator[str]:
-    """What is said, a line each: at a terminal with a prompt, otherwise what standard input has."""
+    """Return the user's lines: at a terminal behind a prompt, otherwise from standard input."""
     from approval_backends import BackendUnavailable
     from approval_backends.terminal.prompt import LinePrompt
 
@@ -227,7 +224,7 @@ async def input_lines() -> AsyncIterator[str]:
 
 
 def greet(room: Room, wishes: ChatOptions, screen: ChatScreen) -> None:
-    """Who talks, where, and what looks on."""
+    """Print the model, the folder, the number of hooks and the tools."""
     hooks = len(wishes.hooks.registry.hooks())
     model = for_log(wishes.model.name)
     folder = for_log(str(wishes.folder))
@@ -235,14 +232,14 @@ def greet(room: Room, wishes: ChatOptions, screen: ChatScreen) -> None:
     folder = folder.replace(home, "~", 1) if folder.startswith(f"{home}/") else folder
     screen.line(f"{model} in {folder}, {hooks} hook{'' if hooks == 1 else 's'}. /help, /quit", escaped=True)
     tools = ", ".join(tool.name for tool in room.conversation.tools)
-    screen.line(f"Its tools, as a matcher names them: {tools}")
+    screen.line(f"Tools, by the names for matchers: {tools}")
     if model == "script":
-        screen.line("No key is set, so the model is a script. Say: run ls")
+        screen.line("No key is set, so the model is a script. Try: run ls")
     print_approval_links(room)
 
 
 def print_approval_links(room: Room) -> None:
-    """Where else one can approve. The token goes to a terminal, and nowhere else."""
+    """Print the address of the approval page, if there is one. The token goes to a terminal, and nowhere else."""
     if room.page is None:
         return
     gateway = room.page.gateway

@@ -1,10 +1,6 @@
-"""A model behind an address: one streamed POST for each answer.
+"""A model behind an address: messages come in, pieces of text and tool calls go out, one streamed POST an answer.
 
-What a model is to a chat: messages in, text and tool calls out, in pieces.
-
-Anthropic's messages.
-
-OpenAI's chat completions, which many other servers speak as well.
+It speaks Anthropic's messages, and OpenAI's chat completions, which many other servers speak as well.
 """
 
 from __future__ import annotations
@@ -29,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class ModelFailed(Exception):
-    """The model did not answer; the message says why, and what to do about it."""
+    """The model did not answer; the message gives the reason and a remedy."""
 
 
 @frozen
 class ToolUse:
-    """A tool the model calls. Without an `input` its arguments were no JSON object."""
+    """A tool call of the model. Its `input` is None if the arguments were no JSON object."""
 
     id: str
     name: str
@@ -42,34 +38,34 @@ class ToolUse:
 
 
 Piece = str | ToolUse
-"""Some of its text, or a whole tool call."""
+"""A piece of an answer: some text, or a whole tool call."""
 
 
 @frozen
 class ChatAnswer:
-    """All it said."""
+    """A whole answer of the model: its text and its tool calls."""
 
     text: str = ""
     uses: tuple[ToolUse, ...] = ()
 
 
 def join_pieces(pieces: Iterable[Piece]) -> ChatAnswer:
-    """The answer that came in these pieces."""
+    """Join the pieces of an answer."""
     kept = list(pieces)
     text = "".join(piece for piece in kept if isinstance(piece, str))
     return ChatAnswer(text, tuple(piece for piece in kept if isinstance(piece, ToolUse)))
 
 
 class ChatModel(Protocol):
-    """A model somewhere."""
+    """A model for a chat, remote or scripted."""
 
     @property
     def name(self) -> str:
-        """What it is called; decides how tokens are counted."""
+        """The name of the model; the counter of tokens depends on it."""
         ...
 
     def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
-        """Its answer to these messages, as it comes. Raises `ModelFailed`. Leaving it ends the call."""
+        """Return the answer to these messages, piece by piece. Raises `ModelFailed`. Leaving the loop ends the call."""
         ...
 
 
@@ -82,7 +78,7 @@ class Draft:
     arguments: str = ""
 
     def whole(self) -> ToolUse:
-        """The call, with its arguments read. None at all are an empty object; what JSON does not have is no input."""
+        """Return the call with its arguments parsed: an empty object without any, None if they are no JSON object."""
         try:
             value = json.loads(self.arguments) if self.arguments.strip() else {}
             freeze(value)
@@ -93,43 +89,43 @@ class Draft:
 
 CONNECT: Final = 15.0
 SILENCE: Final = 300.0
-"""Seconds until it is reached, and between two pieces of an answer."""
+"""Seconds until the server is reached, and between two pieces of an answer."""
 SAID: Final = 500
-"""Bytes of what it says about an error."""
+"""Bytes of the server's text about an error."""
 OK: Final = 200
 ADVICE: Final[Mapping[int, str]] = {
     401: "check the key in {key}",
     403: "check the key in {key}, and what it may use",
     404: "check --model and {address}",
-    429: "wait a little, then say it again",
-    529: "it is overloaded; say it again later",
+    429: "wait a little, then send it again",
+    529: "it is overloaded; send it again later",
 }
 
 
 class ModelWire(Protocol):
-    """How one provider is asked, and how its answer is read. One for each call."""
+    """The wire format of one provider: it writes the request, and reads the answer. Each call has its own instance."""
 
     path: str
     complete: bool
 
     @staticmethod
     def headers(key: str, /) -> dict[str, str]:
-        """Who asks."""
+        """Return the headers that identify the caller."""
         ...
 
     @staticmethod
     def body(model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool], /) -> dict[str, Any]:
-        """What is asked."""
+        """Return the body of the request."""
         ...
 
     def read(self, said: Mapping[str, Any], /) -> Iterator[Piece]:
-        """The pieces in one event."""
+        """Return the pieces in one event."""
         ...
 
 
 @frozen(kw_only=True)
 class RemoteModel:
-    """A model, how it is spoken to, and where. `variables` are those the key and the address came from."""
+    """A model, its wire format and its address. `variables` names the sources of the key and of the address."""
 
     name: str
     wire: Callable[[], ModelWire]
@@ -138,7 +134,7 @@ class RemoteModel:
     variables: tuple[str, str] = ("the key", "the address")
 
     async def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
-        """Its answer as it comes. Raises `ModelFailed`, also for an answer that ends too early."""
+        """Return the answer piece by piece. Raises `ModelFailed`, also for an answer that ends too early."""
         import httpx2
 
         wire = self.wire()
@@ -162,7 +158,7 @@ class RemoteModel:
             said = for_log(clip(str(error), SAID)) or type(error).__name__
             raise ModelFailed(f"{self.address} cannot be reached ({said}); check {self.variables[1]}") from None
         if not wire.complete:
-            raise ModelFailed("its answer ended in the middle; say it again")
+            raise ModelFailed("its answer ended in the middle; send it again")
 
     async def _pieces(self, response: httpx2.Response, wire: ModelWire) -> AsyncIterator[Piece]:
         import httpx2
@@ -176,7 +172,7 @@ class RemoteModel:
             raise ModelFailed(f"its answer is in no format that is known here ({type(error).__name__})") from None
 
     async def _refusal_text(self, response: httpx2.Response) -> str:
-        """What it says about that, and what to do."""
+        """Return the status, the server's text, and a remedy."""
         said = b""
         async for chunk in response.aiter_bytes():
             said += chunk
@@ -189,7 +185,7 @@ class RemoteModel:
 
 
 def _message(body: bytes) -> str:
-    """The sentence in an error, where there is one."""
+    """Return the message of an error, or the whole body if it has none."""
     try:
         error = json.loads(body)["error"]
         return str(error["message"] if isinstance(error, dict) else error)
@@ -198,7 +194,7 @@ def _message(body: bytes) -> str:
 
 
 def _on_this_machine(address: str) -> bool:
-    """Whether a proxy would only be in the way."""
+    """Return True if the address is on this machine, where no proxy is needed."""
     host = urlsplit(address).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -207,12 +203,12 @@ def _on_this_machine(address: str) -> bool:
 
 
 LONGEST_ANSWER: Final = 8_192
-"""Tokens; they want to be told."""
+"""Tokens of the longest answer; Anthropic's protocol requires this limit."""
 
 
 @define
 class AnthropicWire:
-    """One request, and the reading of its answer."""
+    """The wire format of one request and its answer."""
 
     complete: bool = False
     _draft: Draft | None = None
@@ -221,12 +217,12 @@ class AnthropicWire:
 
     @staticmethod
     def headers(key: str) -> dict[str, str]:
-        """Who asks, and in which version."""
+        """Return the headers that identify the caller and the version."""
         return {"x-api-key": key, "anthropic-version": "2023-06-01"}
 
     @staticmethod
     def body(model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> dict[str, Any]:
-        """What is asked."""
+        """Return the body of the request."""
         return {
             "model": model,
             "max_tokens": LONGEST_ANSWER,
@@ -239,7 +235,7 @@ class AnthropicWire:
         }
 
     def read(self, said: Mapping[str, Any]) -> Iterator[Piece]:
-        """The pieces in one event. Raises `ModelFailed` for an error in the middle."""
+        """Return the pieces in one event. Raises `ModelFailed` for an error in the middle."""
         kind = said.get("type")
         if kind == "error":
             raise ModelFailed(f"it stopped in the middle: {said.get('error')}")
@@ -258,7 +254,7 @@ class AnthropicWire:
 
 @define
 class OpenAIWire:
-    """One request, and the reading of its answer."""
+    """The wire format of one request and its answer."""
 
     complete: bool = False
     _drafts: dict[int, Draft] = field(factory=dict)
@@ -267,12 +263,12 @@ class OpenAIWire:
 
     @staticmethod
     def headers(key: str) -> dict[str, str]:
-        """Who asks. A server of one's own may want no key."""
+        """Return the header that identifies the caller; none without a key, which a private server may not need."""
         return {"authorization": f"Bearer {key}"} if key else {}
 
     @staticmethod
     def body(model: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> dict[str, Any]:
-        """What is asked."""
+        """Return the body of the request."""
         functions = [
             {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)} for tool in tools
         ]
@@ -284,7 +280,7 @@ class OpenAIWire:
         }
 
     def read(self, said: Mapping[str, Any]) -> Iterator[Piece]:
-        """The pieces in one event. Raises `ModelFailed` for an error in the middle."""
+        """Return the pieces in one event. Raises `ModelFailed` for an error in the middle."""
         if said.get("error"):
             raise ModelFailed(f"it stopped in the middle: {said['error']}")
         for choice in said.get("choices") or ():

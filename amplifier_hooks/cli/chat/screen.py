@@ -1,4 +1,4 @@
-"""What the person at the terminal sees of a chat."""
+"""The terminal of a chat: text, tool calls and outcomes of a turn come in; lines for the user go out."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 SOON: Final = 1.0
-"""Seconds a tool runs before it is said that it does."""
+"""Seconds until the screen shows that a tool runs."""
 SHOWN: Final = 160
-"""Bytes of what a tool is given, and of the line about what it is doing."""
+"""Bytes of a tool's input, and of the last line it printed, that the screen shows."""
 ROWS: Final = 6
-"""Rows of what a tool gave back."""
+"""Rows of a tool's result that the screen shows."""
 ABOUT: Final = {"Bash": "command", "Read": "file_path", "Write": "file_path"}
 
 
 class ChatScreen:
-    """The model's words as they come, a line for each tool, and what became of it."""
+    """The screen of a chat. It prints the model's text as it comes, a line for each tool call, and the outcome."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -39,30 +39,30 @@ class ChatScreen:
         self._ticked = False
 
     def text(self, piece: str) -> None:
-        """Some of what the model says."""
+        """Print a piece of the model's text."""
         self._console.print(for_terminal(piece), end="")
         self._console.file.flush()
         self._in_line = not piece.endswith("\n")
 
     def text_ended(self) -> None:
-        """The next thing begins a line of its own."""
+        """End the line of the model's text."""
         if self._in_line:
             self._console.print()
         self._in_line = False
 
     def turn_ended(self) -> None:
-        """Room before the next one, for who reads along."""
+        """Print an empty line after a turn, at a terminal."""
         if self._console.is_terminal:
             self._console.print()
 
     def calls(self, name: str, given: Mapping[str, Any]) -> None:
-        """The tool, and what it is about."""
+        """Print the tool and the main part of its input."""
         about = given.get(ABOUT.get(name, ""), None)
         said = about if isinstance(about, str) else json.dumps(given, ensure_ascii=False)
         self._console.print(f"  {for_log(name)} > {clip(for_log(said), SHOWN)}", style="cyan")
 
     def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
-        """The beginning of its result, or why there is none."""
+        """Print the beginning of the result, or the reason that there is none."""
         del name
         if outcome.ok:
             text, style = str(outcome.value), "dim"
@@ -79,13 +79,13 @@ class ChatScreen:
             self._console.print(f"  | {seconds:.1f} s", style="dim")
 
     def show_output(self, data: bytes) -> None:
-        """A command has printed this."""
+        """Take note of the output of a running command."""
         self._lines += data.count(b"\n")
         self._last = next((line for line in reversed(data.split(b"\n")) if line.strip()), self._last)
 
     @asynccontextmanager
     async def running(self, name: str) -> AsyncIterator[None]:
-        """After a second, and at a terminal, a line that says for how long it runs and what it printed last."""
+        """After a second, show a line with the tool's duration and its last output, at a terminal, for the block."""
         if not self._console.is_terminal:
             yield
             return
@@ -107,36 +107,36 @@ class ChatScreen:
             self._ticked = True
 
     def _over(self, line: str) -> None:
-        """Write over the line there is."""
+        """Write over the current line."""
         width = max(self._console.width - 1, 1)
         sys.stdout.write(f"\r{line[:width].ljust(width) if line else ' ' * width}\r")
         sys.stdout.flush()
 
     def line(self, text: str, style: str = "", *, escaped: bool = False) -> None:
-        """A line of the chat's own; escaped here, unless what is foreign in it has been."""
+        """Print a line of the chat's own. It is escaped here, unless the caller has escaped its foreign parts."""
         self._console.print(text if escaped else for_terminal(text), style=style)
 
 
 class Silence:
-    """Nobody watches: what there is to say is said at the end."""
+    """A screen that shows nothing, for JSON output: only the result of the turn is printed, at its end."""
 
     def text(self, piece: str) -> None:
-        """Some of what the model says."""
+        """Show nothing."""
 
     def text_ended(self) -> None:
-        """It has said it."""
+        """Show nothing."""
 
     def calls(self, name: str, given: Mapping[str, Any]) -> None:
-        """It wants to use a tool."""
+        """Show nothing."""
 
     def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
-        """What became of that."""
+        """Show nothing."""
 
     def show_output(self, data: bytes) -> None:
-        """A command has printed this."""
+        """Show nothing."""
 
     @asynccontextmanager
     async def running(self, name: str) -> AsyncIterator[None]:
-        """The tool runs."""
+        """Show nothing, for the block."""
         del name
         yield

@@ -1,13 +1,9 @@
-"""Standard input, output and error, made fit to be used before a command runs.
+"""Standard streams, confirmation, messages and shared options of the commands.
 
-Whoever starts a program may have closed them, and Python has None in their place then; and the next file that is opened
-would get their number, so that a message ends up in it. Others speak an alphabet that lacks what is to be said.
-
-Asking for a yes at the terminal. A command that changes something does so only with one, or with `--yes`.
-
-What is said about what was asked for: on standard error, with whatever others wrote escaped.
-
-Options that several commands have, each said once.
+The parent process may have closed a standard stream, so that Python has None in its place; the next file to be opened
+would then get the stream's number, and a message would end up in that file. Other streams have an encoding that lacks
+some characters. A command that changes something does so only with a confirmation at the terminal, or with `--yes`.
+Messages go to standard error, with foreign text escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from amplifier_hooks.text.escape import for_terminal
 
 
 def prepare_streams() -> None:
-    """Put nothing in the place of what is closed; what cannot be read or spelt is escaped instead of raised."""
+    """Replace closed streams by the null device, and escape characters that a stream cannot read or write."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -49,18 +45,18 @@ def print_system_error(problem: Exception) -> None:
     from amplifier_hooks.text.escape import for_terminal
 
     with suppress(OSError):
-        if not isinstance(problem, BrokenPipeError):  # whoever stops reading knows it
-            print(for_terminal(f"It could not go on: {problem}"), file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about what is left over, too
+        if not isinstance(problem, BrokenPipeError):  # a reader that has stopped reading needs no message
+            print(for_terminal(f"The command could not go on: {problem}"), file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about the unwritten rest, too
 
 
 def is_interactive() -> bool:
-    """Whether somebody reads what is asked, and can answer."""
+    """Return True if a user at a terminal can read a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask_yes_no(question: str) -> bool:
-    """Ask. Ctrl-C and Ctrl-D are a no, and what was typed before the question does not answer it."""
+    """Ask a question, and return True for yes. Ctrl-C and Ctrl-D are a no; keys typed before it do not answer it."""
     from approval_backends.errors import BackendUnavailable
     from approval_backends.terminal.device import terminal_of
 
@@ -74,15 +70,15 @@ def ask_yes_no(question: str) -> bool:
 
 
 def confirm(question: str, *, yes: bool, no_input: bool) -> None:
-    """Go on only with a yes.
+    """Go on only with a yes; end the program without one.
 
-    Raises `typer.BadParameter` where nobody can be asked and nobody said `--yes`; without a yes the program ends.
+    Raises `typer.BadParameter` if there is no terminal to ask at, and no `--yes`.
     """
     if yes:
         return
     if no_input or not is_interactive():
         raise typer.BadParameter(
-            f"nobody can be asked to confirm here ({question}); with --yes nobody has to be", param_hint="--yes"
+            f"there is no terminal to confirm at ({question}); --yes confirms it", param_hint="--yes"
         )
     if not ask_yes_no(question):
         typer.echo("Nothing was done.", err=True)
@@ -90,18 +86,18 @@ def confirm(question: str, *, yes: bool, no_input: bool) -> None:
 
 
 def print_error(text: str) -> None:
-    """One message. It may hold foreign parts."""
+    """Print a message on standard error, escaped."""
     typer.echo(for_terminal(text), err=True)
 
 
 def stop(why: str, code: int = 1) -> NoReturn:
-    """End with a message."""
+    """Print a message, and end the command."""
     print_error(why)
     raise typer.Exit(code) from None
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything; without --yes it stops instead.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask; stop instead, without --yes.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
 Store = Annotated[
     str | None,

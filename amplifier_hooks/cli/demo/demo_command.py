@@ -9,8 +9,8 @@ import typer
 
 HELP: Final = """Watch a scripted agent meet three hooks.
 
-Offline, without keys, in a folder of its own. A linter's findings are mended in the same turn, a long report is cut, a
-hook asks you, another denies, and the record of it all shows when somebody changes it.
+Offline, without keys, in a folder of its own. The agent mends a linter's findings in the same turn, a long report is
+cut, a hook asks you, another denies, and the record shows every change that is made to it.
 
 \b
 Examples:
@@ -23,8 +23,10 @@ Examples:
 
 def demo(
     *,
-    web: Annotated[bool, typer.Option("--web", help="Answer in the browser; it waits for you there.")] = False,
-    no_input: Annotated[bool, typer.Option("--no-input", help="Ask nobody; what would be asked is denied.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Answer in the browser, where the demo waits.")] = False,
+    no_input: Annotated[
+        bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="Do not rest between the scenes.")] = False,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the record in this new file.", show_default=False)
@@ -32,7 +34,7 @@ def demo(
 ) -> None:
     """Check what can be checked beforehand, then tell the story."""
     if web and no_input:
-        raise typer.BadParameter("a page would ask somebody", param_hint="--web and --no-input")
+        raise typer.BadParameter("the page asks, and --no-input forbids it", param_hint="--web and --no-input")
     if record is not None and record.exists():
         raise typer.BadParameter(f"{record} exists; name a new file", param_hint="--record")
     import asyncio

@@ -1,6 +1,6 @@
-"""How the demo is told: plain lines, with time to read them between the scenes.
+"""The narrator of the demo prints plain lines, with rests to read them between the scenes.
 
-The linter of the demo: ruff where it is there, and where it is not a few lines that find the same.
+The linter of the demo is ruff if it is installed, otherwise a few lines that find unused imports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WIDTH: Final = 110
 
 
 class Rests:
-    """Rests between scenes. Nobody waits where nobody reads; whoever has read presses a key."""
+    """Rests between scenes. Without a terminal there is no rest; with `keys`, any key ends one."""
 
     def __init__(self, *, keys: bool, seconds: float = REST) -> None:
         self._reader = sys.stdout.isatty()
@@ -42,11 +42,11 @@ class Rests:
 
     @property
     def skippable(self) -> bool:
-        """Whether a key ends a rest."""
+        """True if a key ends a rest."""
         return self._keys
 
     async def rest(self) -> None:
-        """Wait for as long as it takes to read, or for a key."""
+        """Wait for the time of a rest, or for a key."""
         if not self._reader or not self._seconds:
             return
         pressed = asyncio.Event()
@@ -56,7 +56,7 @@ class Rests:
 
     @contextmanager
     def _listening(self, pressed: asyncio.Event) -> Iterator[None]:
-        """Single keys, unseen, instead of lines; afterwards the terminal is as it was."""
+        """Read single keys without echo, for the block; then restore the terminal."""
         if not self._keys:
             yield
             return
@@ -80,36 +80,36 @@ class Rests:
 
 
 class Narrator:
-    """Plain lines on standard output; bold and dim where there is a terminal and nobody set NO_COLOR."""
+    """Plain lines on standard output; bold and dim at a terminal without NO_COLOR."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._width = min(self._console.width, WIDTH) if self._console.is_terminal else WIDTH
 
     def scene(self, number: int, title: str) -> None:
-        """A heading."""
+        """Print the heading of a scene."""
         self._console.print(f"\n{number}  {title}", style="bold")
 
     def line(self, text: str = "") -> None:
-        """One line."""
+        """Print one line of the narration."""
         self._say("   ", for_terminal(text))
 
     def wants(self, tool: str, what: str) -> None:
-        """What the agent is about to do."""
+        """Print the call that the agent wants to make."""
         self._say("   agent > ", f"{tool} {for_terminal(what)}", style="cyan")
 
     def quote(self, lines: Iterable[str]) -> None:
-        """What others wrote, behind a bar."""
+        """Print foreign lines, each behind a bar."""
         for line in lines:
             self._say("   | ", for_terminal(line), again="   | ", style="dim")
 
     def show_message(self, message: str, level: Level, source: str) -> None:
-        """The display of the session: what hooks want the person to know."""
+        """Print a message of a hook for the user, as the display of the session."""
         first = message.partition("\n")[0]
         self._say("   screen < ", f"{for_terminal(first)} ({level}, from {for_terminal(source)})", style="green")
 
     def _say(self, before: str, text: str, *, again: str = "", style: str | None = None) -> None:
-        """One line, between words on as many rows as the terminal needs for it."""
+        """Print one line, wrapped between words at the width of the terminal."""
         again = again or " " * len(before)
         for row in wrap(text, self._width, initial_indent=before, subsequent_indent=again, break_on_hyphens=False) or [
             before
@@ -119,29 +119,29 @@ class Narrator:
 
 OPTIONS: Final = ("check", "--isolated", "--no-cache", "--output-format", "concise", "--quiet")
 FINDINGS: Final = 1
-"""How ruff exits when it found something; above that it could not look."""
+"""Exit status of ruff with findings; a higher one is a failure of ruff."""
 
 
 @frozen
 class Linter:
-    """What looks at a file. Without a `program` it is `unused_imports`."""
+    """The linter of the demo. Without a `program` it is `unused_imports`."""
 
     program: str | None = None
     programs: Programs = field(factory=Programs)
 
     @classmethod
     def find(cls) -> Linter:
-        """The ruff beside this Python, or the one on the path, or none."""
+        """Return a linter with the ruff beside this Python, or the one on the path, or none."""
         beside = Path(sys.executable).with_name("ruff")
         return cls(os.fspath(beside) if os.access(beside, os.X_OK) else shutil.which("ruff"))
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the linter in the narration."""
         return "a check of our own" if self.program is None else "ruff"
 
     async def findings(self, folder: Path, name: str) -> list[str]:
-        """A line for each thing that is wrong with this file. Raises what running a program raises, and `OSError`."""
+        """Return a line for each finding in this file. Raises `OSError`, and the errors of running a program."""
         if self.program is None:
             return list(_own_findings(folder, name))
         ended = await self.programs.run(
@@ -158,7 +158,7 @@ def _own_findings(folder: Path, name: str) -> Iterator[str]:
 
 
 def unused_imports(source: str) -> list[tuple[int, str]]:
-    """Line and name of every plain import whose name does not occur again."""
+    """Return the line and name of every plain import whose name the source does not use."""
     tree = ast.parse(source)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]

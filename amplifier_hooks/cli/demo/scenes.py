@@ -1,7 +1,7 @@
-"""What `amplifier-hooks demo` tells: a scripted agent, three hooks, and the record of it all.
+"""The story of `amplifier-hooks demo`: a scripted agent, three hooks, and their record.
 
-Everything is real except the agent and its shell: the hooks, the linter, the session that carries out what they say,
-the approver, the files and the record. The text is the same on every run.
+Everything is real except the agent and its shell: the hooks, the linter, the session that carries out their answers,
+the approver, the files and the record. Every run prints the same text.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ ON_THE_PAGE: Final = 180.0
 
 @frozen(kw_only=True)
 class Telling:
-    """How it is told."""
+    """The options of the demo."""
 
     ask: bool = True
     web: bool = False
     record: Path | None = None
-    """Where to keep the record; in the demo's folder, which goes away, unless it is named."""
+    """The file of the record. If None, the record is in the demo's folder, which is removed at the end."""
     fast: bool = False
     linter: Linter = field(factory=Linter.find)
 
 
 async def tell(telling: Telling) -> None:
-    """Run the demo, printing as it goes. Raises `OSError` for a record or a port that cannot be had."""
+    """Run the demo, and print its story. Raises `OSError` for a record or a port that cannot be opened."""
     with TemporaryDirectory(prefix="amplifier-hooks-demo-") as name:
         folder = Path(name)
         for path, content in PROJECT.items():
             write(folder / path, content)
         say, linter = Narrator(), telling.linter
-        pace = Rests(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
+        rests = Rests(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
         record = telling.record or folder / "record.jsonl"
-        introduce(say, linter, pace)
+        introduce(say, linter, rests)
         async with approver(telling, say) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext()
             session = SessionCoordinator(
@@ -73,26 +73,26 @@ async def tell(telling: Telling) -> None:
             async with session, session.turn("Update the greeting and the payment provider"):
                 for scene in (stage.show_feedback, stage.show_budget, stage.show_protection, stage.show_gate):
                     await scene()
-                    await pace.rest()
+                    await rests.rest()
         show_record(say, record)
-        await pace.rest()
+        await rests.rest()
         tamper(say, record, folder)
         farewell(say, telling)
 
 
-def introduce(say: Narrator, linter: Linter, pace: Rests) -> None:
-    """What is real, and what is not."""
+def introduce(say: Narrator, linter: Linter, rests: Rests) -> None:
+    """Print which parts of the demo are real."""
     say.line("An agent works on a small project, and three hooks look on. The agent is a script;")
     say.line("nothing leaves this machine, and the project is a folder that goes away again.")
     if linter.program is None:
         say.line("ruff is not installed here, so a few lines of our own look for unused imports in its place.")
-    if pace.skippable:
-        say.line("Any key goes on.")
+    if rests.skippable:
+        say.line("Press any key to go on.")
 
 
 @asynccontextmanager
 async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBackend | None]:
-    """Who is asked: whoever sits here, whoever opens the page, or nobody."""
+    """Yield the approver: the page, the terminal, or None without a person to ask."""
     if telling.web:
         import webbrowser
 
@@ -116,7 +116,7 @@ async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBac
 
 
 def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
-    """Three hooks: one that gives feedback, one that wants a person to look, one that denies."""
+    """Return a registry of three hooks: one gives feedback, one asks a person, one denies."""
     registry = HookRegistry()
 
     @registry.on("tool:post", match="Write", timeout=60)
@@ -125,8 +125,8 @@ def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
         findings = await linter.findings(folder, name) if name.endswith(".py") else []
         if not findings:
             return None
-        said = f"lint: {len(findings)} finding{'s' * (len(findings) > 1)} in {name}"
-        return HookResult.inject("\n".join(findings), user_message=said)
+        message = f"lint: {len(findings)} finding{'s' * (len(findings) > 1)} in {name}"
+        return HookResult.inject("\n".join(findings), user_message=message)
 
     @registry.gate("tool:pre", match="Write")
     async def protect_production(_event: str, data: Mapping[str, Any]) -> HookResult | None:
@@ -138,7 +138,7 @@ def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
     @registry.gate("tool:pre", match="Bash")
     async def no_wiping(_event: str, data: Mapping[str, Any]) -> HookResult | None:
         if "rm -rf" in data["tool_input"]["command"]:
-            return HookResult.deny("rm -rf deletes what nobody can bring back")
+            return HookResult.deny("rm -rf deletes files for good")
         return None
 
     return registry
@@ -149,7 +149,7 @@ def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
 
 @define
 class Stage:
-    """Where the scenes take place."""
+    """The stage of the demo: each method shows a scene in the session."""
 
     say: Narrator
     session: SessionCoordinator
@@ -158,7 +158,7 @@ class Stage:
     _read: int = field(default=0, init=False)
 
     async def show_feedback(self) -> None:
-        """A mistake, found and mended in the same turn."""
+        """Show a mistake that the linter finds and the agent mends in the same turn."""
         say = self.say
         say.scene(1, "The agent writes code")
         await self.write_file("app.py", FIRST_TRY)
@@ -169,7 +169,7 @@ class Stage:
         say.line("The linter has nothing to say this time.")
 
     async def show_budget(self) -> None:
-        """More than there is room for."""
+        """Show a report that is longer than the budget of the turn."""
         say = self.say
         say.scene(2, "A report that is too long")
         await self.write_file("old.py", OLD)
@@ -180,20 +180,20 @@ class Stage:
         say.quote([first, f"… {len(between):,} more lines", last])
 
     async def show_protection(self) -> None:
-        """A file that somebody should look at first."""
+        """Show a write that a person has to approve."""
         say, name = self.say, "config/production.yaml"
         say.scene(3, "The agent wants to change what production reads")
-        say.line("A hook wants a person to look at this one.")
+        say.line("A hook wants a person to look at this call.")
         result = await self.write_file(name, LIVE)
         if result.denied:
-            say.line("This needs a person's yes, and nobody gave it. So it did not happen, and the agent reads why:")
+            say.line("This call needs a person's yes and did not get it. So it did not run, and the agent reads why:")
             say.quote(result_lines(result))
         content = (self.folder / name).read_text(encoding="utf-8")
         say.line(f"The file {'is as it was' if content == PROJECT[name] else 'has changed'}:")
         say.quote([content.rstrip()])
 
     async def show_gate(self) -> None:
-        """A dangerous command, and a gate."""
+        """Show a dangerous command, and the gate that denies it."""
         say = self.say
         say.scene(4, "The agent wants to start from nothing")
         say.wants("Bash", WIPE)
@@ -202,7 +202,7 @@ class Stage:
         say.quote(result_lines(result))
 
     async def write_file(self, path: str, content: str) -> ToolOutcome:
-        """One call of the agent's Write tool, past the hooks."""
+        """Make one call of the agent's Write tool, past the hooks."""
         self.say.wants("Write", path)
 
         def run(given: Mapping[str, Any]) -> str:
@@ -212,20 +212,20 @@ class Stage:
         return await self.session.call_tool("Write", {"file_path": path, "content": content}, run)
 
     def read_messages(self) -> list[str]:
-        """What the agent has been told since it last looked."""
-        told = self.context.messages[self._read :]
+        """Return the lines that reached the agent's context since the last call."""
+        new = self.context.messages[self._read :]
         self._read = len(self.context.messages)
-        return [line for message in told for line in message["content"].splitlines()]
+        return [line for message in new for line in message["content"].splitlines()]
 
 
 def write(path: Path, content: str) -> None:
-    """Write a file, in a folder that may not be there yet."""
+    """Write a file, and make its folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
 
 
 def result_lines(result: ToolOutcome) -> list[str]:
-    """What the agent reads about a call."""
+    """Return the lines that the agent reads about a call."""
     return (result.reason or str(result.value)).splitlines()
 
 
@@ -233,11 +233,11 @@ def result_lines(result: ToolOutcome) -> list[str]:
 
 
 def show_record(say: Narrator, path: Path) -> None:
-    """What was decided, in short, and whether all of it is there."""
-    say.scene(5, "What was decided is on record")
+    """Show the decisions in the record, and the verdict on it."""
+    say.scene(5, "The record has every decision")
     record = RecordFiles(path)
     entries = [line.entry for line in record.lines() if line.entry is not None]
-    say.line(f"{len(entries)} lines of JSON, which only their owner can read. Those about tools:")
+    say.line(f"{len(entries)} lines of JSON, which only their owner can read. The lines about tools:")
     for entry in entries:
         if entry.kind.startswith(("tool.", "approval.")):
             say.line(f"  {entry.seq:>2}  {entry.kind:<18} {record_text.fact_summary(entry)}".rstrip())
@@ -246,22 +246,22 @@ def show_record(say: Narrator, path: Path) -> None:
 
 
 def tamper(say: Narrator, path: Path, folder: Path) -> None:
-    """What happens to a copy in which somebody has changed a word."""
-    say.scene(6, "Somebody changes a word in it")
+    """Show the verdict on a copy of the record with one word changed."""
+    say.scene(6, "One word of the record is changed")
     changed = folder / "changed.jsonl"
     changed.write_bytes(path.read_bytes().replace(b'"tool.denied"', b'"tool.done"', 1))
-    say.line("In a copy, the first denial now says that the tool ran. The same check:")
+    say.line("In a copy, the first denial now says that the tool ran. A check of the copy finds it:")
     report = verify_record(RecordFiles(changed), path)
     say.quote([record_text.verdict(report), *(record_text.finding_text(finding) for finding in report.findings[:1])])
 
 
 def verify_record(record: RecordFiles, path: Path) -> Any:
-    """What is found in a record, by the key beside the one that was written."""
+    """Return the report on a record, by the key beside the record that the demo wrote."""
     return record.verify(pinned_keys([str(path.with_name("audit.key.pub"))]), None, None, [])
 
 
 def farewell(say: Narrator, telling: Telling) -> None:
-    """Where to go from here."""
+    """Print the next steps."""
     say.line()
     if telling.record is not None:
         key = telling.record.with_name("audit.key.pub")

@@ -1,8 +1,7 @@
-"""The machine: Python, packages, data, clock and terminal.
+"""Checks of the machine: each takes a patient and returns symptoms with their repairs.
 
-What is kept and where it listens: the state, the store, the record, the ports.
-
-What a check finds, and what repairs it.
+They look at Python, packages, data, clock, terminal and telemetry, and at the state folder, the store, the record and
+the ports.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ FAILED: Final = "failed"
 
 @frozen
 class Symptom:
-    """One thing a check found. What is not as it should be says which command, or which step, repairs it."""
+    """One finding of a check. Unless its state is ok, `repair` names the command or the step that repairs it."""
 
     about: str
     state: State
@@ -50,7 +49,7 @@ class Symptom:
 
 @frozen(kw_only=True)
 class Patient:
-    """What is looked at: a project, and the state of whoever calls."""
+    """The subject of the checks: a project, its environment, and the store, record and port of the user."""
 
     folder: Path
     environment: Mapping[str, str] = field(factory=lambda: dict(os.environ))
@@ -63,58 +62,58 @@ Check = Callable[[Patient], Iterable[Symptom]]
 
 
 def good(about: str, text: str) -> Symptom:
-    """As it should be."""
+    """Return a symptom that everything is in order."""
     return Symptom(about, OK, text)
 
 
 def bad(about: str, text: str, repair: str) -> Symptom:
-    """Something does not work."""
+    """Return a symptom of a failure, with its repair."""
     return Symptom(about, FAILED, text, repair)
 
 
 def reinstall(extra: str = "") -> str:
-    """The command that installs this package anew, with an extra if one is named."""
+    """Return the command that installs this package anew, with an extra if one is named."""
     wanted = f"'amplifier-hooks[{extra}]'" if extra else "--force-reinstall amplifier-hooks"
     pip = shutil.which("pip", path=os.path.dirname(sys.executable))  # noqa: PTH120  # a search path is text
     return f"{'pip install' if pip else 'uv pip install'} {wanted}"
 
 
 def run_checks(checks: Mapping[str, Check], patient: Patient) -> Iterator[Symptom]:
-    """Everything all checks find. A check that breaks is a finding of its own."""
+    """Return the symptoms of all checks. A check that raises is a symptom, too."""
     for about, check in checks.items():
         try:
             yield from check(patient)
         except MissingExtra as missing:
             yield bad(about, str(missing), reinstall(missing.extra))
-        except Exception as error:  # noqa: BLE001  # a doctor that dies helps nobody
+        except Exception as error:  # noqa: BLE001  # the other checks have to run
             text = f"the check itself failed: {type(error).__name__}: {error}"
             yield bad(about, text, "report this, with the output of: amplifier-hooks doctor --json")
 
 
 OLDEST: Final = (3, 11)
 RELEASED: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""No clock that is right says it is earlier."""
+"""A date before this release; a clock that shows an earlier one is wrong."""
 SLACK: Final = 300.0
-"""Seconds a clock may have gone back without anybody asking why."""
+"""Seconds that a clock may have gone back without a warning."""
 MODELS: Final = ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro", "any other")
 REQUIREMENT: Final = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;(?P<marker>.*))?")
 EXTRA: Final = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
 
 def python(_patient: Patient) -> Iterator[Symptom]:
-    """Which Python, and which version of this package."""
+    """Return the versions of Python and of this package, and the limits on Windows."""
     version = platform.python_version()
-    said = f"Python {version}, amplifier-hooks {metadata.version('amplifier-hooks')}, {platform.system()}"
+    text = f"Python {version}, amplifier-hooks {metadata.version('amplifier-hooks')}, {platform.system()}"
     if sys.version_info < OLDEST:
-        yield bad("python", said, "install Python 3.11 or later, and this package with it")
+        yield bad("python", text, "install Python 3.11 or later, and this package with it")
     else:
-        yield good("python", said)
+        yield good("python", text)
     if sys.platform == "win32":
         yield Symptom("python", NOTE, "on Windows there is no card in the terminal, no record in a file and no bridge")
 
 
 def packages(_patient: Patient) -> Iterator[Symptom]:
-    """What this package needs."""
+    """Return the packages that this package needs, and the missing ones."""
     there, missing = [], []
     for name, extra in _requirements():
         if extra:
@@ -129,7 +128,7 @@ def packages(_patient: Patient) -> Iterator[Symptom]:
 
 
 def extras(_patient: Patient) -> Iterator[Symptom]:
-    """Which extras are there whole, and which are not."""
+    """Return the extras that are installed completely, and those that are not."""
     wanted: dict[str, list[str]] = {}
     for name, extra in _requirements():
         if extra and extra != "all":
@@ -143,7 +142,7 @@ def extras(_patient: Patient) -> Iterator[Symptom]:
 
 
 def _requirements() -> Iterator[tuple[str, str]]:
-    """Each package that is required here, with the extra it belongs to."""
+    """Return each package that is required on this Python, with its extra."""
     for requirement in metadata.requires("amplifier-hooks") or ():
         found = REQUIREMENT.fullmatch(requirement)
         if found is None:
@@ -166,7 +165,7 @@ def _is_installed(name: str) -> bool:
 
 
 def data(_patient: Patient) -> Iterator[Symptom]:
-    """Whether the ranks that tokens are counted by are what was shipped."""
+    """Compare the digest of the ranks of each encoding, which count tokens, with the shipped digest."""
     from amplifier_hooks.injection.tokens.encodings import ENCODINGS
 
     ranks = files("amplifier_hooks.injection.tokens") / "ranks"
@@ -184,27 +183,27 @@ def data(_patient: Patient) -> Iterator[Symptom]:
 
 
 def counters(patient: Patient) -> Iterator[Symptom]:
-    """How the tokens of each kind of model are counted, and whether that is exact."""
+    """Return the method that counts tokens for each kind of model, and its precision."""
     from amplifier_hooks.injection.tokens.tokenizers import yardstick
 
     named = [patient.environment[name] for name in ("ANTHROPIC_MODEL", "OPENAI_MODEL") if patient.environment.get(name)]
     for model in (*MODELS, *named):
         measure = yardstick(model)
         exact = measure.method.startswith("tiktoken:")
-        said = f"{model}: {measure.method}, {'exact' if exact else 'an estimate, rather too high than too low'}"
+        text = f"{model}: {measure.method}, {'exact' if exact else 'an estimate, rather too high than too low'}"
         if "claude" in model and measure.method.endswith("o200k_base*2.8") and sys.version_info >= (3, 12):
-            yield Symptom("counters", NOTE, said, reinstall("claude"))
+            yield Symptom("counters", NOTE, text, reinstall("claude"))
         else:
-            yield good("counters", said)
+            yield good("counters", text)
 
 
 def clock(_patient: Patient) -> Iterator[Symptom]:
-    """Whether the time of day can be right: approvals expire by it, and records are dated."""
+    """Check that the time of day can be right: approvals expire by it, and records are dated."""
     now = datetime.now(UTC)
     latest = max((file.stat().st_mtime for file in state_folder().glob("*.jsonl")), default=0.0)
     repair = "set the clock: sudo timedatectl set-ntp true"
     if now < RELEASED:
-        yield bad("clock", f"it says {now:%Y-%m-%d %H:%M} UTC, which is before this package was made", repair)
+        yield bad("clock", f"it shows {now:%Y-%m-%d %H:%M} UTC, which is before this package was made", repair)
     elif latest - time.time() > SLACK:
         yield Symptom("clock", WARNING, f"a record was written later than now, {now:%Y-%m-%d %H:%M} UTC", repair)
     else:
@@ -212,31 +211,31 @@ def clock(_patient: Patient) -> Iterator[Symptom]:
 
 
 def terminal(_patient: Patient) -> Iterator[Symptom]:
-    """Whether somebody can be asked here."""
+    """Check that a terminal can ask the user."""
     from approval_backends.errors import BackendUnavailable
     from approval_backends.terminal.device import terminal_of
 
     try:
         there = terminal_of()
     except BackendUnavailable as problem:
-        repair = "run it in a terminal, or approve elsewhere: amplifier-hooks serve --web --open"
-        yield Symptom("terminal", NOTE, f"nobody can be asked here: {problem}", repair)
+        repair = "run it in a terminal, or approve in a browser: amplifier-hooks serve --web --open"
+        yield Symptom("terminal", NOTE, f"no terminal can ask you here: {problem}", repair)
         return
     if there.utf8:
-        yield good("terminal", "somebody can be asked here")
+        yield good("terminal", "the terminal can ask you")
     else:
         yield Symptom("terminal", WARNING, f"it shows {there.stdout.encoding} only", "export LC_ALL=C.UTF-8")
 
 
 def telemetry(patient: Patient) -> Iterator[Symptom]:
-    """Whether anything is measured for others. Nothing is sent by this package itself."""
+    """Return the state of OpenTelemetry. This package itself sends nothing."""
     target = patient.environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if not _is_installed("opentelemetry-api"):
-        yield good("telemetry", "off: nothing is measured for others")
+        yield good("telemetry", "off: OpenTelemetry is not installed")
     elif not target:
         yield good("telemetry", "off: OpenTelemetry is installed, and no address is set")
     elif _is_installed("opentelemetry-sdk"):
-        yield good("telemetry", f"on where a hook says so; OTEL_EXPORTER_OTLP_ENDPOINT is {target}")
+        yield good("telemetry", f"on for hooks that use it; OTEL_EXPORTER_OTLP_ENDPOINT is {target}")
     else:
         text = f"OTEL_EXPORTER_OTLP_ENDPOINT is {target}, and there is no SDK that would send anything"
         yield Symptom("telemetry", WARNING, text, "pip install opentelemetry-sdk opentelemetry-exporter-otlp")
@@ -248,7 +247,7 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def state(_patient: Patient) -> Iterator[Symptom]:
-    """Whether the folder of one's own is there and one's own."""
+    """Check that the state folder of the user is writable, and closed to other users."""
     folder = state_folder()
     if not folder.exists():
         nearest = next(parent for parent in folder.parents if parent.exists())
@@ -266,7 +265,7 @@ def state(_patient: Patient) -> Iterator[Symptom]:
 
 
 def approvals(patient: Patient) -> Iterator[Symptom]:
-    """Whether the store of approvals can be reached."""
+    """Check that the store of approvals answers, and count its open requests."""
     from amplifier_hooks.storage.database import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
@@ -295,11 +294,11 @@ def approvals(patient: Patient) -> Iterator[Symptom]:
     else:
         yield good("approvals", f"{name}: {count} {'waits' if count == 1 else 'wait'} for an answer")
         if count:
-            yield Symptom("approvals", NOTE, "questions are open", "amplifier-hooks approvals list")
+            yield Symptom("approvals", NOTE, "requests are open", "amplifier-hooks approvals list")
 
 
 def record(patient: Patient) -> Iterator[Symptom]:
-    """Whether the record can be written, and is what was written."""
+    """Check that the record is writable, and verify it."""
     from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
 
@@ -312,19 +311,19 @@ def record(patient: Patient) -> Iterator[Symptom]:
     key = path.with_name("audit.key.pub")
     found = RecordFiles(path)
     report = found.verify(pinned_keys([str(key)]) if key.exists() else [], None, None, [])
-    said = f"{path}: {record_text.verdict(report)}"
+    text = f"{path}: {record_text.verdict(report)}"
     look = join(["amplifier-hooks", "audit", "verify", str(path), *(["--key", str(key)] if key.exists() else [])])
     code = record_text.EXITS[report.verdict]
     if code == 0:
-        yield good("record", said)
+        yield good("record", text)
     elif code == 1:
-        yield bad("record", said, f"keep the files as they are, and look: {look}")
+        yield bad("record", text, f"keep the files as they are, and look: {look}")
     else:
-        yield Symptom("record", NOTE, said, look)
+        yield Symptom("record", NOTE, text, look)
 
 
 def ports(patient: Patient) -> Iterator[Symptom]:
-    """Whether `serve` could listen."""
+    """Check that `serve` could listen at its port and its socket."""
     from amplifier_hooks.server.socket_path import default_socket
 
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
@@ -353,7 +352,7 @@ def ports(patient: Patient) -> Iterator[Symptom]:
             one.connect(os.fspath(path))
         except OSError:
             yield Symptom(
-                "ports", WARNING, f"{path} was left behind, and nobody answers there", f"rm {quote(str(path))}"
+                "ports", WARNING, f"{path} was left behind, and no server answers there", f"rm {quote(str(path))}"
             )
         else:
             yield good("ports", f"a server answers programs at {path}")

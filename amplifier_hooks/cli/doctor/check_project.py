@@ -1,4 +1,4 @@
-"""The project: which files say which hooks there are, and whether these could run."""
+"""Checks of the project: its hook files, hooks of other programs, and plugins come in; symptoms and repairs go out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for point in entry_points(group=sys.argv[1]):
         print("problem", point.name, f"{type(error).__name__}: {error}".replace(chr(10), " "), flush=True)
 print("over")
 """
-"""Imports every plugin; one that takes the process with it is the last that was begun."""
+"""A program that imports every plugin. If a plugin ends the process, its name is the last one after "begun"."""
 
 
 def _file(patient: Patient) -> Path:
@@ -47,7 +47,7 @@ def _file(patient: Patient) -> Path:
 
 
 def config(patient: Patient) -> Iterator[Symptom]:
-    """Which settings are in force here, and where they come from."""
+    """Return the settings in force, their sources, and the flaws of the project's file."""
     path = _file(patient)
     variables = sorted(name for name in patient.environment if name.startswith("AMPLIFIER_HOOKS"))
     if not path.exists():
@@ -65,19 +65,19 @@ def config(patient: Patient) -> Iterator[Symptom]:
             yield good("config", f"{len(found.definitions)} hooks, {len(found.library)} ready-made ones; read: {read}")
             if not found.settings.hooks_enabled:
                 yield Symptom("config", WARNING, "hooks_enabled is false: nothing runs", "set hooks_enabled to true")
-    said = f"; set here: {', '.join(variables)}" if variables else ""
-    yield good("config", f"what holds: variables before the file before the defaults{said}")
+    given = f"; set here: {', '.join(variables)}" if variables else ""
+    yield good("config", f"settings order: environment, then file, then defaults{given}")
 
 
 def hooks(patient: Patient) -> Iterator[Symptom]:
-    """Whether the commands of hooks are there, their addresses can be used and their secrets are set.
+    """Check that the commands of hooks exist, their addresses are allowed and their secrets are set.
 
-    Matchers were compiled when the file was read.
+    Matchers need no check: reading the file compiles them.
     """
     try:
         found = load_files(_file(patient), environment=patient.environment)
     except (HookError, OSError):
-        return  # said above
+        return  # the check of the config reports it
     there = list_installed()
     for entry in found.library:
         if entry.name in there:
@@ -98,7 +98,7 @@ def hooks(patient: Patient) -> Iterator[Symptom]:
 
 
 def _ready_made(entry: ReadyMadeEntry, points: Sequence[EntryPoint]) -> Iterator[Symptom]:
-    """One that is switched on. Of those that come with this package, also their settings and the program they run."""
+    """Check a ready-made hook that the project uses; for one of this package, also its settings and its program."""
     if {point.dist.name for point in points if point.dist} != {OURS}:
         yield good("hooks", f"{entry.name}: ready-made, from another package")
         return
@@ -114,14 +114,14 @@ def _ready_made(entry: ReadyMadeEntry, points: Sequence[EntryPoint]) -> Iterator
     beside = os.path.dirname(sys.executable)  # noqa: PTH120  # a search path is text
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), beside])  # as it is looked for when it runs
     if command and shutil.which(command[0], path=path) is None:
-        text = f"{entry.spot}: {entry.name}: {command[0]} is not installed, so it has nothing to say"
+        text = f"{entry.spot}: {entry.name} is off: {command[0]} not found"
         yield Symptom("hooks", WARNING, text, f"install {command[0]}, or name another command in {entry.spot}")
     else:
         yield good("hooks", f"{entry.name}: ready-made")
 
 
 def _problems(definition: HookDefinition, found: DefinitionSet, patient: Patient) -> Iterator[tuple[str, str]]:
-    """What would keep a hook from running, and what repairs it."""
+    """Return each problem that would keep a hook from running, with its repair."""
     try:
         yield from _config_problems(definition, found, patient)
     except HookError as problem:
@@ -153,12 +153,12 @@ def _config_problems(definition: HookDefinition, found: DefinitionSet, patient: 
             http=settings.get("plain_http") is True,
         )
         if not settings.get("secret") and not settings.get("secret_env"):
-            yield "it has no secret: whoever knows the address could answer in its place", "set secret_env"
+            yield "it has no secret: any program that can reach the address could pose as it", "set secret_env"
         reach.check_url(str(settings.get("url")))
 
 
 def _variables(settings: dict[str, Any]) -> Iterator[str]:
-    """The variables a config names."""
+    """Return the names of the variables in a config."""
     for key in ("secret_env", "pass_env"):
         value = settings.get(key) or ()
         yield from [value] if isinstance(value, str) else map(str, value)
@@ -166,7 +166,7 @@ def _variables(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def other_programs(patient: Patient) -> Iterator[Symptom]:
-    """The hooks of other programs in this project and this home: whether they are trusted, and could run."""
+    """Check that the hooks of other programs, in this project and this home, are trusted and could run."""
     from pathlib import Path
 
     from amplifier_hooks.definitions.trust import TrustStore
@@ -188,18 +188,18 @@ def other_programs(patient: Patient) -> Iterator[Symptom]:
                 yield bad("programs", str(problem), f"mend {path}")
                 continue
             unread = [hook for hook in found.hooks if not trust.trusts(hook.digest)]
-            said = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
+            count = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
             if unread:
-                yield Symptom("programs", NOTE, said, f"amplifier-hooks import {name} {quote(str(path))}")
+                yield Symptom("programs", NOTE, count, f"amplifier-hooks import {name} {quote(str(path))}")
             else:
-                yield good("programs", said)
+                yield good("programs", count)
             for hook in found.hooks:
                 for text in getattr(hook.handler, "problems", tuple)():
                     yield Symptom("programs", WARNING, f"{path}: {hook.where}: {text}", f"mend {path}")
 
 
 def plugins(_patient: Patient) -> Iterator[Symptom]:
-    """Hooks that come with installed packages. They are imported in another process, to see whether they can be."""
+    """Check that the hooks of installed packages can be imported; another process imports them."""
     there = list_installed()
     problems = _import_problems(GROUP) if there else {}
     for name, points in sorted(there.items()):
@@ -214,7 +214,7 @@ def plugins(_patient: Patient) -> Iterator[Symptom]:
 
 
 def _import_problems(group: str) -> dict[str, str]:
-    """What went wrong when they were imported, by name."""
+    """Import the plugins of a group in another process, and return the problems by name."""
     command = [sys.executable, "-c", LOAD, group]
     try:
         tried = subprocess.run(  # noqa: S603  # our own program
@@ -223,8 +223,8 @@ def _import_problems(group: str) -> dict[str, str]:
         printed, ended = tried.stdout, f"the process ended with exit status {tried.returncode}"
     except subprocess.TimeoutExpired as late:
         printed, ended = (late.stdout or b"").decode(), f"it takes longer than {LOADING:g} s"
-    said = [line.split(" ", 2) for line in printed.splitlines() if line.startswith(("begun ", "problem ", "over"))]
-    problems = {words[1]: words[2] for words in said if words[0] == "problem"}
-    if said and said[-1][0] == "begun":
-        problems[said[-1][1]] = ended
+    lines = [line.split(" ", 2) for line in printed.splitlines() if line.startswith(("begun ", "problem ", "over"))]
+    problems = {words[1]: words[2] for words in lines if words[0] == "problem"}
+    if lines and lines[-1][0] == "begun":
+        problems[lines[-1][1]] = ended
     return problems

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.doctor.check_machine import Check, Symptom
 
 
-DOCTOR: Final = """Find out what works on this machine and in this project, and what to do about the rest.
+DOCTOR: Final = """Find out what works on this machine and in this project, and how to repair the rest.
 
 \b
 Examples:
@@ -29,7 +29,7 @@ STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "
 
 
 def checks() -> dict[str, Check]:
-    """Every check, in the order in which they are told."""
+    """Return every check by name, in the order of the report."""
     from amplifier_hooks.cli.doctor import check_machine, check_project
 
     return {
@@ -64,11 +64,11 @@ def doctor(
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
     ] = None,
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Where serve would listen.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is not as it should be.")] = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="The port of serve.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Look, and tell."""
+    """Run all checks, and print the symptoms."""
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
     from amplifier_hooks.cli.doctor.check_machine import Patient, run_checks
@@ -82,12 +82,12 @@ def doctor(
     else:
         print_symptoms([finding for finding in found if not quiet or finding.state in ("warning", "failed")])
         warned = sum(finding.state == "warning" for finding in found)
-        typer.echo(f"{failed} failed, {warned} warnings, {len(found)} looked at.", err=True)
+        typer.echo(f"{failed} failed, {warned} warnings, {len(found)} checked.", err=True)
     raise typer.Exit(1 if failed else 0)
 
 
 def print_symptoms(found: Sequence[Symptom]) -> None:
-    """For people: a line for each, and under it what repairs it."""
+    """Print each symptom on a line, and under it its repair, for people."""
     from rich.console import Console
     from rich.text import Text
 
@@ -101,7 +101,7 @@ def print_symptoms(found: Sequence[Symptom]) -> None:
 
 
 def print_symptoms_as_json(found: Sequence[Symptom], failed: int) -> None:
-    """For programs."""
+    """Print the symptoms as JSON, for programs."""
     import json
 
     from attrs import asdict

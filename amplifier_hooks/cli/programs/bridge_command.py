@@ -16,8 +16,8 @@ Examples:
   amplifier-hooks bridge claude-code < question.json
   amplifier-hooks bridge codex --when-down allow
 
-It is what another program runs as its hook: the question comes on standard input. `amplifier-hooks install` writes it
-into settings that a team commits, and a form of it that starts several times faster into your own.
+Another program runs this command as its hook: the question comes on standard input. `amplifier-hooks install` writes
+it into settings that a team commits, and a form of it that starts several times faster into your own.
 """
 BRIDGE_CODES: Final = "Exit codes are the program's: 0 it answered, 2 the call is blocked; 2 also for a wrong call."
 
@@ -30,7 +30,7 @@ def bridge(
     ] = None,
     when_down: Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")] = WhenDown.DENY,
 ) -> None:
-    """Ask, and end as the server says."""
+    """Pass the question to the server, and end with the exit code of its answer."""
     import os
 
     from amplifier_hooks.bridge import carry

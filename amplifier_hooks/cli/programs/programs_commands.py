@@ -40,7 +40,7 @@ Examples:
   amplifier-hooks import codex ~/.codex/hooks.json --yes
   amplifier-hooks import gemini .gemini/settings.json --json
 
-Nothing is run. What is trusted is the content, scripts included: after a change it is not trusted any more.
+Nothing is run. Trust applies to the content, scripts included: after a change it is not trusted any more.
 """
 INSTALL: Final = """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
 
@@ -64,14 +64,14 @@ Examples:
 """
 
 KEPT: Final = ".before-amplifier-hooks"
-"""What the copy of the settings as they were is called besides."""
+"""The ending of the name of the copy that keeps the settings as they were."""
 
 COMMITTED: Final = "is a file that a team commits: each user of it needs amplifier-hooks on the PATH, and a server."
 OWN: Final = "names paths of this machine: keep it out of version control."
 
 
 class ProgramName(StrEnum):
-    """The programs there is a dialect of."""
+    """The programs that have a dialect."""
 
     CLAUDE_CODE = "claude-code"
     CODEX = "codex"
@@ -79,7 +79,7 @@ class ProgramName(StrEnum):
 
 
 class WhenDown(StrEnum):
-    """What happens at a gate when no server answers."""
+    """The answer at a gate when no server answers."""
 
     DENY = "deny"
     ASK = "ask"
@@ -93,7 +93,7 @@ HERE: Final = Path()
 
 
 def dialect_of(program: ProgramName) -> Dialect:
-    """The dialect by the name it has here."""
+    """Return the dialect of a program."""
     from amplifier_hooks.programs.claude_code import CLAUDE_CODE
     from amplifier_hooks.programs.codex import CODEX
     from amplifier_hooks.programs.gemini import GEMINI
@@ -113,7 +113,7 @@ def import_hooks(
     no_input: NoInput = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and trust nothing.")] = False,
 ) -> None:
-    """Show what a file would run, and trust it."""
+    """Show the hooks in a program's settings, and trust them after a confirmation."""
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import SettingsError
     from amplifier_hooks.programs.import_settings import read_settings
@@ -140,7 +140,7 @@ def import_hooks(
 
 
 def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
-    """What a file holds, for programs."""
+    """Return the hooks of a settings file as JSON facts, for programs."""
     return {
         "program": found.dialect.name,
         "hooks": [
@@ -162,7 +162,7 @@ def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
 
 
 def print_settings(found: Settings, trust: TrustStore) -> None:
-    """The same for people."""
+    """Print the hooks of a settings file, for people."""
     print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
     for hook in found.hooks:
         state = "trusted" if trust.trusts(hook.digest) else "not trusted yet"
@@ -197,11 +197,11 @@ def install(
     socket: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The server's socket.", show_default=False)
     ] = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a person has.")] = 300.0,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a person has to answer.")] = 300.0,
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
-    """Add the hook."""
+    """Add our hook to the settings of a program, after a confirmation."""
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.programs.install_hook import has_bridge, with_bridge
 
@@ -230,7 +230,7 @@ def install(
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     try:
         if text is not None and not has_bridge(before) and not kept_of(path).exists():
-            replace(kept_of(path), text)  # as it was before us; not what an earlier install of ours left
+            replace(kept_of(path), text)  # as it was before us; never a file that has our hook
         replace(path, changed)
     except OSError as error:
         stop(
@@ -242,7 +242,7 @@ def install(
 
 
 def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:
-    """Refuse options that cannot be carried out. Raises `BadParameter`."""
+    """Raise `BadParameter` for options that cannot be carried out."""
     if not (math.isfinite(wait) and wait > 0):
         raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
     if http is not None and not http.startswith(("http://", "https://")):
@@ -256,7 +256,7 @@ def check_options(http: str | None, wait: float, *, user: bool, shared: bool) ->
 
 
 def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
-    """The program's way to the server; a portable one names nothing of this machine. Raises `BadParameter`."""
+    """Return the program's bridge to the server; a portable one names no local path. Raises `BadParameter`."""
     from amplifier_hooks import bridge as bridge_module
     from amplifier_hooks.programs.install_hook import Bridge
     from amplifier_hooks.server.socket_path import default_socket
@@ -282,7 +282,7 @@ def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: f
 def uninstall(
     program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
 ) -> None:
-    """Take the hook out, of every file it is in."""
+    """Take our hook out of every settings file that has it, after a confirmation."""
     dialect = dialect_of(program)
     files = [in_home(dialect)] if user else in_project(dialect, project)
     removals = [removal for path in files if (removal := removal_from(path)) is not None]
@@ -305,7 +305,10 @@ def uninstall(
 
 
 def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
-    """A file, its text, and its text without our hook: None where the file goes, too. None for a file without one."""
+    """Return a file, its text, and its text without our hook, which is None if the file is removed, too.
+
+    For a file without our hook, return None.
+    """
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.programs.install_hook import has_bridge, without_bridge
 
@@ -318,10 +321,10 @@ def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
         same = without_bridge(original) == after and not has_bridge(original)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
-    # Byte for byte as it was, if nobody has changed anything since; gone, if it was not there and nobody has.
+    # Unless the settings have changed since, the file is byte for byte as before us, or gone if it was not there.
     return path, text or "", original_text if same else file_text(after)
 
 
 def kept_of(path: Path) -> Path:
-    """The copy of the settings as they were."""
+    """Return the path of the copy that keeps the settings as they were."""
     return path.with_name(path.name + KEPT)

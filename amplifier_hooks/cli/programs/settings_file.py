@@ -1,4 +1,4 @@
-"""A program's settings file: where it is, read, compared, and written whole or not at all."""
+"""A program's settings file: it is found, read, compared, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 def in_home(dialect: Dialect) -> Path:
-    """The settings for all projects."""
+    """Return the path of the settings for all projects."""
     return Path.home().resolve() / dialect.settings[0]
 
 
 def in_project(dialect: Dialect, project: Path) -> list[Path]:
-    """The settings in a project: the file that a team commits, and its user's own where the program has one."""
+    """Return the settings files in a project: the one that a team commits, and the user's own if there is one."""
     return [folder(project) / name for name in dialect.settings]
 
 
 def folder(project: Path) -> Path:
-    """The project's folder. Refuses one that is not there: a mistyped name is no new project."""
+    """Return the project's folder. Raises `BadParameter` if it is missing: a mistyped name is no new project."""
     if not project.is_dir():
         raise typer.BadParameter(f"{project} is no folder", param_hint="--project")
     return project.resolve()
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
-    """Settings, and their text; nothing and None when there is no file."""
+    """Return settings and their text; an empty object and None if there is no file. Ends the command on an error."""
     try:
         text = path.read_text("utf-8")
         value = json.loads(text) if text.strip() else {}
@@ -53,19 +53,19 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
 
 
 def file_text(settings: dict[str, Any]) -> str:
-    """Settings as those programs write them."""
+    """Return the text of settings, formatted as the other programs format it."""
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
 def difference(path: Path, before: str, after: str) -> None:
-    """What changes, line by line."""
+    """Print the change line by line."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
     for line in lines:
         print(for_terminal(line))
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file whole, or not at all. What it may be read by stays as it is."""
+    """Write a file whole, or not at all. Its permissions stay as they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")

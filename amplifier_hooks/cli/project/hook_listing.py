@@ -1,6 +1,7 @@
-"""Which hooks there are: in which order they run, why, and what it means when they fail.
+"""A project or one event comes in; lists of hooks go out, for people and for programs.
 
-One event, tried: who would be asked and told, and what they would say.
+The list of a project has the order of the hooks and their answer when they fail. The trial of an event has the hooks
+that it reaches, and their answers.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
 
 INTENTS: Final[dict[Intent, str]] = {
-    "around": "around it",
-    "gate": "decides",
-    "on": "takes part",
-    "register": "takes part",
-    "observe": "is told",
+    "around": "middleware",
+    "gate": "gate (can deny)",
+    "on": "transform (can change it)",
+    "register": "transform (can change it)",
+    "observe": "observer",
 }
 RANK: Final = {row.name: number for number, row in enumerate(CATALOGUE)}
 LATEST: Final = 1000
 
 
 def rows(project: Project) -> list[dict[str, Any]]:
-    """Every hook in force, in the order in which those of an event run; then those that are switched off."""
+    """Return a row for each hook in force, in the order of their run; then for each that is switched off."""
     there = sorted(project.registry.hooks(), key=_sort_key)
     found = [_row(number, hook, project) for number, hook in enumerate(there, 1)]
     off = [one for one in project.found.definitions if not (one.enabled and project.found.settings.hooks_enabled)]
@@ -72,7 +73,7 @@ def _row(number: int, hook: Hook, project: Project) -> dict[str, Any]:
 
 
 def _sort_key(hook: Hook) -> tuple[Any, ...]:
-    """By event, as they happen; then as they run."""
+    """Return the key that sorts by event, in the order of the catalogue, and then by the order of the run."""
     return (RANK.get(hook.event, -1), hook.event, hook.intent == "observe", hook.sort_key)
 
 
@@ -83,23 +84,23 @@ def _spot(hook: Hook, project: Project) -> str:
 
 
 def _on_failure(hook: Hook) -> str:
-    """What it means when it fails."""
+    """Return the effect of a failure of this hook."""
     if hook.intent == "observe":
-        return "that is logged"
+        return "the failure is logged"
     if hook.intent == "around":
         return "the operation does not run" if hook.gates else "the operation runs without it"
     return "the event is denied" if hook.denies(hook.event) else "it is skipped"
 
 
 def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
-    """The rows for people, by event."""
+    """Return the rows as lines for people, grouped by event."""
     running = [row for row in found if row["runs"]]
     for event, group in groupby(running, key=lambda row: row["event"]):
         yield event if event in RANK else f"around {event}" if event in OPERATIONS else f"every event of {event}"
         for row in group:
             does = INTENTS[row["intent"]]
             match = "" if row["matcher"] == "*" else f", for {for_log(row['matcher'])}"
-            yield f"  {row['number']:>3}  {for_log(row['name'])}  {does}{match}"
+            yield f"  {row['number']:>3}  {for_log(row['name'])}, {does}{match}"
             yield f"       {row['kind']}, priority {row['priority']} ({row['band']}), {_short_spot(row['where'])}"
             yield f"       if it fails, {row['on_failure']}"
     for row in found:
@@ -108,7 +109,7 @@ def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _short_spot(where: str) -> str:
-    """A place in a file, without the folder one is in."""
+    """Return a place in a file, without the current folder."""
     return for_log(where.removeprefix(f"{Path.cwd()}/"))
 
 
@@ -117,9 +118,9 @@ SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
 
 
 def event_named(name: str, own: Collection[str]) -> str:
-    """The canonical name of an event, which may be the project's `own`.
+    """Return the canonical name of an event of the catalogue or of the project's `own`.
 
-    Raises `typer.BadParameter` for an unknown one, with the one that was probably meant.
+    Raises `typer.BadParameter` for an unknown event, with the nearest name.
     """
     if events.find(name) is None and name not in own:
         near = events.suggestion(name, own)
@@ -129,17 +130,17 @@ def event_named(name: str, own: Collection[str]) -> str:
 
 
 def payload_from(given: str | None, tool: str | None) -> dict[str, Any]:
-    """The data of the event, and the tool. What is given is JSON, a file of it, or `-` for standard input.
+    """Return the data of an event, with the tool in it. `given` is JSON, a file of JSON, or `-` for standard input.
 
-    Raises `typer.BadParameter` for what is none of these.
+    Raises `typer.BadParameter` for anything else.
     """
     data: object = {}
     if given is not None:
         try:
             data = json.loads(_text(given))
         except OSError as problem:
-            said = f"{given:.80} is neither JSON nor a file that can be read ({problem.strerror})"
-            raise typer.BadParameter(f"{said}; {SUCH}", param_hint="--input") from None
+            text = f"{given:.80} is neither JSON nor a file that can be read ({problem.strerror})"
+            raise typer.BadParameter(f"{text}; {SUCH}", param_hint="--input") from None
         except (ValueError, RecursionError) as problem:
             raise typer.BadParameter(f"{given:.80} is no JSON: {problem}; {SUCH}", param_hint="--input") from None
     if not isinstance(data, dict):
@@ -154,10 +155,10 @@ def _text(given: str) -> str:
 
 
 def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str]:
-    """For people."""
+    """Return the trial of an event as lines, for people."""
     yield f"{explained.event}" + (f": denied in any case ({explained.refused})" if explained.refused else "")
     if not explained.hooks and not explained.observers:
-        yield "  nobody would be asked, and nobody told"
+        yield "  no hook takes part"
     for title, hooks in (("asked", explained.hooks), ("told", explained.observers)):
         for number, one in enumerate(hooks, 1):
             yield f"  {title} {number}  {for_log(one.name)}: {for_log(one.why)}"
@@ -169,11 +170,11 @@ def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:
-    """What the hooks said when they were asked. Nothing of it was carried out."""
+    """Return the answers of the hooks and their outcome as lines; no answer was carried out."""
     yield ""
     for answer in outcome.answers:
         error = f": {for_log(answer.error)}" if answer.error else ""
-        yield f"  {for_log(answer.hook_name)} said {answer.action} ({answer.duration_ms:.1f} ms){error}"
+        yield f"  {for_log(answer.hook_name)} answered {answer.action} ({answer.duration_ms:.1f} ms){error}"
     why = f", by {outcome.denied_by}: {outcome.reason}" if outcome.denied else ""
     yield f"outcome: {outcome.action}{for_log(why)}"
     for injection in outcome.injections:
@@ -186,7 +187,7 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
 
 
 def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, Any]:
-    """For programs."""
+    """Return the trial of an event as a JSON value, for programs."""
     value: dict[str, Any] = {
         "event": explained.event,
         "refused": explained.refused,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
 
 
-INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with what it does.
+INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
 
 \b
 Examples:
@@ -21,9 +21,9 @@ Examples:
   amplifier-hooks init --directory ../shop
   amplifier-hooks init --force
 
-What is there already is kept: --force puts it beside the new one.
+A file that is there already is kept: --force puts it beside the new one.
 """
-VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and what could not run.
+VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and hooks that cannot run.
 
 \b
 Examples:
@@ -35,7 +35,7 @@ Examples:
 To build the hooks, the modules they name are imported. --trust lets the file run in chat as it is now, scripts
 included; after a change it is not trusted any more.
 """
-LIST: Final = """List the hooks of a project: in which order they run, why, and what happens when they fail.
+LIST: Final = """List the hooks of a project in the order of their run, and the effect of a failure of each.
 
 \b
 Examples:
@@ -43,7 +43,7 @@ Examples:
   amplifier-hooks list hooks/production.yaml --event tool:pre
   amplifier-hooks list --json
 """
-TEST: Final = """Try one event: which hooks would be asked and told, and why the others would not.
+TEST: Final = """Try one event: the hooks that it would reach, in their order, and why it would not reach the others.
 
 \b
 Examples:
@@ -52,7 +52,7 @@ Examples:
   amplifier-hooks test tool:pre --input call.json
   echo '{"prompt": "hello"}' | amplifier-hooks test prompt:submit --input - --json
 
-Without --run no hook runs. With it they are asked, and what they say is shown and not carried out.
+Without --run no hook runs. With --run the hooks run, and their answers are shown and not carried out.
 """
 CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
 TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
@@ -66,13 +66,13 @@ NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")
 
 def init(
     *,
-    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="Where to.")] = Path(),
+    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="The project's folder.")] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there; it is kept beside.")] = False,
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the file, unless there is one."""
-    del no_input  # it asks nothing; scripts say it everywhere
+    """Write the file of hooks, unless there is one."""
+    del no_input  # this command asks nothing; scripts pass the option to every command
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
     from amplifier_hooks.cli.project.read_project import trust_content
@@ -99,7 +99,7 @@ def init(
         return
     typer.echo(f"Wrote {path}.")
     if kept is not None:
-        typer.echo(f"What was there is {kept}.")
+        typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
 
 
@@ -111,7 +111,7 @@ def validate(
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check, and tell everything."""
+    """Check a file of hooks, and print every flaw."""
     del no_input
     from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
@@ -142,9 +142,9 @@ def validate(
             print_text(text)
         for text in warnings:
             print_text(f"{text} (a warning: it could not run as things are)")
-        said = f"{len(flaws)} wrong" if flaws else f"{count} hooks, all right"
-        where = str(path).removeprefix(f"{Path.cwd()}/")  # as list says it
-        print_text(f"{where}: {said}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+        verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
+        where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
+        print_text(f"{where}: {verdict}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -157,7 +157,7 @@ def list_hooks(
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """What there is."""
+    """List the hooks of a project."""
     del no_input
     from amplifier_hooks.cli.project.hook_listing import event_named, hook_lines, rows
     from amplifier_hooks.registry.event_names import applies
@@ -189,12 +189,14 @@ def try_event(
             show_default=False,
         ),
     ] = None,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool, in short.", show_default=False)] = None,
-    run: Annotated[bool, typer.Option("--run", help="Ask the hooks, and show what they say.")] = False,
+    tool: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The tool; short for tool_name in --input.", show_default=False)
+    ] = None,
+    run: Annotated[bool, typer.Option("--run", help="Run the hooks, and show their answers.")] = False,
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explain, and with --run ask."""
+    """Explain one event, and with --run run its hooks."""
     del no_input
     import asyncio
 
@@ -214,11 +216,11 @@ def try_event(
     raise typer.Exit(1 if denied else 0)
 
 
-# -- what they share ---------------------------------------------------------------------------------------------------
+# -- shared ------------------------------------------------------------------------------------------------------------
 
 
 def load_project(file: Path | None) -> Project:
-    """The project's hooks, or its mistakes and exit code 1."""
+    """Return the project's hooks; if they cannot be built, print the reason and end the command."""
     from amplifier_hooks.cli.project.read_project import Project, project_file
     from amplifier_hooks.errors import HookError
 
@@ -229,20 +231,20 @@ def load_project(file: Path | None) -> Project:
 
 
 def free_name(path: Path) -> Path:
-    """A name beside this one that nobody has."""
+    """Return a free name beside this one."""
     names = (path.with_name(f"{path.name}.before-{number}") for number in range(1, 10_000))
     return next(name for name in names if not name.exists())
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """Lines that may quote what others wrote."""
+    """Print lines that may quote foreign text, escaped."""
     from amplifier_hooks.text.escape import for_terminal
 
     typer.echo(for_terminal(text), err=err)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value."""
+    """Print one JSON value."""
     import json
 
     typer.echo(json.dumps(value, indent=1))

@@ -1,7 +1,4 @@
-"""A project's hooks, read, built and trusted.
-
-Which hooks are meant: those of a file, of a module, or of the project one is in.
-"""
+"""A file, a module or a folder comes in; a registry with its hooks goes out, once the content is trusted."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
-    """The file that is meant: the one that is named, or that of the folder. Raises `SettingsError` if it is missing."""
+    """Return the named file of hooks, or that of the folder. Raises `SettingsError` if it is missing."""
     path = (folder or Path()) / PROJECT_FILE if named is None else named
     if path.is_dir():
         path /= PROJECT_FILE
@@ -36,26 +33,26 @@ def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
 
 
 def content_digest(found: DefinitionSet) -> str:
-    """What trust in a set of files is in: their content, and that of the scripts they name."""
-    make_importable(found.folder)  # or the modules beside the file would be no part of it
+    """Return the digest to which trust applies: of the content of the files, and of the scripts that they name."""
+    make_importable(found.folder)  # without it, the digest would leave out the modules beside the file
     facts, words = trusted_part(found)
     return digest_of(facts, words, found.folder)
 
 
 def trust_content(found: DefinitionSet, path: Path) -> None:
-    """Trust the files as they are now. Raises `OSError` when that cannot be kept."""
+    """Trust the files with their current content. Raises `OSError` if the trust cannot be stored."""
     TrustStore.default().add({content_digest(found): str(path)})
 
 
 def make_importable(folder: Path) -> None:
-    """Let modules in this folder be found, after all others: none of them takes the place of one that we import."""
+    """Add this folder to the end of the import path, so that its modules hide none of ours."""
     if os.fspath(folder) not in sys.path:
         sys.path.append(os.fspath(folder))
 
 
 @frozen(eq=False)
 class Project:
-    """What a file says, and the registry in which it is in force."""
+    """A file of hooks, read and built, with the registry in which the hooks are in force."""
 
     path: Path
     found: DefinitionSet
@@ -64,14 +61,14 @@ class Project:
 
     @property
     def registry(self) -> HookRegistry:
-        """With its hooks, and no others."""
+        """The registry, with the hooks of this file and no others."""
         return self.hooks.registry
 
     @classmethod
     def build(cls, path: Path, *, found: DefinitionSet | None = None) -> Project:
-        """Read a file and build its hooks. That imports what they name, which may be modules beside the file.
+        """Read a file and build its hooks. That imports the modules that they name, also modules beside the file.
 
-        Raises `InvalidDefinitions` with everything that is wrong.
+        Raises `InvalidDefinitions` with every flaw.
         """
         found = load_files(path) if found is None else found
         make_importable(found.folder)
@@ -86,22 +83,22 @@ ENDINGS: Final = (".yaml", ".yml", ".json")
 
 @frozen
 class NamedHooks:
-    """A registry, and where its hooks come from a file, what follows that."""
+    """A registry, and the watched files if its hooks come from a file."""
 
     registry: HookRegistry
     files: WatchedFiles | None = None
 
     async def close(self) -> None:
-        """Close what those of a file have opened, once nothing is told to them any more. Twice is harmless."""
+        """Close what the hooks of a file have opened, after their last event. Closing twice is harmless."""
         if self.files is not None:
             await self.files.hooks.close()
 
 
 def hooks_named(name: str | None) -> NamedHooks:
-    """The hooks of this file, or the registry `MODULE:NAME`; an empty one without a name.
+    """Return the hooks of this file, or the registry `MODULE:NAME`; an empty registry without a name.
 
-    A function in the place of a registry is called for it, and what is in this folder can be named, too. Whoever names
-    a file trusts it. Raises `HookError` for what cannot be read, built or found.
+    If the name is that of a function, the function is called for the registry. Modules in the current folder can be
+    named, too. Naming a file trusts it. Raises `HookError` for hooks that cannot be read, built or found.
     """
     if name is None:
         return NamedHooks(HookRegistry(register_on_error="deny"))
@@ -119,7 +116,7 @@ def _import_registry(name: str) -> HookRegistry:
     try:
         found = getattr(importlib.import_module(module), attribute or "registry")
         registry = found if isinstance(found, HookRegistry) else found()
-    except Exception as error:  # what somebody else's module raises when it is imported or called
+    except Exception as error:  # a foreign module may raise anything when it is imported or called
         raise InvalidRegistration(
             f"hooks {name!r}: {error}; write MODULE:NAME of a HookRegistry, or a file of hooks"
         ) from error
@@ -130,10 +127,11 @@ def _import_registry(name: str) -> HookRegistry:
 
 
 def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) -> NamedHooks:
-    """The hooks of the project in this folder; none where it has no file.
+    """Return the hooks of the project in this folder; none if it has no file.
 
-    Nothing of it runs, nor is anything imported, unless its content was trusted: before, or now by `agree`, which is
-    shown the file and what it says. Raises `HookRefused` where it was not, and `HookError` as above.
+    Nothing of the project runs or is imported unless its content is trusted: from before, or now because `agree`
+    returns True for the file and its definitions. Raises `HookRefused` if it is not trusted, and `HookError` as
+    `hooks_named` does.
     """
     from amplifier_hooks.definitions import PROJECT_FILE, WatchedFiles, load_files
     from amplifier_hooks.definitions.trust import TrustStore

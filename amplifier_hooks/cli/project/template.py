@@ -1,15 +1,15 @@
-"""The file that `amplifier-hooks init` writes. An example in it is switched on by taking the `#:` of its lines away."""
+"""The file that `amplifier-hooks init` writes. Removing the `#:` of its lines switches an example on."""
 
 from __future__ import annotations
 
 from typing import Final
 
 TEMPLATE: Final = """\
-# Hooks of this project: what looks on when an agent works here, and what it may say.
+# Hooks of this project: they watch, deny, change or ask when an agent works here.
 #
 #   amplifier-hooks validate      is all of it right?
-#   amplifier-hooks list          what runs, in which order, and what a failure means
-#   amplifier-hooks test tool:pre --tool Write     who would look at a write?
+#   amplifier-hooks list          the hooks, their order, and what a failure of each means
+#   amplifier-hooks test tool:pre --tool Write     which hooks would see a write?
 #   amplifier-hooks chat          try it; no key is needed
 version: 1
 
@@ -20,7 +20,7 @@ library:
     paths: ["./amplifier-hooks.yaml", "**/.env", "**/.env.*", "**/.git/**", "~/.ssh/**", "~/.aws/**"]
     action: ask # or deny
 
-  # Keys and passwords are taken out of prompts, of what tools are given and of what they return.
+  # Keys and passwords are taken out of prompts, tool inputs and tool results.
   redact_secrets: {}
 
   # Stops a loop that runs away: at most so many tool calls of a session begin within so many seconds. The busiest
@@ -29,13 +29,13 @@ library:
     calls: 600
     seconds: 60
 
-  # The linter reads what was written, and the agent mends its findings in the same turn. Fails open.
+  # The linter reads each written file, and the agent mends its findings in the same turn. Fails open.
   linter_feedback: {} # ruff, unless a command is named
 
-  # Text in results that means to steer the agent is pointed out to it. No defence: what it misses is not safe.
+  # Text in results that means to steer the agent is pointed out to it. No defence: text it misses may be harmful.
   injection_scan: {}
 
-  # What usually helps when a tool fails.
+  # The agent reads a usual remedy when a tool fails.
   recovery_hint: {}
 
 # Hooks of your own: take the "#:" of an example away, and it is one. Lower priorities run first; from 0 to 99 a hook
@@ -71,7 +71,7 @@ hooks:
 #:    enabled: false # until the variable AUDIT_SECRET is set
 #:    config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
 
-# What holds for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
+# Settings for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
 settings:
   hooks_enabled: true
 """

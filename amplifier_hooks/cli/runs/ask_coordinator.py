@@ -1,4 +1,4 @@
-"""The commands that ask a coordinator over HTTP, and print what it says."""
+"""The commands that ask a coordinator over HTTP, and print its answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 At = tuple[str, "Path | None"]
-"""Where the coordinator is, and where the token is."""
+"""The URL of the coordinator, and the file of the token."""
 
 
 def token_in(file: Path | None) -> str:
-    """The token to bear. Ends the command where there is none."""
+    """Return the token from the file, or from the environment without one. Ends the command if there is none."""
     try:
         token = os.environ.get("AMPLIFIER_HOOKS_TOKEN", "") if file is None else file.read_text("ascii")
     except (OSError, UnicodeError) as problem:
@@ -71,7 +71,7 @@ def stop_run(run: str, reason: str, *, at: At, as_json: bool) -> None:
 
 
 def ask_or_stop(at: At, work: Callable[[Runner], Awaitable[Any]]) -> Any:
-    """What the coordinator answers; a refusal is said, and ends the command."""
+    """Return the coordinator's answer; print a refusal, and end the command."""
     url, file = at
     token = token_in(file)
 
@@ -87,12 +87,12 @@ def ask_or_stop(at: At, work: Callable[[Runner], Awaitable[Any]]) -> Any:
 
 
 def run_line(run: Mapping[str, Any]) -> str:
-    """A run in one line."""
+    """Return a run as one line."""
     return "  ".join([run["run_id"], run["created_at"][:19].replace("T", " "), run["agent_name"], status_text(run)])
 
 
 def status_text(run: Mapping[str, Any]) -> str:
-    """How it stands, in words."""
+    """Return the status of a run in words."""
     changed, failed = run["parameters_changed"], run["failed_hooks"]
     words = ["blocked" if run["blocked"] else str(run["status"])]
     words += [f"with {run['runner']}"] if run["status"] == "running" else []
@@ -103,7 +103,7 @@ def status_text(run: Mapping[str, Any]) -> str:
 
 
 def page_of(run: Mapping[str, Any]) -> list[str]:
-    """A run in full."""
+    """Return the lines of a run in full."""
     lines = [f"{run['agent_name']}  {run['run_id']}", status_text(run), f"session {run['session_id']}"]
     if run["parent"] is not None:
         lines.append(f"started by {run['parent']['agent_name']} {run['parent']['run_id']}")
@@ -121,7 +121,7 @@ def page_of(run: Mapping[str, Any]) -> list[str]:
 
 
 def step_text(step: Mapping[str, Any]) -> str:
-    """One line of the timeline."""
+    """Return one step of the timeline as a line."""
     hook = step["hook"]
     if hook is None:
         return str(step["name"])

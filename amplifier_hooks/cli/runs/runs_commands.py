@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-HELP: Final = """Queue runs of agents, look at them, and run what is queued; hooks run around each of them.
+HELP: Final = """Queue runs of agents, look at them, and carry them out; hooks run around each of them.
 
 \b
 Examples:
@@ -18,9 +18,9 @@ Examples:
   amplifier-hooks runs list --blocked
   amplifier-hooks runs work my_agents:AGENTS
 
-Where the coordinator is: --url, or AMPLIFIER_HOOKS_URL. Your token: --token-file, or AMPLIFIER_HOOKS_TOKEN.
+The coordinator's address: --url, or AMPLIFIER_HOOKS_URL. Your token: --token-file, or AMPLIFIER_HOOKS_TOKEN.
 """
-CHECK: Final = """Say what is wrong with a folder of blueprints, and which hooks name agents that are not there.
+CHECK: Final = """List the flaws in a folder of blueprints, and the hooks that name missing agents.
 
 \b
 Examples:
@@ -28,7 +28,7 @@ Examples:
 """
 SERVE: Final = """Serve the queue over HTTP: runs are submitted, claimed and completed, and their hooks run here.
 
-Several of them may share one PostgreSQL store. It listens on this machine only, and everybody needs a token.
+Several servers may share one PostgreSQL store. It listens on this machine only, and every caller needs a token.
 
 \b
 Examples:
@@ -36,7 +36,7 @@ Examples:
   amplifier-hooks runs serve blueprints/ --hooks guards:registry
   amplifier-hooks runs serve blueprints/ --store postgresql://localhost/hooks --port 8440
 """
-WORK: Final = """Run what is queued: claim runs, and do what their agents do with functions of your own.
+WORK: Final = """Carry out queued runs: claim them, and call functions of your own in the place of their agents.
 
 \b
 Examples:
@@ -58,7 +58,7 @@ Examples:
   amplifier-hooks runs list --has-hooks --status failed
   amplifier-hooks runs list --blocked --json
 """
-SHOW: Final = """Show one run whole: its timeline, its hooks, what they changed, its result and its children.
+SHOW: Final = """Show one run whole: its timeline, its hooks and their changes, its result and its children.
 
 \b
 Examples:
@@ -77,7 +77,7 @@ runs_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Of blueprints: *.json.", show_default=False)]
 Url = Annotated[
-    str, typer.Option(envvar="AMPLIFIER_HOOKS_URL", metavar="URL", help="Where the coordinator is.", show_default=True)
+    str, typer.Option(envvar="AMPLIFIER_HOOKS_URL", metavar="URL", help="The coordinator's address.", show_default=True)
 ]
 TokenFile = Annotated[
     Path | None,
@@ -90,7 +90,7 @@ HERE: Final = f"http://127.0.0.1:{PORT}"
 
 @runs_app.command(help=CHECK)
 def check(folder: Folder) -> None:
-    """What is wrong."""
+    """Check a folder of blueprints."""
     from amplifier_hooks.cli.runs import serve_runs
 
     serve_runs.check_blueprints(folder)
@@ -119,12 +119,14 @@ def serve(
     ] = None,
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
     runner_lease: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="How long a runner may be silent.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a runner may be silent.")
     ] = 60.0,
-    lease: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a coordinator may be.")] = 30.0,
+    lease: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a coordinator may be silent.")
+    ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """The coordinator."""
+    """Serve as a coordinator."""
     from amplifier_hooks.cli.runs import serve_runs
 
     serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
@@ -136,11 +138,11 @@ def work(
         str, typer.Argument(metavar="MODULE:NAME", help="A mapping of agent and function.", show_default=False)
     ],
     *,
-    name: Annotated[str | None, typer.Option(help="What this runner is called.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The name of this runner.", show_default=False)] = None,
     url: Url = HERE,
     token_file: TokenFile = None,
 ) -> None:
-    """A runner."""
+    """Work as a runner."""
     from amplifier_hooks.cli.runs import serve_runs
 
     serve_runs.work_runs(agents, name=name, url=url, token_file=token_file)
@@ -148,7 +150,7 @@ def work(
 
 @runs_app.command(help=SUBMIT)
 def submit(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which one.", show_default=False)],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent to run.", show_default=False)],
     parameters: Annotated[str, typer.Argument(metavar="JSON", help="One object.")] = "{}",
     *,
     parent: Annotated[str | None, typer.Option(metavar="ID", help="The run it belongs to.", show_default=False)] = None,
@@ -159,7 +161,7 @@ def submit(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """One more."""
+    """Queue a run."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
     ask_coordinator.submit_run(agent, parameters, parent, session, at=(url, token_file), as_json=as_json)
@@ -179,7 +181,7 @@ def list_(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """What there is."""
+    """List runs."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
     wanted = {"has_hooks": has_hooks or None, "blocked": blocked or None, "status": status, "agent_name": agent}
@@ -188,7 +190,7 @@ def list_(
 
 @runs_app.command(help=SHOW)
 def show(run: Run, *, url: Url = HERE, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """One of them."""
+    """Show one run."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
     ask_coordinator.show_run(run, at=(url, token_file), as_json=as_json)
@@ -198,12 +200,14 @@ def show(run: Run, *, url: Url = HERE, token_file: TokenFile = None, as_json: As
 def stop(
     run: Run,
     *,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="For whoever looks at it.")] = "somebody stopped it",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="The reason, for its readers.")
+    ] = "stopped by an operator",
     url: Url = HERE,
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """No more."""
+    """Stop one run."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
     ask_coordinator.stop_run(run, reason, at=(url, token_file), as_json=as_json)

@@ -1,4 +1,4 @@
-"""The commands that go on: a coordinator, and a runner. And the one that looks at blueprints first."""
+"""The commands over blueprints: `check`, and the two that run until a signal, a coordinator and a runner."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
 
 
 def check_blueprints(folder: Path) -> None:
-    """Say what is wrong with the blueprints of a folder; ends with 1 if anything is."""
+    """Print the flaws of the blueprints in a folder; end with exit code 1 if there are any."""
     agents = load_or_stop(folder)
     for problem in agents.missing():
         typer.echo(for_terminal(problem), err=True)
-    typer.echo(f"{len(agents)} agents: {', '.join(agent.name for agent in agents)}")
+    count = f"{len(agents)} agent{'' if len(agents) == 1 else 's'}"
+    typer.echo(f"{count}: {', '.join(agent.name for agent in agents)}")
     if agents.missing():
         raise typer.Exit(1)
 
 
 def load_or_stop(folder: Path) -> Agents:
-    """The agents of a folder; what is wrong with it is said, and ends the command."""
+    """Return the agents of a folder; if they cannot be loaded, print their flaws and end the command."""
     try:
         return load_agents(folder)
     except BlueprintError as problem:
@@ -51,7 +52,7 @@ def load_or_stop(folder: Path) -> Agents:
 def serve_runs(
     folder: Path, *, store: str | None, hooks: str | None, port: int, leases: tuple[float, float], as_json: bool
 ) -> None:
-    """Coordinate until told to stop."""
+    """Serve the queue until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
     from amplifier_hooks.storage.state_folder import make_state_folder
@@ -76,7 +77,7 @@ def serve_runs(
 
 @asynccontextmanager
 async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
-    """The registry of these hooks, which follows their file, and is closed afterwards."""
+    """Yield the registry of these hooks, reload it when their file changes, and close the hooks at the end."""
     if hooks is None:
         yield None
         return
@@ -103,7 +104,7 @@ async def serve_until_cancelled(
     leases: tuple[float, float],
     as_json: bool,
 ) -> None:
-    """Answer until cancelled."""
+    """Serve the API of the runs until cancelled."""
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.store.postgres import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
@@ -127,9 +128,9 @@ async def serve_until_cancelled(
         listening(create_api(Admission(AccessTokens(database)), pages_router(), runs_router(runs)), listener),
     ):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        said = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
+        facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
         typer.echo(
-            said if as_json else f"Runs of {len(agents)} agents at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
+            facts if as_json else f"Runs of {len(agents)} agents at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
             err=not as_json,
         )
         sys.stdout.flush()
@@ -137,7 +138,7 @@ async def serve_until_cancelled(
 
 
 def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
-    """Run what is queued until told to stop."""
+    """Carry out queued runs until a signal ends it."""
     from amplifier_hooks.runs.runner import Runner
 
     sys.path.insert(0, os.fspath(Path.cwd()))
@@ -145,7 +146,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
     try:
         found = getattr(importlib.import_module(module), attribute or "AGENTS")
         functions = dict(found)
-    except Exception as problem:  # noqa: BLE001  # whatever somebody's module raises
+    except Exception as problem:  # noqa: BLE001  # a foreign module may raise anything
         raise typer.BadParameter(
             f"{agents!r}: {problem}; write MODULE:NAME of a mapping of agent and function"
         ) from None
@@ -159,7 +160,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
 
 
 def run_until_signal(task: Coroutine[Any, Any, None]) -> None:
-    """Run it until it ends or a signal ends it; what keeps it from going on is said."""
+    """Run a task until it or a signal ends it; print an error that ends it, and end with exit code 1."""
     from amplifier_hooks.storage.database import StoreUnavailable
 
     async def wait_for_signal() -> None:

@@ -1,6 +1,6 @@
-"""What `amplifier-hooks serve` answers other programs with: hooks, rules, approvals and a record, behind a socket.
+"""The host of `amplifier-hooks serve`: questions of programs come in at a socket, answers of hooks and people go out.
 
-Handing the token over to programs of the same user, and to the browser: by files that only the owner can read.
+Files that only their owner can read hand the token over to programs of the same user, and to the browser.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ if TYPE_CHECKING:
 
 @define(kw_only=True, eq=False)
 class ApiHost:
-    """Where the HTTP API is, and what it works on."""
+    """The HTTP API of a host: its port, its database, its broker and its agents."""
 
     database: Database
     broker: Broker
     port: int
-    """0 is any; once it answers, it is the one it has."""
+    """The port; 0 takes a free one, and is replaced by it when the API starts."""
     names: tuple[str, ...] = ()
-    """Under which a proxy in front is reached."""
+    """The host names under which clients reach a proxy in front."""
     agents: Agents | None = None
-    """The agents whose runs it queues, in a database that has their tables; it has no routes of runs if None."""
+    """The agents whose runs the API queues, in a database with the tables of runs; None leaves out these routes."""
 
     @property
     def address(self) -> str:
-        """Its URL."""
+        """The URL of the API."""
         return f"http://127.0.0.1:{self.port}"
 
     @asynccontextmanager
     async def serving(self, registry: HookRegistry, record: AuditLog) -> AsyncIterator[None]:
-        """Answer, for as long as the block lasts. What is defined over it is in force in this registry.
+        """Serve the API for the block. Hooks that are defined over it are in force in this registry.
 
-        Raises `OSError` when the port is taken, `StoreUnavailable`, and `SettingsError`.
+        Raises `OSError` if the port is taken, `StoreUnavailable`, and `SettingsError`.
         """
         from amplifier_hooks.definitions import DefinitionSettings
         from amplifier_hooks.server.build_api import open_api
@@ -92,7 +92,7 @@ class ApiHost:
 
     @asynccontextmanager
     async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
-        """The coordinator of runs, for as long as the block lasts."""
+        """Open the coordinator of runs for the block."""
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
         from amplifier_hooks.runs.store.postgres import runs_in
 
@@ -103,7 +103,7 @@ class ApiHost:
 
 @frozen
 class Host:
-    """Ready to serve. The socket can be used by this user only."""
+    """A host of program sessions, ready to serve. Only this user can use its socket."""
 
     hooks: NamedHooks
     socket: Path
@@ -112,25 +112,25 @@ class Host:
     waits: float
     options: dict[str, Any]
     database: Database
-    """Where the approvals are; the head of the record is kept beside them, so that neither is replaced alone."""
+    """The database of the approvals. The head of the record is beside them, so that neither is replaced alone."""
     port: int | None = None
-    """Where those may post that bear the token; nowhere if None."""
+    """The port at which programs with the token may post; none if None."""
     api: ApiHost | None = None
-    """Where the HTTP API is; nowhere if None."""
+    """The HTTP API; none if None."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str | None]:
-        """Answer, for as long as the block lasts; then end every session, and close the record.
+        """Answer programs for the block; then end every session, and close the record.
 
-        Yields why every call is denied, where the record and the store do not fit together. Raises `OSError` when the
-        socket is in use, or the record cannot be opened, and `StoreUnavailable`.
+        Yields the reason that every call is denied if the record and the store do not fit together, otherwise None.
+        Raises `OSError` if the socket is in use or the record cannot be opened, and `StoreUnavailable`.
         """
         from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
         from amplifier_hooks.record.write.beside_the_log import StoredHeads
         from amplifier_hooks.server.edge.listen import listening, loopback_socket, unix_socket
         from amplifier_hooks.server.program_api import create_app
 
-        heads, book = await StoredHeads.beside(self.database), await DeliveryStore.beside(self.database)
+        heads, deliveries = await StoredHeads.beside(self.database), await DeliveryStore.beside(self.database)
         log = AuditLog.open(self.record, heads=heads)
 
         async def trouble() -> str | None:
@@ -140,47 +140,48 @@ class Host:
                 return str(problem)
             return None
 
-        guests = ProgramSessions(self.hooks.registry, self.asking, self.waits, {**self.options, "audit": log}, book)
+        options = {**self.options, "audit": log}
+        sessions = ProgramSessions(self.hooks.registry, self.asking, self.waits, options, deliveries)
         try:
             async with AsyncExitStack() as stack:
-                # Hooks come first and go last: nobody is answered while some of them are not in force.
+                # Hooks come first and go last: no call is answered while some of them are not in force.
                 if self.hooks.files is not None:
                     following = asyncio.create_task(self.hooks.files.watch())
                     stack.callback(following.cancel)
                     stack.callback(self.hooks.registry.watch(tell_change))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
-                stack.push_async_callback(guests.close)
-                await stack.enter_async_context(listening(create_app(guests, trouble), unix_socket(self.socket)))
+                stack.push_async_callback(sessions.close)
+                await stack.enter_async_context(listening(create_app(sessions, trouble), unix_socket(self.socket)))
                 stack.callback(self.socket.unlink, missing_ok=True)
                 if self.port is not None:
-                    posting = create_app(guests, trouble, token=token())
+                    posting = create_app(sessions, trouble, token=token())
                     await stack.enter_async_context(listening(posting, loopback_socket(self.port)))
                 yield await trouble()
         finally:
-            await self.hooks.close()  # after the guests, whose sessions they hear of
-            with suppress(LogUnavailable):  # said at the beginning, or when it happened
+            await self.hooks.close()  # after the program sessions, whose events they get
+            with suppress(LogUnavailable):  # it was reported at the start, or when it happened
                 await log.close()
 
 
 def tell_change(change: RegistryChange) -> None:
-    """Say on standard error what became of a file of hooks that has changed; nobody reads a log here."""
+    """Print a change of the hooks in force on standard error: a server at a terminal shows no log."""
     if change.what == "broken":
-        said = f"{change.hook} has changed and is not taken over: {change.detail}"
+        text = f"{change.hook} has changed and is not taken over: {change.detail}"
     elif change.what in ("defined", "redefined", "undefined"):
-        said = f"Hook {change.hook} is {change.what}."
+        text = f"Hook {change.hook} is {change.what}."
     else:
         return
-    print(for_terminal(said), file=sys.stderr, flush=True)
+    print(for_terminal(text), file=sys.stderr, flush=True)
 
 
 def token_file() -> Path:
-    """Where the token is kept."""
+    """Return the path of the file that holds the token of programs."""
     return make_state_folder() / "programs.token"
 
 
 def token() -> str:
-    """What programs have to bear that post; made on first use, for its owner alone."""
+    """Return the token that programs need to post. The first use makes it, in a file that only its owner can read."""
     path = token_file()
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -202,7 +203,7 @@ def host_programs(
     port: int | None,
     api: ApiHost | None = None,
 ) -> Host:
-    """What was asked for, checked. Raises `HookError`, `OSError` for what cannot be read."""
+    """Return the host for these options, checked. Raises `HookError`, and `OSError` for files that cannot be read."""
     from amplifier_hooks.server.socket_path import default_socket
 
     options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
@@ -225,7 +226,7 @@ PAGE: Final = """<!doctype html>
 
 @frozen
 class HandOver:
-    """The files. `file` is JSON with the address and the token; `page` sends a browser there."""
+    """The files that hand a token over. `file` is JSON with the address and the token; `page` sends a browser there."""
 
     file: Path
     page: Path
@@ -233,10 +234,10 @@ class HandOver:
 
 @contextmanager
 def hand_over_files(folder: Path, address: str, link: str, token: str) -> Iterator[HandOver]:
-    """Both files, for as long as the gateway is there; they are removed at its end.
+    """Write both files for the block, and remove them at its end.
 
-    What an earlier gateway at this address left behind, because it was killed, is replaced: the address is ours now.
-    Raises `OSError` if they cannot be made.
+    Files that a killed gateway left behind at this address are replaced: the address is ours now. Raises `OSError` if
+    the files cannot be made.
     """
     name = address.rstrip("/").rpartition(":")[2]
     files = HandOver(folder / f"gateway-{name}.json", folder / f"gateway-{name}.html")
@@ -251,7 +252,7 @@ def hand_over_files(folder: Path, address: str, link: str, token: str) -> Iterat
 
 
 def _write(path: Path, text: str) -> None:
-    """A new file for its owner alone. It never follows a link, and never takes over a file of somebody else's."""
+    """Write a new file for its owner alone. It never follows a link, and never reuses a file of another user."""
     with suppress(FileNotFoundError):
         path.unlink()
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)

@@ -24,19 +24,19 @@ HELP: Final = """Serve other agent programs, the page where people approve, or b
 \b
 Examples:
   amplifier-hooks serve                            other programs' tool calls, through the hooks of your plugins
-  amplifier-hooks serve --hooks amplifier-hooks.yaml   the same, through the hooks of a file
-  amplifier-hooks serve --hooks guards:registry    the same, through a registry of your own
+  amplifier-hooks serve --hooks amplifier-hooks.yaml   their tool calls, through the hooks of a file
+  amplifier-hooks serve --hooks guards:registry    their tool calls, through a registry of your own
   amplifier-hooks serve --programs --web           with the page where people approve, in one process
   amplifier-hooks serve --web --open               the page alone
   amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
   amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
 
-It listens on this machine only. The link that is printed holds a token: whoever has it may decide.
+It listens on this machine only. The link that is printed holds a token: its bearer may decide.
 """
 
 
 class Asking(StrEnum):
-    """Where a person decides what another program's hooks ask."""
+    """The place where a person answers the hooks of another program."""
 
     INBOX = "inbox"
     NATIVE = "native"
@@ -50,7 +50,7 @@ def serve(
         bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
     ] = False,
     api: Annotated[bool, typer.Option("--api", help="Serve the HTTP API too; see `amplifier-hooks token`.")] = False,
-    api_port: Annotated[int, typer.Option(metavar="PORT", help="Where; 0 takes a free one.")] = API_PORT,
+    api_port: Annotated[int, typer.Option(metavar="PORT", help="The API's port; 0 takes a free one.")] = API_PORT,
     agents: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.", show_default=False),
@@ -67,15 +67,17 @@ def serve(
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
     ] = None,
-    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="Where programs ask.", show_default=False)] = None,
+    socket: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The socket for programs.", show_default=False)
+    ] = None,
     http: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Also where programs post that bear the token.", show_default=False),
+        typer.Option(metavar="PORT", help="A port at which programs with the token may post.", show_default=False),
     ] = None,
-    approve: Annotated[Asking, typer.Option(help="In our inbox, at the program's own prompt, or there after here.")] = (
-        Asking.INBOX
-    ),
-    wait: Annotated[float, typer.Option(metavar="SECONDS", help="How long a program waits for a person.")] = 300.0,
+    approve: Annotated[
+        Asking, typer.Option(help="In our inbox, at the program's own prompt, or in both, our inbox first.")
+    ] = (Asking.INBOX),
+    wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a program waits for a person.")] = 300.0,
     store: Annotated[
         str | None,
         typer.Option(
@@ -84,20 +86,21 @@ def serve(
             help="A SQLite file, or postgresql://…; otherwise a file of your own.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The page's port; 0 takes a free one.")] = PORT,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST[:PORT]", help="Under which name a proxy in front is reached; repeatable."),
+        typer.Option(metavar="HOST[:PORT]", help="A name under which clients reach a proxy in front; repeatable."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="Who decides with this link; otherwise you.")] = None,
+    user: Annotated[str | None, typer.Option(help="The approver's name for this link; otherwise yours.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say where it is, each in a line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each address as a line of JSON.")] = False,
 ) -> None:
-    """Check what can be checked beforehand, then serve until told to stop."""
+    """Check the options, then serve until a signal ends it."""
     import asyncio
 
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.record.record_errors import LogInUse
     from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.broker import Broker
@@ -115,7 +118,7 @@ def serve(
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
     if agents is not None and not api:
-        raise typer.BadParameter("--agents is about the runs of the HTTP API; say --api, too")
+        raise typer.BadParameter("--agents is about the runs of the HTTP API; add --api")
     serving = Serving(as_json=as_json, in_browser=open_)
     try:
         if programs or api or not web:
@@ -151,12 +154,13 @@ def serve(
         serving.page = gateway if web else None
         asyncio.run(serving.until_stopped(there))
     except (OSError, StoreUnavailable, HookError) as problem:
-        typer.echo(f"It cannot be served: {problem}", err=True)
+        remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""
+        typer.echo(f"The server cannot start: {problem}{remedy}", err=True)
         raise typer.Exit(1) from None
 
 
 def agents_in(folder: Path) -> Agents:
-    """The agents of a folder; hooks of theirs that name one that is not there are told. Raises `HookError`."""
+    """Return the agents of a folder; print the hooks that name missing agents. Raises `HookError`."""
     import os
     import sys
 
@@ -166,12 +170,12 @@ def agents_in(folder: Path) -> Agents:
     found = load_agents(folder)
     for missing in found.missing():
         typer.echo(for_terminal(missing), err=True)
-    sys.path.append(os.fspath(folder.cwd()))  # where the functions are that their hooks name
+    sys.path.append(os.fspath(folder.cwd()))  # the functions that their hooks name are there
     return found
 
 
 class Serving:
-    """What is served, until somebody stops it."""
+    """The servers of one command, which run until a signal stops them."""
 
     def __init__(self, *, as_json: bool, in_browser: bool) -> None:
         self.as_json, self.in_browser = as_json, in_browser
@@ -179,7 +183,7 @@ class Serving:
         self.page: Gateway | None = None
 
     async def until_stopped(self, store: ApprovalStore) -> None:
-        """Serve until SIGINT or SIGTERM; then tell every client to come again later, and be gone."""
+        """Serve until SIGINT or SIGTERM; then tell every client to come again later, and close."""
         import asyncio
         import json
         import signal
@@ -209,7 +213,7 @@ class Serving:
                         typer.echo(json.dumps({"api": self.programs.api.address}))
             if self.page is not None:
                 await self._page(self.page, stack)
-            typer.echo("Ctrl-C stops it; what is asked stays in the store.", err=True)
+            typer.echo("Ctrl-C stops it; open requests stay in the store.", err=True)
             await stop.wait()
 
     async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
@@ -228,7 +232,7 @@ class Serving:
 
 
 def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
-    """Say where it is. The token goes to a terminal, and nowhere else: not into a pipe, not into a log."""
+    """Print the address of the page. The token goes only to a terminal: not into a pipe, not into a log."""
     import json
     import sys
 
@@ -241,7 +245,7 @@ def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
 
 
 def login() -> str:
-    """Who runs this."""
+    """Return the login name of the user."""
     import getpass
 
     try:

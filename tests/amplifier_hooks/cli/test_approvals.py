@@ -1,4 +1,4 @@
-"""The command that lists and answers what waits, over the store of another process."""
+"""The command that lists and answers requests, over the store of another process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(*arguments: str, typed: str | None = None) -> Result:
 
 
 def facts(*arguments: str) -> Any:
-    """What the command prints as JSON, and nothing but that."""
+    """Return the JSON that the command prints; it prints nothing else."""
     told = run(*arguments, "--json")
     assert (told.exit_code, told.stderr) == (0, "")
     assert told.stdout.isascii()
@@ -91,7 +91,7 @@ def facts(*arguments: str) -> Any:
 
 @pytest.mark.rule("BCK-5", "CLI-1", "CLI-2")
 def test_list(store: Path) -> None:
-    """It lists what waits, oldest first: tool, arguments, risk, who asks, the time left, and the digest."""
+    """The list has the waiting requests, oldest first: tool, arguments, risk, agent, time left, and digest."""
     told = run("list")
     assert (told.exit_code, told.stderr) == (0, "")
     lines = told.stdout.splitlines()
@@ -110,7 +110,7 @@ def test_list(store: Path) -> None:
 @pytest.mark.rule("APR-13", "CLI-2")
 @pytest.mark.fault("F-APR-25")
 def test_why_the_risk_is_high(store: Path) -> None:
-    """The list, a request whole and JSON have every reason for the risk that counts, with who gives it."""
+    """The list, a whole request and JSON have every reason for the risk that counts, with its source."""
     assessments = (
         Assessment(by="egress", risk="high", reason="a new host\nand a secret"),
         Assessment(by="lint", risk="low", reason="only text"),
@@ -125,7 +125,7 @@ def test_why_the_risk_is_high(store: Path) -> None:
 
 @pytest.mark.rule("CLI-2")
 def test_short_ids(store: Path) -> None:
-    """An id is shown as long as it has to be, and found by any beginning that only it has."""
+    """A list shows enough of an id to tell it apart, and any unique beginning of four characters finds it."""
     asked(store, 3, id="1111aaaa9999")
     assert [line.split()[0] for line in run("list").stdout.splitlines()[::4]] == ["1111aaaa0", "2222bbbb", "1111aaaa9"]
     assert facts("show", "2222")["id"] == "2222bbbb0000"
@@ -144,7 +144,7 @@ def test_short_ids(store: Path) -> None:
 
 @pytest.mark.rule("BCK-5", "CLI-2")
 def test_show(store: Path) -> None:
-    """It shows a request whole, with every line of every argument, and what has happened to it."""
+    """The command shows a whole request, with every line of every argument, and its history."""
     lines = "\n".join(f"line {number}" for number in range(200))
     asked(store, id="3333", arguments={"file_path": "a.py", "content": lines, "options": {"mode": 1}}, risk="high")
     told = run("show", "3333")
@@ -154,7 +154,7 @@ def test_show(store: Path) -> None:
     assert shown[5:205] == [f"    | line {number}" for number in range(200)]
     assert shown[205:209] == ["  options (JSON), 3 lines:", "    | {", '    |   "mode": 1', "    | }"]
     assert f"  digest {record(store, '3333').digest}" in shown
-    assert "Risk high. If nobody answers it is denied." in shown
+    assert "Risk high. Without an answer it is denied." in shown
     answers = shown.index("Answers: Allow, Allow always, Deny, Deny always")
     assert shown[answers + 1 : answers + 3] == [
         'An "always" covers:',
@@ -168,7 +168,7 @@ def test_show(store: Path) -> None:
 @pytest.mark.rule("CLI-2")
 @pytest.mark.fault("F-CLI-06", "F-CLI-07")
 def test_hostile_text(store: Path) -> None:
-    """Nothing that others wrote reaches the terminal as it is, wherever it stands, and none of it begins a line."""
+    """No foreign text reaches the terminal unescaped, and none of it begins a line."""
     asked(
         store,
         id="4444",
@@ -205,7 +205,7 @@ def test_look_twice(store: Path) -> None:
 @pytest.mark.rule("CLI-2")
 @pytest.mark.fault("F-CLI-13")
 def test_secrets(store: Path) -> None:
-    """A list has a cover over secrets, with their length; what is shown to decide by is whole."""
+    """A list covers secrets, with their length; the texts to decide by are whole."""
     asked(store, id="6666", arguments={"header": "Bearer 0123456789abcdef"})
     asked(store, id="7777", arguments={"api_key": "fedcba9876543210"})
     listed = run("list").stdout
@@ -249,13 +249,13 @@ def test_deny(store: Path) -> None:
 
 @pytest.mark.rule("CLI-2", "APR-6")
 def test_options(store: Path) -> None:
-    """Only what is offered can be answered; where nothing allows for once, the answer has to be named."""
+    """Only offered answers are accepted; if none allows once, the command line has to name one."""
     asked(store, id="5555", options=(ALWAYS, DENY))
     for arguments, said in [
         (("allow", "1111", "--yes", "--option", "Alow"), "'Alow' is not offered; did you mean 'Allow'?"),
         (("allow", "1111", "--yes", "--option", "Deny"), "'Deny' is not offered; there are 'Allow', 'Allow always'"),
         (("deny", "1111", "--option", "Allow"), "'Allow' is not offered; there are 'Deny', 'Deny always'"),
-        (("allow", "5555", "--yes"), "name what is meant; there are 'Allow always'"),
+        (("allow", "5555", "--yes"), "name one of the answers; there are 'Allow always'"),
     ]:
         told = run(*arguments)
         assert (told.exit_code, told.stdout) == (2, "")
@@ -268,10 +268,10 @@ def test_options(store: Path) -> None:
 @pytest.mark.parametrize("arguments", [["allow", "1111"], ["purge"]])
 @pytest.mark.parametrize("more", [[], ["--no-input"]])
 def test_confirming_without_a_terminal(store: Path, arguments: list[str], more: list[str]) -> None:
-    """Without a terminal nobody can confirm: whatever is piped in, nothing is done, and it says how to go on."""
+    """Without a terminal, piped input confirms nothing: the command does nothing, and names the option to use."""
     told = run(*arguments, *more, typed="y\ny\n")
     assert (told.exit_code, told.stdout) == (2, "")
-    assert "with --yes nobody has to be" in told.stderr
+    assert "--yes confirms it" in told.stderr
     assert record(store, "1111aaaa0000").status == "pending"
 
 
@@ -279,7 +279,7 @@ def test_confirming_without_a_terminal(store: Path, arguments: list[str], more: 
 @pytest.mark.fault("F-CLI-01")
 @pytest.mark.parametrize(("typed", "status"), [("y\r", "approved"), ("\r", "pending"), ("\x03", "pending")])
 def test_confirming(store: Path, typed: str, status: str) -> None:
-    """It shows exactly what would run and asks; only a yes typed after the question counts."""
+    """Allowing shows exactly what would run and asks; only a yes typed after the question counts."""
     child = pexpect.spawn(
         sys.executable,
         ["-W", "error", "-m", "amplifier_hooks", "approvals", "allow", "1111"],
@@ -301,7 +301,7 @@ def test_confirming(store: Path, typed: str, status: str) -> None:
 
 @pytest.mark.rule("APR-5", "CLI-2")
 def test_confirming_an_always(store: Path) -> None:
-    """Before an "always" is confirmed, it shows what that covers and when it ends."""
+    """Before an "always" is confirmed, the command shows its reach and its end."""
     told = run("allow", "1111", "--option", "Allow always", typed="y\n")
     assert told.exit_code == 2
     covers = told.stderr.index('An "always" covers:')
@@ -315,7 +315,7 @@ def test_confirming_an_always(store: Path) -> None:
 @pytest.mark.rule("APR-6", "CLI-2")
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
-    """What was decided or ran out while somebody read it is said, with who decided; nothing changes."""
+    """An answer to a request that was decided or has expired changes nothing, and the error names the decider."""
     from amplifier_hooks.cli.approvals import commands
     from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 
@@ -323,7 +323,7 @@ def test_too_late(store: Path) -> None:
     before = asyncio.run(commands.find_waiting(view, "1111"))
     kim = Decider(name="Kim", channel="page")
     at(store, lambda broker: broker.decide(before.id, before.digest, DENY.id, kim))
-    with pytest.raises(Trouble, match=r"^This did not count: already denied by Kim \(page\)\.$"):
+    with pytest.raises(Trouble, match=r"^This answer did not count: already denied by Kim \(page\)\.$"):
         asyncio.run(commands.answer(view, before, ALLOW, as_json=False))
     assert record(store, before.id).status == "denied"
 
@@ -333,8 +333,8 @@ def test_too_late(store: Path) -> None:
 
 @pytest.mark.rule("APR-5", "CLI-2")
 def test_grants(store: Path) -> None:
-    """Standing answers are listed with what they cover, and end when they are revoked."""
-    assert run("grants").stderr == "No standing answer is in force.\n"
+    """Grants are listed with their reach, and end when they are revoked."""
+    assert run("grants").stderr == "No grant is in force.\n"
     run("allow", "1111", "--yes", "--option", "Allow always")
     lines = run("grants").stdout.splitlines()
     assert lines[0] == "1111aaaa  allow always  Write  prompt:Write it?"
@@ -352,11 +352,11 @@ def test_grants(store: Path) -> None:
 
 @pytest.mark.rule("PKG-2", "CLI-2")
 def test_purge(store: Path) -> None:
-    """Purging removes what ended so long ago and is on record, and says what had to stay."""
+    """Purging removes requests that ended so long ago and are on record, and reports that others stay."""
     run("deny", "1111")
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 0 requests.\n")
-    assert "What no record has yet was kept." in told.stderr
+    assert "Requests that are not in a record yet were kept." in told.stderr
     at(store, lambda broker: broker.store.mark_recorded("1111aaaa0000", version=2))
     assert run("purge", "--yes", "--older-than", "1m").stdout == "Removed 0 requests.\n"
     assert run("purge", "--yes", "--older-than", "0s").stdout == "Removed 1 request.\n"
@@ -411,7 +411,7 @@ def test_platforms_are_named() -> None:
 
 @pytest.mark.rule("CLI-2")
 def test_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is not there is an error and not a new one; what a DSN holds about who logs in is not shown."""
+    """A missing store is an error and not a new store; the credentials in a DSN are not shown."""
     monkeypatch.delenv("AMPLIFIER_HOOKS_STORE", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = tmp_path / "amplifier-hooks" / "approvals.db"
@@ -462,7 +462,7 @@ def test_rules_check(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-9", "CLI-2")
 def test_rules_explain(store: Path) -> None:
-    """It says which rules decide about a call, typed here or in the store, and why the others do not."""
+    """The explanation names the rules that decide about a call, typed or in the store, and why the others do not."""
     explain = ("rules", "explain", str(RULES))
     told = run(*explain, "--tool", "Bash", "--input", '{"command": "git push"}')
     assert (told.exit_code, told.stderr) == (0, "")
@@ -514,7 +514,7 @@ def test_rules_explain_without_their_own_word(store: Path, tmp_path: Path) -> No
     ["", "list", "show", "allow", "deny", "grants", "revoke", "purge", "watch", "rules check", "rules explain"],
 )
 def test_help(command: str) -> None:
-    """Every command's help begins with what it is for and has examples before the options."""
+    """Every command's help begins with its purpose and has examples before the options."""
     told = run(*command.split(), "--help")
     assert told.exit_code == 0
     pattern = rf"Examples:\n +amplifier-hooks approvals {command}.*\n.*Options:"
@@ -523,7 +523,7 @@ def test_help(command: str) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_help_is_light() -> None:
-    """Asking for help loads neither stores nor what draws on terminals."""
+    """Asking for help loads neither stores nor the libraries that draw on terminals."""
     program = (
         "import sys; from amplifier_hooks.cli.app import app\n"
         "try: app(['approvals', 'allow', '--help'])\nfinally: print(*sys.modules)"
@@ -536,7 +536,7 @@ def test_help_is_light() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-2", "BCK-6", "BCK-7")
 def test_documented_sessions() -> None:
-    """What docs/approvals.md shows of two terminals is what happens in two terminals."""
+    """The two terminals in docs/approvals.md show the output of two real terminals."""
     script = Path(__file__).parents[3] / "scripts" / "approvals_session.py"
     told = subprocess.run([sys.executable, str(script), "--check"], check=False, capture_output=True, text=True)
     assert (told.returncode, told.stderr) == (0, "")
@@ -546,7 +546,7 @@ def test_documented_sessions() -> None:
 
 
 async def process(*command: str) -> asyncio.subprocess.Process:
-    """Another process, with nobody at the keyboard."""
+    """Start another process, without a keyboard."""
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
@@ -561,7 +561,7 @@ async def process(*command: str) -> asyncio.subprocess.Process:
 @pytest.mark.rule("BCK-5", "BCK-8", "CLI-2")
 @pytest.mark.parametrize("kind", FILES)
 async def test_deciding_for_another_process(kind: str, tmp_path: Path) -> None:
-    """While one process waits, another lists what it asks and allows it, and the first goes on at once."""
+    """While one process waits, another lists its request and allows it, and the first goes on at once."""
     async with address(kind, tmp_path) as where:
         waiting = await process(str(WORKER), where, "wait", "1")
         assert waiting.stdout is not None

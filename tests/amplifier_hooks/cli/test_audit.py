@@ -36,7 +36,7 @@ HOSTILE = '\u202e\x1b[2J\n<script>alert(1)</script>"&amp;' + " " * 100 + "x"
 
 
 def run(*arguments: object) -> Result:
-    """The command, called with these."""
+    """Run the command, and return its result."""
     return CliRunner().invoke(app, ["audit", *map(str, arguments)])
 
 
@@ -52,7 +52,7 @@ def record(tmp_path: Path) -> Path:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_verify(record: Path) -> None:
-    """The report begins with the verdict, and says what was checked and what was not."""
+    """The report begins with the verdict, and lists the checks that were made and those that were not."""
     told = run("verify", record, "--key", VKEY)
     assert (told.exit_code, told.stderr) == (0, "")
     sizes = [path.stat().st_size for path in sorted(record.parent.glob("*.jsonl"), key=lambda path: len(path.name))]
@@ -67,13 +67,13 @@ def test_verify(record: Path) -> None:
         f"segment 2    record.000002.jsonl, 4 lines (6 to 9), {sizes[1]:,} bytes, complete",
         "             written 2026-11-18 00:05:00 to 2026-11-18 00:07:00 by its own clock",
         f"             signed up to line 8 by the key {key}, which is pinned",
-        "not checked  heads from elsewhere, as none was given: whoever has the key could have written all of it anew",
+        "not checked  heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it",
     ]
 
 
 @pytest.mark.rule("AUD-2", "AUD-6")
 def test_verify_tampered(record: Path) -> None:
-    """A changed line is named, with what was not read because of it."""
+    """The report names a changed line, and the lines that were not read because of it."""
     record.write_bytes(record.read_bytes().replace(b"deny", b"Deny"))
     told = run("verify", record, "--key", VKEY)
     assert told.exit_code == 1
@@ -81,14 +81,14 @@ def test_verify_tampered(record: Path) -> None:
     assert lines[0] == "tampered: Something that was written is not what stands there now."
     assert lines[5] == "             not signed"
     assert lines[-2:] == [
-        "not checked  what follows in record.jsonl from line 2 on, as the chain ends there",
+        "not checked  the rest of record.jsonl from line 2 on, as the chain ends there",
         "tampered     record.jsonl, line 2: the line is not the one that was written here: its hash is another",
     ]
 
 
 @pytest.mark.rule("AUD-2", "AUD-6")
 def test_exit_codes(record: Path, tmp_path: Path) -> None:
-    """Programs can tell apart what is whole, what is not, and what nobody can tell."""
+    """Exit codes tell a whole record, a broken record, and an unknown state apart."""
     assert set(record_text.EXITS) == set(LogVerdict)
     assert run("verify", record).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey()).exit_code == 3
@@ -102,7 +102,7 @@ def test_exit_codes(record: Path, tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_verify_json(record: Path) -> None:
-    """For programs, the same as JSON."""
+    """With --json the report is one JSON value."""
     told = json.loads(run("verify", record, "--json").stdout)
     assert told["verdict"] == "cannot tell"
     assert told["findings"] == [
@@ -172,7 +172,7 @@ async def in_thread(*arguments: object) -> Result:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_misuse(record: Path, tmp_path: Path) -> None:
-    """What is not there or not what it has to be is said on standard error, with exit code 2."""
+    """A missing or unusable file is an error on standard error, with exit code 2."""
     (tmp_path / "odd").write_text("x")
     (tmp_path / "folder").mkdir()
     for arguments, said in (
@@ -196,7 +196,7 @@ def test_misuse(record: Path, tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_a_private_key_is_not_shown(record: Path) -> None:
-    """Whoever names the private half of the key is told which file to name, and its content is on no screen."""
+    """The error about the private half of a key names the public file, and never shows the private content."""
     private, secret = record.with_name("audit.key"), "MC4CAQAwBQYDK2VwBCIEIOAUJXV1g46ooi6CvTJkrX0V8I7jbntVTMaPSAJ8ZklA"
     private.write_text(f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----\n")
     told = run("verify", record, "--key", private)
@@ -209,7 +209,7 @@ def test_a_private_key_is_not_shown(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_a_kind_that_is_not_there(record: Path) -> None:
-    """Whoever asks for lines that are not there reads which there are."""
+    """The message about a missing kind of lines lists the kinds of the record."""
     told = run("show", record, "--kind", "tool.deny")
     assert (told.exit_code, told.stdout) == (0, "")
     assert "There is no such line; its kinds are approval.decided, " in told.stderr
@@ -237,7 +237,7 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.rule("CLI-6", "PKG-2")
 def test_purge(chats: Path) -> None:
-    """Old records of chats go as a whole, with what belonged to them; what is new, or none of ours, stays."""
+    """Old records of chats go as a whole, with all their files; new records, and other files, stay."""
     told = run("purge", "--yes")
     assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
     assert names(chats) == {"cc", "mi"}
@@ -246,7 +246,7 @@ def test_purge(chats: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
-    """A record that somebody writes to stays, however long ago that was."""
+    """A record that a chat still writes to stays, however old it is."""
     held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
     assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
     os.close(held)
@@ -257,13 +257,13 @@ def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nobody can be asked to confirm here"),
-        (["--no-input"], "with --yes nobody has to be"),
+        ([], "there is no terminal to confirm at"),
+        (["--no-input"], "--yes confirms it"),
         (["--older-than", "a month"], "'a month' is no time; write 90s, 30m, 12h or 7d"),
     ],
 )
 def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
-    """Nothing goes without a yes, or with a time that is none."""
+    """Nothing is removed without a yes, or with an invalid time."""
     before = names(chats)
     told = run("purge", *arguments)
     assert (told.exit_code, told.stdout) == (2, "")
@@ -273,7 +273,7 @@ def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> N
 
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_unreadable(record: Path) -> None:
-    """A record that cannot be read is said on standard error, with exit code 1."""
+    """A record that cannot be read is an error on standard error, with exit code 1."""
     record.unlink()
     os.mkfifo(record)
     for command in ("tail", "show"):
@@ -319,7 +319,7 @@ def test_tail(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_follow(tmp_path: Path) -> None:
-    """A record that is followed goes on with what is written, whole lines only, into the next segment, until Ctrl-C."""
+    """Following a record prints new whole lines, also of the next segment, until Ctrl-C."""
     book = Book().add()
     book.files(tmp_path)
 
@@ -364,7 +364,7 @@ def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_show(record: Path) -> None:
-    """All a line says is shown, odd characters visible; the verdict goes to standard error."""
+    """The command shows every fact of a line, odd characters visible; the verdict goes to standard error."""
     told = run("show", record, "--kind", "approval.decided", "--key", VKEY)
     assert (told.exit_code, told.stderr) == (0, "intact: Signed by a pinned key from beginning to end, and closed.\n")
     odd = '\\u{202E}\\u{1B}[2J\\u{0A}<script>alert(1)</script>"&amp;' + " " * 100 + "x"
@@ -388,7 +388,7 @@ def test_show(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_show_leaves_evidence_out(tmp_path: Path) -> None:
-    """What lies behind the last line that counts is no line of the record."""
+    """Bytes behind the last line that counts are no line of the record."""
     book = Book().add()
     about = {"bytes": sum(map(len, book.segments[0])), "digest": sha256(b"{broken}\n").hexdigest()}
     book.begin(left={"why": "failure", **about}).close()
@@ -405,7 +405,7 @@ def test_show_leaves_evidence_out(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page(record: Path) -> None:
-    """The page loads nothing and runs nothing, and what others wrote is text in it, with odd characters in boxes."""
+    """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters in boxes."""
     told = run("show", record, "--key", VKEY, "--html")
     assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "intact")
     page = told.stdout
@@ -418,12 +418,12 @@ def test_page(record: Path) -> None:
     assert page.count("<details") == 9
     assert '<section class="verdict good">' in page
     assert "<h1>Intact</h1>" in page
-    assert "What was found" not in page
+    assert "Findings" not in page
 
 
 @pytest.mark.rule("AUD-6")
 def test_page_tampered(record: Path) -> None:
-    """The page names the bad line, marks it, and says that those behind it were not checked."""
+    """The page names and marks the bad line, and the lines behind it as not checked."""
     record.write_bytes(record.read_bytes().replace(b"deny", b"Deny") + b"\xff<b>\n")
     page = run("show", record, "--key", VKEY, "--html").stdout
     assert "<h1>Tampered</h1>" in page
@@ -447,11 +447,11 @@ def test_page_tampered(record: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page_of_verify(record: Path) -> None:
-    """The page of `verify` has the report and no lines; one of no lines says so."""
+    """The page of `verify` has the report and no lines; a page of `show` without lines reports that."""
     told = run("verify", record, "--html")
     assert told.exit_code == 3
     assert "<h1>Cannot tell</h1>" in told.stdout
-    assert "What it says" not in told.stdout
+    assert "Lines<small>" not in told.stdout
     assert "There is no such line." in run("show", record, "--kind", "nothing", "--html").stdout
     assert set(page_module.TONES) == {*LogVerdict, None}
 
@@ -470,7 +470,7 @@ def test_page_of_verify(record: Path) -> None:
     ],
 )
 def test_page_shapes(tmp_path: Path, facts: dict[str, Any], kind: str, tone: str) -> None:
-    """What was allowed, what was not, and what is neither have different shapes."""
+    """Lines about allowed calls, denied calls, and anything else have different shapes."""
     page = run("show", Book().add(kind, facts).files(tmp_path)[1], "--kind", kind, "--html").stdout
     assert f'<summary class="{tone}">' in page
 
@@ -478,7 +478,7 @@ def test_page_shapes(tmp_path: Path, facts: dict[str, Any], kind: str, tone: str
 @pytest.mark.rule("AUD-6", "CLI-1")
 @pytest.mark.parametrize("command", [[], ["verify"], ["tail"], ["show"]])
 def test_help(command: list[str]) -> None:
-    """Help has examples before the options, and says what the exit codes mean."""
+    """Help has examples before the options, and explains the exit codes."""
     told = run(*command, "--help")
     assert re.search(r"Examples:\n +amplifier-hooks audit \w+ record.jsonl.*\n.*Options:", told.stdout, re.DOTALL)
     assert not command or "Exit codes: 0" in told.stdout

@@ -1,4 +1,4 @@
-"""`amplifier-hooks chat`, as it is called: by programs, through a pipe, and at a terminal."""
+"""`amplifier-hooks chat`, called by programs, through a pipe, and at a terminal."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(folder: Path, *arguments: str, said: str = "", **more: str) -> subproces
 
 @pytest.mark.rule("CLI-6", "CLI-3")
 def test_one_turn_for_programs(folder: Path) -> None:
-    """One turn as JSON: what was done, what was denied and why, and where the record is."""
+    """One turn as JSON has the calls that ran, the denied calls with their reasons, and the path of the record."""
     told = run(folder, "--hooks", "guards:registry", "-p", "run echo hi\nrun rm -rf x\nwrite a.txt x", "--json")
     assert told.returncode == 0
     value = json.loads(told.stdout)
@@ -90,18 +90,18 @@ def test_one_turn_for_programs(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 def test_through_a_pipe(folder: Path) -> None:
-    """Lines from a pipe are turns, and slashes are answered; nobody is asked, and a mistyped one is put right."""
+    """Lines from a pipe are turns or slash commands; the chat asks nothing, and corrects a mistyped command."""
     said = "run echo hi\n/hooks\n/budget\n/audit\n/grants\n/revoke x\n/bugdet\n/help\n/quit\nrun echo unheard\n"
     told = run(folder, "--hooks", "guards:registry", said=said)
     assert told.returncode == 0
     for line in (
-        "  Bash > echo hi\n  | hi\nDone: 1 of 1.",
+        "  Bash > echo hi\n  | hi\n1 tool call: 1 done.",
         "no_wiping  for Bash",
         "Hooks have used 0 tokens of 1,000 in the last turn.",
         "Whole so far: each line holds the hash of the one before.",
         "tool.done             Bash",
-        "Nothing was allowed or denied for good.",
-        "There is not just one standing answer 'x'",
+        "No grant is in force.",
+        "'x' does not name exactly one grant",
         "Did you mean /budget?",
         "/revoke ID",
     ):
@@ -113,7 +113,7 @@ def test_through_a_pipe(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "WIR-11")
 def test_a_token_in_no_pipe(folder: Path) -> None:
-    """Without a terminal the page is named, and its token is in a file of one's own that goes away again."""
+    """Without a terminal the address of the page is printed, and its token is in a private file until the end."""
     told = run(folder, "--web", "-p", "run echo hi")
     assert told.returncode == 0
     assert "Approvals are at http://127.0.0.1:" in told.stderr
@@ -124,7 +124,7 @@ def test_a_token_in_no_pipe(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6", "AUD-1")
 async def test_a_record_that_was_changed(tmp_path: Path) -> None:
-    """/audit finds a line that somebody has changed while the chat goes on."""
+    """/audit finds a line that was changed while the chat goes on."""
     record = tmp_path / "record.jsonl"
     wishes = ChatOptions(
         folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False
@@ -146,7 +146,7 @@ async def test_a_record_that_was_changed(tmp_path: Path) -> None:
     [
         (["--json"], 2, "it needs --prompt"),
         (["--directory", "nowhere"], 2, "nowhere is no folder"),
-        (["--no-input", "--web"], 2, "a page would ask somebody"),
+        (["--no-input", "--web"], 2, "the page asks, and --no-input forbids it"),
         (["--hooks", "nowhere:registry", "-p", "x"], 1, "write MODULE:NAME of a HookRegistry"),
         (["--rules", "nowhere.yaml", "-p", "x"], 1, "nowhere.yaml"),
         (["--record", "nowhere/r.jsonl", "-p", "x"], 1, "The chat cannot go on"),
@@ -156,7 +156,7 @@ async def test_a_record_that_was_changed(tmp_path: Path) -> None:
 def test_called_wrongly(
     folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, said: str
 ) -> None:
-    """A mistake is a sentence on standard error that says what to do, and the exit code says whose it was."""
+    """An error on standard error names its remedy, and the exit code tells a wrong call from a failure."""
     monkeypatch.chdir(folder)
     nobody = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", "OPENAI_API_KEY": ""}
     more = environment(folder, OPENAI_BASE_URL="http://127.0.0.1:1/v1", COLUMNS="200", **nobody)
@@ -170,7 +170,7 @@ def test_called_wrongly(
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize(("variable", "path"), [("ANTHROPIC_BASE_URL", ""), ("OPENAI_BASE_URL", "/v1")])
 async def test_with_a_model(folder: Path, variable: str, path: str) -> None:
-    """With a model's address in the environment the chat talks to it, and the model reads what a hook said."""
+    """With a model's address in the environment the chat talks to it, and the model reads the text of a hook."""
     import asyncio
 
     async with serving(Use("Bash", {"command": "rm -rf x"}), Say("I could not")) as server:
@@ -184,7 +184,7 @@ async def test_with_a_model(folder: Path, variable: str, path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "BCK-1")
 def test_at_a_terminal(folder: Path) -> None:
-    """At a terminal one is asked on a card, Ctrl-C ends a turn and not the chat, and Ctrl-D ends it."""
+    """At a terminal a card asks, Ctrl-C ends a turn and not the chat, and Ctrl-D ends the chat."""
     child = pexpect.spawn(
         COMMAND[0], [*COMMAND[1:], "--hooks", "guards:registry"],
         cwd=str(folder), env=environment(folder), dimensions=(40, 120), timeout=SOON, encoding="utf-8",
@@ -217,7 +217,7 @@ def test_at_a_terminal(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "CLI-2")
 def test_over_a_store(folder: Path) -> None:
-    """With --store another command answers, whoever sits here or not."""
+    """With --store another command answers, with or without a terminal for the chat."""
     command = [*COMMAND, "--hooks", "guards:registry", "--no-input", "--store", "s.db", "-p", "write c.txt hello"]
     chat = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True)
     approvals = [sys.executable, "-m", "amplifier_hooks", "approvals"]
@@ -243,7 +243,7 @@ def test_over_a_store(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "WIR-11")
 async def test_on_a_page(folder: Path) -> None:
-    """With --web somebody at the page answers, and without a terminal the token is in nobody's output."""
+    """With --web an approver at the page answers, and without a terminal no output has the token."""
     import asyncio
     import re
 
@@ -280,7 +280,7 @@ async def test_on_a_page(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-6", "LIB-8")
 async def test_hooks_of_the_folder_are_closed_with_the_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a ready-made hook of the project has opened is closed once the session it hears of has ended."""
+    """A ready-made hook of the project is closed after the session whose events it gets has ended."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ".state"))
     (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\nlibrary:\n  tool_ledger: {store: ':memory:'}\n")
     hooks = hooks_of_folder(tmp_path, lambda path, found: True)

@@ -1,4 +1,4 @@
-"""What holds for all commands: help, names, colours, completions, and the bridge that other programs call."""
+"""Rules for all commands: help, names, colours, completions, and the bridge that other programs call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMANDS = sorted(commands())
 
 
 def called(*arguments: str, **more: Any) -> Any:
-    """What came of it."""
+    """Run the command, and return its result."""
     return CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}, **more)
 
 
@@ -56,7 +56,7 @@ def test_help_begins_with_examples(path: tuple[str, ...]) -> None:
 
 @pytest.mark.rule("CLI-3")
 def test_the_list_of_commands() -> None:
-    """On 80 columns no command of the list breaks off in its sentence."""
+    """On 80 columns the list of commands cuts no sentence."""
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
     listed = told.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     assert {line.split()[0] for line in listed} == {path[0] for path in COMMANDS}
@@ -78,7 +78,7 @@ def test_did_you_mean(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("wrong", [["--nonsense"], ["a"] * 9], ids=["option", "arguments"])
 def test_any_command_called_wrongly(path: tuple[str, ...], wrong: list[str]) -> None:
-    """An option that no command has, and more arguments than one takes, are exit code 2 and do nothing."""
+    """Unknown options and surplus arguments are exit code 2 and do nothing."""
     told = called(*path, *wrong)
     assert told.exit_code == 2
     assert told.stdout == ""
@@ -114,7 +114,7 @@ MISUSES: dict[tuple[str, ...], tuple[Misuse, ...]] = {
 @pytest.mark.rule("CLI-1", "CLI-3")
 @pytest.mark.parametrize("path", MISUSES, ids=" ".join)
 def test_what_is_named_is_not_there(path: tuple[str, ...]) -> None:
-    """A store, a record or a request that is missing or no such thing is said, and what to name instead."""
+    """The error about a missing or invalid store, record or request names a remedy."""
     for arguments, code, said in MISUSES[path]:
         told = called(*path, *arguments)
         assert (told.exit_code, told.stdout) == (code, "")
@@ -137,7 +137,7 @@ def test_completions() -> None:
 @pytest.mark.rule("CLI-3")
 @pytest.mark.parametrize("arguments", [["doctor"], ["demo", "--no-input", "--fast"]], ids=" ".join)
 def test_no_colour(arguments: list[str], tmp_path: Path) -> None:
-    """Somebody who set NO_COLOR sees none, also at a terminal."""
+    """With NO_COLOR no command prints colours, also at a terminal."""
     import pexpect
 
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -187,7 +187,7 @@ def test_bridge(tmp_path: Path) -> None:
     ],
 )
 def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> None:
-    """A wrong call is answered with what there is."""
+    """The error about a wrong call lists the valid values."""
     told = called(*arguments, input="")
     assert told.exit_code == code
     assert said in told.stderr
@@ -196,9 +196,9 @@ def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> No
 @pytest.mark.rule("CLI-1")
 @pytest.mark.parametrize(("policy", "code"), [("deny", 2), ("ask", 0), ("allow", 0)])
 def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
-    """Where no server answers, what was said for that case happens; to deny, if nothing was."""
+    """Without a server the bridge does what --when-down names; by default it denies."""
     program = "from amplifier_hooks.cli.app import main; main()"
-    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "nobody")]
+    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "missing")]
     options = [] if policy == "deny" else ["--when-down", policy]
     told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
     assert told.returncode == code
@@ -223,5 +223,5 @@ def test_missing_extra(words: str, tmp_path: Path) -> None:
     )
     assert told.returncode == 1
     assert told.stderr == (
-        "It could not go on: this command needs the extra 'server': pip install 'amplifier-hooks[server]'\n"
+        "The command could not go on: this command needs the extra 'server': pip install 'amplifier-hooks[server]'\n"
     )

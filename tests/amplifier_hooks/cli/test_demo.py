@@ -1,4 +1,4 @@
-"""The command as somebody meets it first."""
+"""The demo, which is the first command that a newcomer runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOON = 60  # seconds; nothing here takes that long unless it is broken
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with nobody at the keyboard."""
+    """Run the command without a keyboard."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", "amplifier_hooks", *arguments],
         check=False,
@@ -42,13 +42,13 @@ def run(*arguments: str, folder: Path, **environment: str) -> subprocess.Complet
 
 @pytest.mark.rule("CLI-1")
 def test_demo(tmp_path: Path) -> None:
-    """The demo shows feedback by a linter, a budget, a question nobody answers, a denial, and the record twice."""
+    """The demo shows feedback by a linter, a budget, an unanswered question, a denial, and the record twice."""
     began = time.perf_counter()
     told = run("demo", "--no-input", folder=tmp_path)
     assert time.perf_counter() - began < SOON / 2
     assert (told.returncode, told.stderr) == (0, "")
     for line in (
-        "| Operation denied by no_wiping: rm -rf deletes what nobody can bring back",
+        "| Operation denied by no_wiping: rm -rf deletes files for good",
         "screen < lint: 1 finding in app.py (info, from hook:lint)",
         "| ⟦hook lint⟧",
         "| app.py:1:8: F401 [*] `os` imported but unused",
@@ -81,7 +81,7 @@ def test_demo_is_plain(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-1")
 def test_demo_without_terminal(tmp_path: Path) -> None:
-    """Without a terminal the demo does not prompt, and says why nobody was asked."""
+    """Without a terminal the demo does not prompt, and prints the reason."""
     told = run("demo", folder=tmp_path)
     assert told.returncode == 0
     assert "Approval unavailable: no interactive terminal to ask in" in told.stdout
@@ -91,7 +91,7 @@ def test_demo_without_terminal(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-1")
 @pytest.mark.parametrize(("answer", "provider"), [("a Allow once", "live"), ("d Deny", "sandbox")])
 def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
-    """In a terminal the demo asks, and does what it is told."""
+    """In a terminal the demo asks, and follows the answer."""
     child = pexpect.spawn(
         sys.executable,
         ["-m", "amplifier_hooks", "demo", "--fast"],
@@ -115,7 +115,7 @@ def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_demo_keeps_the_record(tmp_path: Path) -> None:
-    """The record is kept where one asks for it, readable by its owner only, and nothing is overwritten."""
+    """The demo keeps the record in the named file, readable by its owner only, and overwrites nothing."""
     assert run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path).returncode == 0
     record = tmp_path / "mine.jsonl"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
@@ -131,7 +131,7 @@ def test_demo_keeps_the_record(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-4")
 async def test_demo_without_ruff(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where ruff is not there the demo says so, and a check of its own finds the same."""
+    """Without ruff the demo reports that, and a check of its own has equal findings."""
     await tell(Telling(ask=False, linter=Linter()))
     told = capsys.readouterr().out
     assert "ruff is not installed here" in told
@@ -141,7 +141,7 @@ async def test_demo_without_ruff(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.rule("CLI-4")
 async def test_demo_with_a_broken_linter(tmp_path: Path) -> None:
-    """A ruff that cannot be used is an error with its own words, and not a file without findings."""
+    """A broken ruff is an error with ruff's own text, and not a file without findings."""
     broken = tmp_path / "ruff"
     broken.write_text("#!/bin/sh\necho no such option >&2\nexit 2\n")
     broken.chmod(0o755)
@@ -159,7 +159,7 @@ def test_demo_rests(tmp_path: Path) -> None:
         dimensions=(40, 120), timeout=SOON,
     )  # fmt: skip
     modes = termios.tcgetattr(child.child_fd)
-    child.expect_exact("Any key goes on.")
+    child.expect_exact("Press any key to go on.")
     child.expect_exact("nothing to say this time")
     began = time.perf_counter()
     child.send("x")
@@ -167,7 +167,7 @@ def test_demo_rests(tmp_path: Path) -> None:
     pressed = time.perf_counter() - began
     child.expect_exact("⟦trimmed".encode())
     began = time.perf_counter()
-    child.expect_exact("reads")  # nobody presses anything
+    child.expect_exact("reads")  # no key is pressed
     assert max(1, pressed) < time.perf_counter() - began
     child.expect_exact("Enter confirms")
     child.send("\x03")
@@ -207,7 +207,7 @@ async def test_demo_on_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_demo_cannot_write(tmp_path: Path) -> None:
-    """A record that cannot be written is said on standard error, with exit code 1."""
+    """A record that cannot be written is an error on standard error, with exit code 1."""
     told = run("demo", "--no-input", "--record", "nowhere/mine.jsonl", folder=tmp_path)
     assert told.returncode == 1
     assert told.stderr.startswith("The demo cannot go on: ")
@@ -236,11 +236,11 @@ def test_version(tmp_path: Path) -> None:
         (["demmo"], "Did you mean 'demo'?"),
         (["demo", "--no-inptu"], "--no-input"),
         (["demo", "now"], "unexpected"),
-        (["demo", "--web", "--no-input"], "a page would ask somebody"),
+        (["demo", "--web", "--no-input"], "the page asks, and --no-input forbids it"),
     ],
 )
 def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:
-    """A mistake is answered on standard error with what was meant, and exit code 2."""
+    """A wrong call is an error on standard error with the nearest name, and exit code 2."""
     told = run(*arguments, folder=tmp_path)
     assert (told.returncode, told.stdout) == (2, "")
     assert said in told.stderr
@@ -248,7 +248,7 @@ def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_help_is_light(tmp_path: Path) -> None:
-    """Asking for help loads neither the demo nor what draws on terminals."""
+    """Asking for help loads neither the demo nor the libraries that draw on terminals."""
     program = "import sys; from amplifier_hooks.cli.app import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert {"amplifier_hooks.cli.demo.scenes", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(
@@ -257,5 +257,5 @@ def test_help_is_light(tmp_path: Path) -> None:
 
 
 def test_lint() -> None:
-    """The demo's little linter finds imports that are not used, and only those."""
+    """The demo's little linter finds unused imports, and nothing else."""
     assert unused_imports("import os\nimport sys\n\nprint(sys.argv)\n") == [(1, "os")]

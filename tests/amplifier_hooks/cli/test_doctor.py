@@ -1,4 +1,4 @@
-"""`amplifier-hooks doctor`: what it finds, and that what it proposes repairs it."""
+"""`amplifier-hooks doctor`: its findings, and the effect of its repairs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
-    """An empty project, and a state of one's own."""
+    """An empty project, with a state folder of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -44,19 +44,19 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
 
 
 def free_port() -> int:
-    """A port nobody has at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 def states(found: Iterable[Symptom]) -> set[str]:
-    """What they come to."""
+    """Return the states of symptoms."""
     return {finding.state for finding in found}
 
 
 def only(found: Iterable[Symptom], state: str) -> list[Symptom]:
-    """Those of a state."""
+    """Return the symptoms of a state."""
     return [finding for finding in found if finding.state == state]
 
 
@@ -67,7 +67,7 @@ def config(patient: Patient, text: str) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_everything_is_looked_at(patient: Patient) -> None:
-    """On a machine that works nothing has failed, every check says something, and what is not so has its repair."""
+    """On a working machine nothing has failed, every check reports, and every other finding has its repair."""
     found = list(run_checks(checks(), patient))
     assert {finding.about for finding in found} == {*checks()} - {"hooks", "programs"}
     assert "failed" not in states(found)
@@ -76,7 +76,7 @@ def test_everything_is_looked_at(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5", "CLI-3")
 def test_as_json_and_quiet(patient: Patient) -> None:
-    """JSON has every finding; --quiet only what is not as it should be; the exit code says whether anything failed."""
+    """JSON has every finding; --quiet only warnings and failures; the exit code is 1 after a failure."""
     options = ["--directory", str(patient.folder), "--port", str(patient.port)]
     told = CliRunner().invoke(app, ["doctor", "--json", *options])
     value = json.loads(told.stdout)
@@ -100,7 +100,7 @@ def test_as_json_and_quiet(patient: Patient) -> None:
     ],
 )
 def test_called_wrongly(patient: Patient, options: list[str], said: str) -> None:
-    """A wrong call is answered with what was meant."""
+    """A wrong call is an error with the nearest name."""
     told = CliRunner().invoke(app, ["doctor", *options], env={"COLUMNS": "200"})
     assert told.exit_code == 2
     assert said in told.stderr
@@ -108,7 +108,7 @@ def test_called_wrongly(patient: Patient, options: list[str], said: str) -> None
 
 @pytest.mark.rule("CLI-5", "CLI-3")
 def test_a_repair_can_be_typed(patient: Patient) -> None:
-    """The command that repairs something is one, whatever the folder is called."""
+    """A repair is a valid command line, also for folders with odd names."""
     folder = patient.folder / "a b;c"
     folder.mkdir()
     (folder / "amplifier-hooks.yaml").write_text("version: 2\n")
@@ -119,7 +119,7 @@ def test_a_repair_can_be_typed(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_a_check_that_breaks(patient: Patient) -> None:
-    """A check that breaks is one that failed, and the others go on."""
+    """A check that raises has failed, and the others go on."""
 
     def broken(_patient: Patient) -> Iterable[Symptom]:
         raise RuntimeError("oops")
@@ -161,7 +161,7 @@ HOOK = "  - {{name: {name}, event_type: tool:pre, handler_ref: {kind}, config: {
     ],
 )
 def test_hooks_that_could_not_run(patient: Patient, kind: str, settings: str, said: str) -> None:
-    """A command that is not there, an address that cannot be used and a secret that is not set are found."""
+    """The doctor finds a missing command, an address that is not allowed, and a secret that is not set."""
     config(patient, "version: 1\nhooks:\n" + HOOK.format(name="guard", kind=kind, config=settings))
     failed = only(check_project.hooks(patient), "failed")
     assert any(said in finding.text for finding in failed), failed
@@ -176,14 +176,14 @@ def test_ready_made(patient: Patient) -> None:
         "version: 1\nlibrary:\n  linter_feedback: {command: [no-such-linter, '{file}']}\n  rate_limit: {cals: 3}\n",
     )
     found = list(check_project.hooks(patient))
-    assert "linter_feedback: no-such-linter is not installed" in only(found, "warning")[0].text
+    assert "linter_feedback is off: no-such-linter not found" in only(found, "warning")[0].text
     assert "did you mean 'calls'?" in only(found, "failed")[0].text
     assert all(re.search(r"amplifier-hooks\.yaml:\d", finding.repair) for finding in found)
 
 
 @pytest.mark.rule("CLI-5")
 def test_hooks_that_are_nowhere(patient: Patient) -> None:
-    """A ready-made hook and a function that nobody has are found, with what was meant; nothing is imported for it."""
+    """The doctor finds unknown hooks and functions, with the nearest names, and imports nothing for it."""
     (patient.folder / "here.py").write_text("raise SystemExit(7)\n")
     python = "  - {{name: {name}, event_type: tool:pre, handler_ref: '{name}:gate'}}\n"
     hooks = "".join(python.format(name=name) for name in ("here", "nowhere"))
@@ -198,7 +198,7 @@ def test_hooks_that_are_nowhere(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_hooks_that_could(patient: Patient) -> None:
-    """A command that is there and an address with its secret are as they should be."""
+    """A hook with an existing command, and one with an address and its secret, are in order."""
     guard = patient.folder / "guard.sh"
     guard.write_text("#!/bin/sh\n")
     guard.chmod(0o755)
@@ -211,7 +211,7 @@ def test_hooks_that_could(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5", "TRU-2")
 def test_other_programs(patient: Patient) -> None:
-    """Hooks of other programs that nobody has read are noted, with the command that shows them."""
+    """Untrusted hooks of other programs are noted, with the command that shows them."""
     settings = patient.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hooks = {"PreToolUse": [{"hooks": [{"type": "command", "command": "missing-program", "args": []}]}]}
@@ -255,7 +255,7 @@ def test_plugins(patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.rule("CLI-5")
 def test_state(patient: Patient, tmp_path: Path) -> None:
-    """A folder of state that others can read is found, and the command that is named repairs it."""
+    """The doctor finds a state folder that others can read, and its command repairs the folder."""
     folder = tmp_path / "state" / "amplifier-hooks"
     assert states(check_machine.state(patient)) == {"ok"}
     folder.mkdir(parents=True)
@@ -270,7 +270,7 @@ def test_state(patient: Patient, tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-5")
 @pytest.mark.parametrize("store", ["nowhere.db", "postgresql://user:secret@127.0.0.1:1/shop", "mysql://x"])
 def test_store(patient: Patient, store: str) -> None:
-    """A store that cannot be reached has failed, and nobody's password is shown."""
+    """A store that cannot be reached has failed, and no password is shown."""
     (found,) = check_machine.approvals(Patient(folder=patient.folder, store=store))
     assert found.state == "failed"
     assert "secret" not in found.text
@@ -294,7 +294,7 @@ async def test_record(patient: Patient, tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_ports(patient: Patient, tmp_path: Path) -> None:
-    """A port that is taken and a socket that was left behind are found."""
+    """The doctor finds a taken port and a socket that was left behind."""
     assert states(check_machine.ports(patient)) == {"ok"}
     with socket.socket() as taken, socket.socket(socket.AF_UNIX) as left:
         taken.bind(("127.0.0.1", patient.port))
@@ -310,7 +310,7 @@ def test_ports(patient: Patient, tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_clock(patient: Patient, tmp_path: Path) -> None:
-    """A clock that is behind what was recorded is found."""
+    """The doctor finds a clock that is behind the latest record."""
     assert states(check_machine.clock(patient)) == {"ok"}
     record = tmp_path / "state" / "amplifier-hooks" / "record.jsonl"
     record.parent.mkdir(parents=True)
@@ -321,7 +321,7 @@ def test_clock(patient: Patient, tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-5", "INJ-5")
 def test_counters(patient: Patient) -> None:
-    """For each model it is said how its tokens are counted, and an estimate is called one."""
+    """The doctor names the method that counts each model's tokens, and calls an estimate one."""
     named = Patient(folder=patient.folder, environment={"OPENAI_MODEL": "qwen3"})
     said = {finding.text.partition(":")[0]: finding.text for finding in check_machine.counters(named)}
     assert said["gpt-5"] == "gpt-5: tiktoken:o200k_base, exact"
@@ -330,7 +330,7 @@ def test_counters(patient: Patient) -> None:
 
 @pytest.mark.rule("CLI-5")
 def test_extras(patient: Patient) -> None:
-    """An extra that is not there whole is noted with the command that installs it."""
+    """An incomplete extra is noted with the command that installs it."""
     found = list(check_machine.extras(patient))
     assert found[0].text.startswith("installed: ")
     assert all(re.fullmatch(r"(uv )?pip install 'amplifier-hooks\[[\w-]+\]'", finding.repair) for finding in found[1:])
@@ -354,13 +354,13 @@ def test_missing_extra(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> Non
     "check", [check_machine.packages, check_machine.data, check_machine.telemetry, check_machine.terminal]
 )
 def test_machine(check: Callable[[Patient], Iterable[Symptom]], patient: Patient) -> None:
-    """What was installed whole is as it should be."""
+    """A complete installation has no warnings and no failures."""
     assert states(check(patient)) <= {"ok", "note"}
 
 
 @pytest.mark.rule("CLI-5", "CLI-3")
 def test_repairs_are_commands() -> None:
-    """Every command of ours that is proposed exists."""
+    """Every command of ours in a repair exists."""
     sources: list[Any] = [check_machine, check_project, check_machine]
     text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in sources)
     named = sorted(set(re.findall(r"[\"`: ]amplifier-hooks ((?:[a-z]+ ?)+)", text)))

@@ -1,4 +1,4 @@
-"""The command that lists what tools were called with."""
+"""The command that lists the tool calls of the ledger."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_lists_calls(home: Path) -> None:
-    """Each call is one line, the latest last, with nothing in it that a terminal would obey."""
+    """Each call is one line, the latest last, without control codes."""
     lines = run().stdout.splitlines()
     assert [line.split()[2:4] for line in lines] == [["ok", "Read"], ["failed", "Write"]] * 2
     assert "a1\\u{202E}" in lines[0]
@@ -52,14 +52,14 @@ def test_lists_calls(home: Path) -> None:
 
 
 def test_for_programs(home: Path) -> None:
-    """With --json each call is one value, with all that is known of it."""
+    """With --json each call is one value, with all its facts."""
     first = json.loads(run("--json", "--session", "s2").stdout.splitlines()[0])
     assert (first["tool"], first["status"], first["output"], first["exact"]) == ("Read", "ok", "text", True)
     assert len(first["digest"]) == 64
 
 
 def test_nothing_there(home: Path, tmp_path: Path) -> None:
-    """Where there is nothing to list that is said; a ledger that is not there is not made by looking."""
+    """An empty list is reported; listing makes no ledger."""
     nothing = run("--tool", "Fetch")
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "The ledger has no such calls.\n")
     missing = run("--store", str(tmp_path / "none.db"))
@@ -74,7 +74,7 @@ def test_nothing_there(home: Path, tmp_path: Path) -> None:
 
 
 def test_called_wrongly(home: Path) -> None:
-    """A status that is none is named with those there are."""
+    """The error about an unknown status lists the known ones."""
     wrong = run("--status", "done")
     assert wrong.exit_code == 2
     assert "status 'done' is none of ok, failed, denied" in wrong.stderr.replace("\n", " ")

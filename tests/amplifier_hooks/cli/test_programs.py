@@ -36,7 +36,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """An empty one."""
+    """An empty home and project."""
     for name in ("home", "project"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
@@ -97,7 +97,7 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_the_personal_file_is_the_default(desk: Desk) -> None:
-    """Without an option a program's personal file is written, and the one that a team commits is left as it is."""
+    """Without an option install writes a program's personal file, and leaves the one that a team commits."""
     shared = desk.settings({"model": "opus"}, "settings.json")
     before = shared.read_text()
     told = desk.run("install", "claude-code", "--yes").stdout
@@ -117,7 +117,7 @@ COMMITTED = [
 @pytest.mark.rule("DIA-5", "CLI-8")
 @pytest.mark.parametrize(("program", "file", "options"), COMMITTED)
 def test_a_file_that_a_team_commits(program: str, file: str, options: list[str], desk: Desk) -> None:
-    """What a team commits has no path of this machine in it, and decides on a colleague's machine."""
+    """Settings that a team commits have no path of this machine, and decide on a colleague's machine."""
     told = desk.run("install", program, "--yes", *options).stdout
     assert "each user of it needs amplifier-hooks" in told
     path = desk.project / file
@@ -173,7 +173,7 @@ def test_a_second_hook_is_refused(first: list[str], then: list[str], remedy: str
 
 
 def test_uninstall_keeps_what_was_added_since(desk: Desk) -> None:
-    """What somebody added to the settings meanwhile stays when our hook goes."""
+    """Later changes to the settings stay when our hook goes."""
     path = desk.settings({"model": "opus"})
     desk.run("install", "claude-code", "--yes")
     changed = json.loads(path.read_text())
@@ -184,7 +184,7 @@ def test_uninstall_keeps_what_was_added_since(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("program", "file"), [("codex", ".codex/hooks.json"), ("gemini", ".gemini/settings.json")])
 def test_install_for_the_user(program: str, file: str, desk: Desk) -> None:
-    """Settings that were not there are made in the home, with the policy asked for, and are gone after uninstalling."""
+    """Install makes missing settings in the home, with the given policy, and uninstall removes them."""
     assert desk.run("install", program, "--user", "--when-down", "allow", "--yes").exit_code == 0
     path = desk.home / file
     assert "allow" in path.read_text()
@@ -204,7 +204,7 @@ def test_install_refuses_broken_settings(desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_uninstall_after_installing_twice(desk: Desk) -> None:
-    """Whoever installs again with another policy is rid of it all the same, and of the file that was not there."""
+    """Uninstalling after two installs with different policies removes the hook, and a file that install made."""
     desk.run("install", "claude-code", "--yes")
     desk.run("install", "claude-code", "--when-down", "allow", "--yes")
     desk.run("uninstall", "claude-code", "--yes")
@@ -214,7 +214,7 @@ def test_uninstall_after_installing_twice(desk: Desk) -> None:
 @pytest.mark.rule("DIA-5", "CLI-8")
 @pytest.mark.parametrize("before", ["", "{}", '{"hooks": {}}\n', '{"model": "opus"}'])
 def test_uninstall_restores_every_byte(before: str, desk: Desk) -> None:
-    """What was there before is there again, however little it was."""
+    """Uninstalling restores every byte of the earlier settings, however few there were."""
     path = desk.settings(before)
     desk.run("install", "claude-code", "--yes")
     desk.run("install", "claude-code", "--when-down", "ask", "--yes")
@@ -226,7 +226,7 @@ def test_uninstall_restores_every_byte(before: str, desk: Desk) -> None:
 
 @pytest.mark.rule("DIA-5", "CLI-8")
 def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
-    """A folder that holds something else stays; so do settings that somebody wrote into a file we made."""
+    """A folder with other files stays; so do foreign settings in a file that install made."""
     desk.run("install", "codex", "--yes")
     path = desk.project / ".codex" / "hooks.json"
     (path.parent / "config.toml").write_text("")
@@ -248,7 +248,7 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
         (["import", "gemini", "list.json"], 1, "list.json: it is no JSON object"),
         (["import", "gemini", "hooks.json"], 1, "hooks is no object; it names events, each with a list of groups"),
         (["import", "claude-code", "good.json", "--project", "nope"], 2, "--project: nope is no folder"),
-        (["import", "claude-code", "good.json"], 2, "nobody can be asked to confirm here"),
+        (["import", "claude-code", "good.json"], 2, "there is no terminal to confirm at"),
         (["import", "claud", "good.json"], 2, "'claud' is not one of 'claude-code', 'codex', 'gemini'"),
         (["install", "codex", "--user", "--http", "http://127.0.0.1:1", "--yes"], 1, "install the command instead"),
         (["install", "claude-code", "--http", "8642", "--yes"], 2, "write one such as http://127.0.0.1:8642"),
@@ -258,7 +258,7 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
         (["install", "claude-code", "--user", "--shared", "--yes"], 2, "--shared: the settings in a home"),
         (["install", "claude-code", "--shared", "--socket", "/s", "--yes"], 2, "set AMPLIFIER_HOOKS_SOCKET on each"),
         (["install", "codex", "--socket", "/s", "--yes"], 2, "--socket: a team commits these settings"),
-        (["install", "claude-code"], 2, "with --yes nobody has to be"),
+        (["install", "claude-code"], 2, "--yes confirms it"),
         (["install", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first, nothing was changed"),
         (["uninstall", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first"),
         (["uninstall", "codex", "--yes"], 1, "the settings' hooks are no object of lists; mend that first"),
@@ -267,7 +267,7 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip
 def test_misuse(arguments: list[str], code: int, said: str, desk: Desk) -> None:
-    """What was wrong, where, and how to put it right; and nothing was changed."""
+    """An error names the mistake, its place and its remedy; nothing is changed."""
     files = {
         "broken.json": "{",
         "list.json": "[]",
@@ -290,12 +290,12 @@ def test_misuse(arguments: list[str], code: int, said: str, desk: Desk) -> None:
 @pytest.mark.rule("CLI-8")
 @pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_a_folder_that_cannot_be_written(command: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the settings cannot be written they stay as they are, and it is said."""
+    """Settings that cannot be written stay as they are, and the error names the remedy."""
     path = desk.settings("{}")
     if command == "uninstall":
         desk.run("install", "claude-code", "--yes")
     before = path.read_text()
-    monkeypatch.setattr("tempfile.mkstemp", refused)  # a folder keeps nobody out who is root
+    monkeypatch.setattr("tempfile.mkstemp", refused)  # permissions of a folder do not stop root
     told = desk.run(command, "claude-code", "--yes")
     assert told.exit_code == 1
     assert "settings.local.json was left as it is: Permission denied. Make" in told.stderr
@@ -303,5 +303,5 @@ def test_a_folder_that_cannot_be_written(command: str, desk: Desk, monkeypatch: 
 
 
 def refused(**_: Any) -> Any:
-    """What the system says to those who may not."""
+    """Raise the system's error about permissions."""
     raise PermissionError(13, "Permission denied")

@@ -39,7 +39,7 @@ hooks:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty project, where one stands, and a state of one's own."""
+    """An empty project as the current folder, with a state folder of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("AMPLIFIER_HOOKS_TRUST", *(f"{one}_{what}" for one in MODELS for what in ("API_KEY", "BASE_URL"))):
         monkeypatch.delenv(name, raising=False)
@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def guarded(folder: Path) -> Path:
-    """A project with a guard that denies, and a hook that looks on."""
+    """A project with a gate that denies, and an observer."""
     (folder / FILE).write_text(GUARD)
     (folder / "guard.sh").write_text("echo not here >&2; exit 2\n")
     (folder / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
@@ -61,7 +61,7 @@ def guarded(folder: Path) -> Path:
 
 
 def called(*arguments: str, said: str | None = None) -> Result:
-    """What came of it."""
+    """Run the command, and return its result."""
     return CliRunner().invoke(app, [*arguments], input=said, env={"COLUMNS": "200"})
 
 
@@ -92,7 +92,7 @@ async def test_init_lets_agents_work(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_init_overwrites_nothing(folder: Path) -> None:
-    """What is there is left alone, also by a second init; --force keeps it beside, and says where."""
+    """An existing file is left alone, also by a second init; --force keeps it beside the new one, under a new name."""
     (folder / FILE).write_text("version: 1\n")
     told = called("init")
     assert (told.exit_code, told.stdout) == (1, "")
@@ -100,7 +100,7 @@ def test_init_overwrites_nothing(folder: Path) -> None:
     assert (folder / FILE).read_text() == "version: 1\n"
     for number in (1, 2):
         (folder / FILE).write_text(f"version: {number}\n")
-        assert f"What was there is {folder / FILE}.before-{number}" in called("init", "--force").stdout
+        assert f"The old file is {folder / FILE}.before-{number}" in called("init", "--force").stdout
         assert (folder / f"{FILE}.before-{number}").read_text() == f"version: {number}\n"
     assert "as init writes it already" in called("init").stderr
     assert called("init").exit_code == 0
@@ -110,7 +110,7 @@ def test_init_overwrites_nothing(folder: Path) -> None:
 @pytest.mark.parametrize("taken", ["#:", "#: "])
 @pytest.mark.parametrize("number", range(3))
 def test_init_one_example(number: int, taken: str, folder: Path) -> None:
-    """Whoever takes the mark away from one example, with its blank or without, has that hook and no mistake."""
+    """Removing the mark of one example, with its blank or without, switches that hook on without a mistake."""
     (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
     marked = list(re.finditer(r"(?m)(?:^#:.*\n)+", TEMPLATE))
     start, end = marked[number].span()
@@ -123,7 +123,7 @@ def test_init_one_example(number: int, taken: str, folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_init_examples(folder: Path) -> None:
-    """What stands in the file as an example is right once it is switched on."""
+    """The examples in the file are right once they are switched on."""
     (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
     (folder / FILE).write_text(re.sub("(?m)^#:", "", TEMPLATE))
     told = called("validate")
@@ -140,7 +140,7 @@ def test_init_examples(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-6")
 def test_a_first_hook(folder: Path) -> None:
-    """From init to a hook of one's own that blocks a tool in chat: write it, try it, trust it, meet it."""
+    """A new hook blocks a tool in chat after four steps: init, write it, try it, trust it."""
     called("init")
     example = TEMPLATE[TEMPLATE.index("#:  #   from amplifier_hooks") : TEMPLATE.index("#:  #\n#:  - name: no pub")]
     code = "\n".join(line.removeprefix("#:  #").removeprefix("   ") for line in example.splitlines())
@@ -159,7 +159,7 @@ def test_a_first_hook(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-3")
 def test_a_folder_of_an_odd_name(folder: Path) -> None:
-    """The command that a message tells to type can be typed as it is, whatever the folder is called."""
+    """A command in a message is a valid command line, also for folders with odd names."""
     odd = folder / "a b;ü\nc"
     odd.mkdir()
     called("init", "-C", str(odd))
@@ -186,7 +186,7 @@ def test_a_folder_of_an_odd_name(folder: Path) -> None:
     ],
 )
 def test_an_input_that_is_none(given: str, said: str, folder: Path) -> None:
-    """What is given as the data of an event and is none is answered with what would be."""
+    """The error about invalid data of an event shows valid data."""
     called("init")
     told = called("test", "tool:pre", "--input", given)
     assert (told.exit_code, told.stdout) == (2, "")
@@ -195,7 +195,7 @@ def test_an_input_that_is_none(given: str, said: str, folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_trust_that_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the state of the user cannot be written it is said what could not be done."""
+    """If the state of the user cannot be written, the error names the step that failed."""
     called("init")
     (folder / "taken").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "taken"))
@@ -209,7 +209,7 @@ def test_trust_that_cannot_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.rule("CLI-7")
 def test_validate(guarded: Path) -> None:
-    """A file that is right is said to be; what could not run as things are is a warning."""
+    """A valid file is reported as right; a hook that could not run is a warning."""
     told = called("validate", "--json")
     value = json.loads(told.stdout)
     assert (told.exit_code, value["ok"], value["hooks"], value["warnings"]) == (0, True, 3, [])
@@ -240,7 +240,7 @@ def test_validate_without_importing(guarded: Path) -> None:
     ],
 )
 def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
-    """Each mistake is told with its line, and what was meant; the exit code is 1, and with JSON it is there as well."""
+    """Each mistake is printed with its line and the nearest name, in JSON too; the exit code is 1."""
     (folder / FILE).write_text(text)
     told = called("validate")
     assert told.exit_code == 1
@@ -253,12 +253,12 @@ def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_list(guarded: Path) -> None:
-    """Each hook is listed with its order, its place in the file, and what happens when it fails."""
+    """Each hook is listed with its order, its place in the file, and the effect of its failure."""
     told = called("list")
     assert told.exit_code == 0
     assert told.stdout.splitlines()[:4] == [
         "tool:pre",
-        "    1  guard  decides, for Bash",
+        "    1  guard, gate (can deny), for Bash",
         f"       command, priority 10 (security), {FILE}:3",
         "       if it fails, the event is denied",
     ]
@@ -332,7 +332,7 @@ def test_an_event_of_the_projects_own(folder: Path) -> None:
     ],
 )
 def test_called_wrongly(folder: Path, arguments: list[str], code: int, said: str) -> None:
-    """What cannot be done is said on standard error with what to do, and the exit code says whose mistake it was."""
+    """An error on standard error names its remedy, and the exit code tells a wrong call from a wrong file."""
     told = called(*arguments)
     assert told.exit_code == code
     assert said in told.stderr
@@ -344,7 +344,7 @@ def test_called_wrongly(folder: Path, arguments: list[str], code: int, said: str
 
 @pytest.mark.rule("CLI-7")
 def test_try_an_event(guarded: Path) -> None:
-    """Without --run it is told who would be asked and why, and nothing runs."""
+    """Without --run the command lists the hooks that an event would reach and why, and nothing runs."""
     (guarded / "guard.sh").write_text("touch ran; exit 2\n")
     told = called("test", "PreToolUse", "--tool", "Bash")
     assert told.exit_code == 0
@@ -359,10 +359,10 @@ def test_try_an_event(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_run_an_event(guarded: Path) -> None:
-    """With --run the hooks are asked, and a denial is exit code 1; the data may come from standard input."""
+    """With --run the hooks run, and a denial is exit code 1; the data may come from standard input."""
     told = called("test", "tool:pre", "--input", "-", "--run", said='{"tool_name": "Bash"}')
     assert told.exit_code == 1
-    assert "guard said deny" in told.stdout
+    assert "guard answered deny" in told.stdout
     assert "outcome: deny, by guard: not here" in told.stdout
     value = json.loads(called("test", "tool:pre", "--tool", "Bash", "--run", "--json").stdout)
     assert value["outcome"]["answers"][0] == {"hook": "guard", "action": "deny", "status": "ok", "error": None}
@@ -371,7 +371,7 @@ def test_run_an_event(guarded: Path) -> None:
 @pytest.mark.rule("CLI-7")
 @pytest.mark.parametrize("text", ["[]", "{", "3", '"\\ud800"'])
 def test_data_that_is_none(guarded: Path, text: str) -> None:
-    """What is no JSON object is refused before any hook is built."""
+    """Data that is no JSON object is refused before any hook is built."""
     told = called("test", "tool:pre", "--input", "-", said=text)
     assert told.exit_code == 2
     assert "Invalid value for --input" in told.stderr
@@ -382,7 +382,7 @@ def test_data_that_is_none(guarded: Path, text: str) -> None:
 
 @pytest.mark.rule("CLI-7", "TRU-2")
 def test_a_project_runs_nothing_unread(guarded: Path) -> None:
-    """Hooks of a folder one opens run once their content was trusted, scripts included, and not after a change."""
+    """Hooks of a folder run once their content is trusted, scripts included, and not after a change."""
     asked: list[str] = []
 
     def agree(path: Path, found: Any) -> bool:
@@ -404,7 +404,7 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
-    """--hooks takes a file, a folder or a module; what is none of these says what to write."""
+    """--hooks takes a file, a folder or a module; the error about anything else shows valid values."""
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
@@ -421,7 +421,7 @@ def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "TRU-2")
 def test_trust_is_in_modules_too(guarded: Path) -> None:
-    """What is trusted is the content of the modules beside the file, whether or not Python finds them already."""
+    """Trust applies to the content of the modules beside the file, whether or not Python finds them already."""
     found = load_files(guarded / FILE)
     before = content_digest(found)
     assert content_digest(found) == before

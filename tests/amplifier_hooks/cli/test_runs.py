@@ -1,4 +1,4 @@
-"""`amplifier-hooks runs`: blueprints that are checked, and a coordinator that is asked."""
+"""`amplifier-hooks runs`: the check of blueprints, and the commands that ask a coordinator."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ WRITER = {"name": "writer", "type": "procedural"}
 
 
 def run(*arguments: str, **environment: str) -> Any:
-    """One command."""
+    """Run one command."""
     return CliRunner().invoke(app, ["runs", *arguments], env=environment)
 
 
 @contextmanager
 def coordinated() -> Iterator[dict[str, str]]:
-    """A coordinator with a runner in a thread of its own; yields where it is, as the environment says it."""
+    """Serve a coordinator with a runner in a thread; yield the environment variables of its address and token."""
     found: dict[str, str] = {}
     ready, stop = threading.Event(), threading.Event()
 
@@ -84,15 +84,15 @@ def until(run_id: str, environment: dict[str, str]) -> dict[str, Any]:
 
 @pytest.mark.rule("RUN-15", "CLI-1")
 def test_checking_blueprints(tmp_path: Path) -> None:
-    """`check` names what is wrong with a folder of blueprints, and agents that hooks name and nobody has."""
+    """`check` names the flaws in a folder of blueprints, and missing agents that hooks name."""
     (tmp_path / "writer.json").write_text(json.dumps(WRITER))
-    assert run("check", str(tmp_path)).stdout == "1 agents: writer\n"
-    hook = {"type": "agent", "agent_name": "nobody", "on_error": "block"}
+    assert run("check", str(tmp_path)).stdout == "1 agent: writer\n"
+    hook = {"type": "agent", "agent_name": "ghost", "on_error": "block"}
     (tmp_path / "other.json").write_text(
         json.dumps({"name": "other", "type": "procedural", "hooks": {"on_run_start": hook}})
     )
     missing = run("check", str(tmp_path))
-    assert (missing.exit_code, "there is no agent 'nobody'" in missing.output) == (1, True)
+    assert (missing.exit_code, "there is no agent 'ghost'" in missing.output) == (1, True)
     (tmp_path / "broken.json").write_text("{")
     broken = run("check", str(tmp_path))
     assert (broken.exit_code, "broken.json: line 1" in broken.output) == (1, True)
@@ -102,7 +102,7 @@ def test_checking_blueprints(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("RUN-13", "RUN-20", "CLI-1")
 def test_asking_a_coordinator() -> None:
-    """Runs are submitted, listed, shown and stopped over HTTP; what others wrote is escaped."""
+    """Runs are submitted, listed, shown and stopped over HTTP; foreign text is escaped."""
     with coordinated() as environment:
         done = run("submit", "writer", '{"amount": 1}', **environment).stdout.strip()
         shown = until(done, environment)
@@ -122,10 +122,10 @@ def test_asking_a_coordinator() -> None:
 @pytest.mark.slow
 @pytest.mark.rule("RUN-20", "CLI-3")
 def test_being_refused() -> None:
-    """A refusal is told in words and ends with 1; what makes no sense ends with 2."""
+    """A refusal is printed and ends with 1; a wrong call ends with 2."""
     with coordinated() as environment:
-        unknown = run("submit", "nobody", **environment)
-        assert (unknown.exit_code, "there is no agent 'nobody'" in unknown.output) == (1, True)
+        unknown = run("submit", "ghost", **environment)
+        assert (unknown.exit_code, "there is no agent 'ghost'" in unknown.output) == (1, True)
         assert run("show", "run_00000000", **environment).exit_code == 1
         for parameters in ("[1]", "{"):
             assert run("submit", "writer", parameters, **environment).exit_code == 2

@@ -33,7 +33,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "amplifier_hooks", "serve"]
 
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """The command in a process of its own, and what it says of itself."""
+    """Run the command in a process of its own, and yield the process and its printed addresses."""
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "BROWSER": "true"}
     command = [*COMMAND, "--web", "--port", "0", "--json", *options]
     pipe = subprocess.PIPE
@@ -49,7 +49,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
 @pytest.mark.rule("CLI-1", "BCK-2", "WIR-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_serve(tmp_path: Path) -> None:
-    """A gateway over a file shows what another process asks; its token is the owner's alone, and gone at its end."""
+    """A gateway over a file shows requests of another process; only the owner can read its token, until its end."""
     tmp_path.chmod(0o700)
     store = tmp_path / "approvals.db"
     with serving(tmp_path, "--store", str(store), "--user", "Mara") as (process, said):
@@ -70,7 +70,7 @@ def test_serve(tmp_path: Path) -> None:
 
 
 async def answered(store: Path, address: str, token: str) -> tuple[str, str | None]:
-    """Ask in this process over the same file, answer as a client of the gateway; what came of it, and by whom."""
+    """Ask in this process over the gateway's file, answer as its client, and return the decision and the decider."""
     request = asked()
     async with SqliteStore(store) as asking, ApprovalsClient(address, token) as mara:
         broker = Broker(asking)
@@ -85,7 +85,7 @@ async def answered(store: Path, address: str, token: str) -> tuple[str, str | No
 
 @pytest.mark.rule("CLI-1", "WIR-11")
 def test_serve_at_a_terminal(tmp_path: Path) -> None:
-    """Somebody at a terminal is given the link with its token, and the store is a file of their own."""
+    """A user at a terminal gets the link with its token, and the store is a file of their own."""
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "BROWSER": "true", "COLUMNS": "200"}
     with pexpect.spawn(
         COMMAND[0], [*COMMAND[1:], "--web", "--port", "0", "--open"], env=environment, timeout=SOON
@@ -110,14 +110,14 @@ def test_serve_at_a_terminal(tmp_path: Path) -> None:
         (
             ["--web", "--store", "/nowhere/approvals.db"],
             1,
-            "It cannot be served: the folder /nowhere cannot be used",
+            "The server cannot start: the folder /nowhere cannot be used",
         ),
     ],
 )
 def test_serve_called_wrongly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, said: str
 ) -> None:
-    """What cannot be served is said in a sentence, with how to put it right."""
+    """A server that cannot start prints one sentence with a remedy."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     told = CliRunner().invoke(app, ["serve", *options])
     assert told.exit_code == code
@@ -127,7 +127,7 @@ def test_serve_called_wrongly(
 @pytest.mark.rule("CLI-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_hand_over_files(tmp_path: Path) -> None:
-    """The files are new ones of the owner's, whatever was there, and a link that somebody left is not followed."""
+    """Both files are new and belong to the owner, whatever was there before, and no link in their place is followed."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("precious")
     (tmp_path / "gateway-8000.json").symlink_to(elsewhere)

@@ -1,4 +1,4 @@
-"""The command that says who may use the HTTP API."""
+"""The command that makes, lists and ends tokens of the HTTP API."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for what is kept of ones own."""
+    """A state folder for the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -34,7 +34,7 @@ def run(*arguments: str) -> Result:
 
 
 def bearer(path: Path, secret: str) -> AccessToken | None:
-    """What a server over this store makes of a token."""
+    """Return the token that a server over this store finds for a secret."""
 
     async def looked_up() -> AccessToken | None:
         async with SqliteDatabase(path, ACCESS_TABLES) as database:
@@ -82,7 +82,7 @@ def test_for_programs(store: Path) -> None:
     ],
 )
 def test_what_cannot_be(store: Path, arguments: list[str], code: int) -> None:
-    """A wrong call ends with 2 and says what to write; what cannot be done with 1."""
+    """A wrong call ends with 2 and shows a valid one; a failure ends with 1."""
     result = run(*arguments)
     assert result.exit_code == code
     assert result.stderr
@@ -91,7 +91,7 @@ def test_what_cannot_be(store: Path, arguments: list[str], code: int) -> None:
 
 @pytest.mark.rule("API-6")
 def test_an_empty_list(store: Path) -> None:
-    """Where there is none, it says how to make one."""
+    """An empty list names the command that makes a token."""
     assert "token create" in run("list").stderr
 
 
@@ -110,7 +110,7 @@ def test_an_empty_list(store: Path) -> None:
     ],
 )
 def test_tokens_nobody_means(store: Path, arguments: list[str]) -> None:
-    """An empty tenant is no token of the system's; what no hook could belong to, or never ends, is refused."""
+    """An empty tenant is no token of the system; an impossible tenant or lifetime is refused."""
     result = run("create", *arguments, "--scope", "hooks:read")
     assert result.exit_code == 2
     assert not result.stdout
@@ -119,13 +119,13 @@ def test_tokens_nobody_means(store: Path, arguments: list[str]) -> None:
 
 
 def records(path: Path, kind: str) -> list[dict[str, Any]]:
-    """What is on record of one kind."""
+    """Return the facts of one kind in a record."""
     return [one["facts"] for one in map(json.loads, path.read_text().splitlines()) if one["kind"] == kind]
 
 
 @pytest.mark.rule("API-6", "API-12")
 def test_tokens_are_on_record(store: Path, own_state: Path) -> None:
-    """Who made a token and who ended one can be proved, and the record never has the token itself."""
+    """The record proves who made and who ended a token, and never has the secret itself."""
     secret = run("create", "ci", "--tenant", "acme", "--scope", "hooks:manage").stdout.strip()
     token = bearer(store, secret)
     assert token is not None
@@ -142,7 +142,7 @@ def test_tokens_are_on_record(store: Path, own_state: Path) -> None:
 
 @pytest.mark.rule("API-6", "API-12")
 def test_without_a_record_there_is_no_token(store: Path) -> None:
-    """Where it cannot be put on record, none is made and none is ended."""
+    """Without a writable record no token is made and none is ended."""
     secret = run("create", "ci", "--scope", "hooks:read").stdout.strip()
     token = bearer(store, secret)
     assert token is not None

@@ -36,12 +36,12 @@ except SystemExit as end:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Where the store will be; its folder is the user's own."""
+    """The path of a future store; its folder is the user's own."""
     return tmp_path / "approvals.db"
 
 
 def at(path: Path, work: Callable[[Broker], Awaitable[Any]]) -> Any:
-    """Do something with a store, beside whoever watches it."""
+    """Do something with a store, beside its watcher."""
 
     async def done() -> Any:
         async with Broker(SqliteStore(path)) as broker:
@@ -58,21 +58,21 @@ def asked(path: Path, name: str, seconds: float = 300, **changes: Any) -> None:
 
 
 def outcome(path: Path, name: str, seconds: float = 10) -> tuple[str, str | None, str | None]:
-    """What becomes of it within so many seconds, by whom, on which channel."""
+    """Return the status of a request within so many seconds, with the decider and the channel."""
     record = at(path, lambda broker: broker.wait(name, seconds))
     decision = record.decision
     return record.status, decision and decision.by, decision and decision.channel
 
 
 def watching(path: Path, *options: str) -> Person:
-    """Somebody who watches a store."""
+    """Return a person who watches a store."""
     return Person("--store", str(path), *options, program=WATCHING)  # type: ignore[arg-type]  # its arguments
 
 
 @pytest.mark.rule("CLI-2", "BCK-5", "BCK-7")
 @pytest.mark.fault("F-CLI-05", "F-CLI-11")
 def test_watch(store: Path) -> None:
-    """Requests come one at a time and oldest first; one answered elsewhere leaves the screen with who answered it."""
+    """Requests come one at a time, oldest first; an answer of another approver takes its request off the screen."""
     asked(store, "first")
     asked(store, "second")
     person = watching(store)
@@ -100,13 +100,13 @@ def test_watch(store: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-2")
 def test_waiting_and_leaving(store: Path) -> None:
-    """It may be there before the store is; a request that runs out is said; leaving the card decides nothing."""
+    """Watching may begin before the store exists; an expired request is reported; leaving the card decides nothing."""
     person = watching(store, "--session", "session-1")
     person.sees("Waiting for requests in ")
     asked(store, "other", session="session-2")
     asked(store, "short", seconds=2)
     person.sees("name  short")
-    person.sees("): expired", "nobody answered")
+    person.sees("): expired", "without an answer")
     assert outcome(store, "short") == ("expired", None, None)
     asked(store, "open")
     person.sees("name  open")
@@ -137,7 +137,7 @@ def test_later(store: Path) -> None:
 @pytest.mark.rule("CLI-1", "CLI-2")
 @pytest.mark.fault("F-CLI-04")
 def test_watch_without_a_terminal(store: Path) -> None:
-    """Without a terminal it ends at once, says what to use instead, and makes no store."""
+    """Without a terminal watching ends at once, names the other commands, and makes no store."""
     told = CliRunner().invoke(app, ["approvals", "watch", "--store", str(store)], input="a\r\r")
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr.startswith("There is no terminal to show requests on; use 'approvals list' and ")

@@ -1,4 +1,4 @@
-"""Read, Write and Bash: what they do, and what they do not."""
+"""The tools Read, Write and Bash of a chat, and their refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Workplace:
 
 @pytest.mark.rule("CLI-6")
 def test_write_and_read(place: Workplace) -> None:
-    """What was written is read, newlines and all, in folders that were not there."""
+    """Read returns the text that Write wrote, newlines and all, also in new folders."""
     assert place.write({"file_path": "src/a.py", "content": "é\r\n"}) == "wrote 4 bytes to src/a.py"
     assert place.read({"file_path": str(place.folder / "src/a.py")}) == "é\r\n"
 
@@ -63,7 +63,7 @@ def test_odd_files(place: Workplace) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_shell(place: Workplace) -> None:
-    """A command runs in the folder, both its streams are read in their order, and its exit status is told."""
+    """A command runs in the folder; the model reads both its streams in order, and a failing exit status."""
     assert await place.shell({"command": "pwd; echo oh >&2"}) == f"{place.folder}\noh\n"
     assert await place.shell({"command": "echo no; exit 3"}) == "exit status 3\nno\n"
 
@@ -73,14 +73,14 @@ async def test_shell(place: Workplace) -> None:
     "given", [{}, {"command": " "}, {"command": "ls", "timeout": 0}, {"command": "ls", "timeout": True}]
 )
 async def test_shell_called_wrongly(place: Workplace, given: dict[str, object]) -> None:
-    """What is no command, or no time, is refused."""
+    """Bash refuses arguments without a command, and an invalid timeout."""
     with pytest.raises(ToolRefused):
         await place.shell(given)
 
 
 @pytest.mark.rule("CLI-6")
 async def test_shell_has_no_keys(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command is given the keys that the chat has: what it prints, the model reads."""
+    """No command gets the keys of the chat, since the model reads what a command prints."""
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS", "GITHUB_TOKEN", "DB_PASSWORD"):
         monkeypatch.setenv(name, "precious")
     assert "precious" not in await place.shell({"command": "env"})
@@ -90,11 +90,11 @@ async def test_shell_has_no_keys(place: Workplace, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6")
 async def test_shell_ends_at_its_deadline(place: Workplace) -> None:
-    """At its deadline a command is ended with everything it started, and what it printed by then is told."""
+    """A timeout ends a command with everything it started, and the model reads its output up to then."""
     os.mkfifo(place.folder / "alive")
     alive = os.open(place.folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        command = "exec 9>alive; echo begun; (sleep 60; true) & sleep 60"  # whoever lives holds the pipe open
+        command = "exec 9>alive; echo begun; (sleep 60; true) & sleep 60"  # a living process holds the pipe open
         with pytest.raises(ToolRefused, match=r"(?s)longer than 1 s.*begun"):
             await place.shell({"command": command, "timeout": 1})
         watch = select.poll()
@@ -106,7 +106,7 @@ async def test_shell_ends_at_its_deadline(place: Workplace) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_shell_leaves_nobody_behind(place: Workplace) -> None:
-    """A command that leaves something running has ended all the same, and that with it."""
+    """The end of a command ends the processes that it left running, too."""
     began = time.monotonic()
     assert await place.shell({"command": "sleep 60 & echo here"}) == "here\n"
     assert time.monotonic() - began < 30
@@ -114,7 +114,7 @@ async def test_shell_leaves_nobody_behind(place: Workplace) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_shell_prints_much(place: Workplace) -> None:
-    """Of much output the beginning and the end are kept, and how much is missing is said; all of it was heard."""
+    """Of a long output the model reads the beginning, the end and the number of missing bytes; the screen gets all."""
     heard: list[int] = []
     place.heard = lambda data: heard.append(len(data))
     text = await place.shell({"command": "yes | head -c 1000000; echo end"})

@@ -1,4 +1,4 @@
-"""Models behind an address, in both formats, and which one is meant."""
+"""Models behind an address, in both formats, and the choice between them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def at(provider: str, address: str) -> ChatModel:
 
 
 async def asked(model: ChatModel, folder: Path) -> ChatAnswer:
-    """Its whole answer."""
+    """Return the model's whole answer."""
     return join_pieces([piece async for piece in model.stream(HISTORY, Workplace(folder).tools())])
 
 
@@ -81,7 +81,7 @@ BAD = [
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
 async def test_bad_answers(provider: str) -> None:
-    """Whatever an address answers that is no answer fails with a sentence, and without control codes or keys."""
+    """An invalid answer of a server fails with a sentence, and without control codes or keys."""
 
     async def answer(request: Request) -> Response:
         status, kind, body, _ = BAD[int(request.path_params["number"])]
@@ -99,7 +99,7 @@ async def test_bad_answers(provider: str) -> None:
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "nonsense", "http://"])
 async def test_nobody_there(address: str, tmp_path: Path) -> None:
-    """Where nobody answers, the variable to check is named."""
+    """If no server answers, the error names the variable to check."""
     model = model_from({"OPENAI_BASE_URL": address})
     with pytest.raises(ModelFailed, match="check OPENAI_BASE_URL"):
         await asked(model, tmp_path)
@@ -119,7 +119,7 @@ async def test_nobody_there(address: str, tmp_path: Path) -> None:
     ],
 )
 def test_which_model(environment: dict[str, str], provider: str, name: str) -> None:
-    """A key or an address in the environment says which model it is; without any it is the script."""
+    """A key or an address in the environment chooses the model; without any the script answers."""
     assert model_from(environment, provider).name == name
     assert "'k'" not in repr(model_from(environment, provider))
 
@@ -139,7 +139,7 @@ def test_which_model(environment: dict[str, str], provider: str, name: str) -> N
     ids=["object", "empty", "blank", "torn", "list", "deep", "nan"],
 )
 def test_arguments(arguments: str, read: dict[str, Any] | None) -> None:
-    """Arguments are an object, or none at all; anything else is said to be no input."""
+    """Arguments are an object, or none at all; anything else is no input."""
     assert Draft("c1", "Read", arguments).whole() == ToolUse("c1", "Read", read)
 
 
@@ -154,7 +154,7 @@ JSON = st.recursive(
 @pytest.mark.parametrize("wire", [AnthropicWire, OpenAIWire])
 @given(events=st.lists(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5), max_size=4))
 def test_any_events(wire: Callable[[], AnthropicWire | OpenAIWire], events: list[dict[str, Any]]) -> None:
-    """Whatever an address sends, it is pieces, or an error that is told; a tool call has a name and an id as text."""
+    """Any answer of a server is pieces or a reported error; a tool call has a name and an id as text."""
     reading = wire()
     pieces: list[Any] = []
     with suppress(ModelFailed, LookupError, TypeError, ValueError, AttributeError):
@@ -168,7 +168,7 @@ def test_any_events(wire: Callable[[], AnthropicWire | OpenAIWire], events: list
 
 @pytest.mark.rule("CLI-6")
 async def test_the_script() -> None:
-    """The script carries out the orders it is given, and says what it understands where there is none."""
+    """The script carries out the orders of a prompt, and explains them if there are none."""
     model = ScriptedModel()
 
     async def said(prompt: str) -> list[object]:

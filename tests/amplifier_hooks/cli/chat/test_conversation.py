@@ -1,4 +1,4 @@
-"""The loop of a chat: what it tells the hooks, and what the model reads."""
+"""The loop of a chat: its events for hooks, and the messages for the model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Chat:
 
 
 def in_folder(folder: Path) -> list[str]:
-    """What is there now."""
+    """Return the names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -64,14 +64,14 @@ async def test_a_complete_turn(tmp_path: Path) -> None:
     """A turn tells the hooks everything that the order of one turn names, and before its end that the agent stops."""
     chat = Chat(tmp_path)
     said = await chat.conversation.turn("write a.txt hello\nread a.txt")
-    assert (said.status, said.text) == ("completed", "Done: 2 of 2.")
+    assert (said.status, said.text) == ("completed", "2 tool calls: 2 done.")
     assert chat.told == ["prompt:submit", *MODEL, *TOOL, *MODEL, *TOOL, *MODEL, *END]
     assert (tmp_path / "a.txt").read_text() == "hello\n"
 
 
 @pytest.mark.rule("CLI-6", "EVT-6")
 async def test_a_tool_fails(tmp_path: Path) -> None:
-    """A tool that cannot do it is told as an error, and the model reads why."""
+    """A failing tool is an error, and the model reads the reason."""
     chat = Chat(tmp_path)
     said = await chat.conversation.turn("read ../secret")
     assert "not a file inside" in said.tools[0]["result"]
@@ -80,7 +80,7 @@ async def test_a_tool_fails(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6", "EVT-6")
 async def test_the_model_fails(tmp_path: Path) -> None:
-    """A model that cannot be had ends the turn as failed, with its reason; the next turn begins afresh."""
+    """A model that does not answer ends the turn as failed, with its reason; the next turn begins afresh."""
     chat = Chat(tmp_path, Saying(ModelFailed("no key"), "hello"))
     said = await chat.conversation.turn("hi")
     assert (said.status, said.text) == ("failed", "The model did not answer: no key")
@@ -90,7 +90,7 @@ async def test_the_model_fails(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_feedback_in_the_same_turn(tmp_path: Path) -> None:
-    """What a hook injects after a tool is read with the tool's result, in the same turn."""
+    """The model reads a hook's injection after a tool together with the tool's result, in the same turn."""
     model = Saying(ToolUse("c1", "Write", {"file_path": "a.py", "content": "x"}), "mended")
     chat = Chat(tmp_path, model)
     chat.registry.on("tool:post", lambda event, data: HookResult.inject("line 1 is wrong"), match="Write", name="lint")
@@ -101,7 +101,7 @@ async def test_feedback_in_the_same_turn(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_denials(tmp_path: Path) -> None:
-    """A denied tool does not run and the model reads why; of a denied prompt nothing happens."""
+    """A denied tool does not run, and the model reads the reason; a denied prompt never reaches the model."""
     model = Saying(ToolUse("c1", "Write", {"file_path": "a.py", "content": "x"}), "sorry")
     chat = Chat(tmp_path, model)
     chat.registry.gate("tool:pre", lambda event, data: HookResult.deny("frozen"), match="Write", name="guard")
@@ -117,7 +117,7 @@ async def test_denials(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_what_no_tool_is(tmp_path: Path) -> None:
-    """A tool nobody has, and arguments that are no object, run nothing and are said to the model."""
+    """An unknown tool, and arguments that are no object, run nothing; the model reads the reason."""
     model = Saying(ToolUse("c1", "Fly", {}), ToolUse("c2", "Read", None), "well")
     chat = Chat(tmp_path, model)
     await chat.conversation.turn("go")
@@ -132,7 +132,7 @@ async def test_what_no_tool_is(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-6")
 @pytest.mark.parametrize("ids", [("", ""), ("a", "a"), ("a", "")])
 async def test_ids_that_are_none(tmp_path: Path, ids: tuple[str, str]) -> None:
-    """Calls without ids, or with the same, get ids of their own, and each its result."""
+    """Calls without ids, or with one id for all, get ids of their own, and each gets its result."""
 
     class Both(Saying):
         """Calls two tools at once, and is then done."""
@@ -154,7 +154,7 @@ async def test_ids_that_are_none(tmp_path: Path, ids: tuple[str, str]) -> None:
 
 @pytest.mark.rule("CLI-6")
 async def test_kept_from_stopping(tmp_path: Path) -> None:
-    """A hook that denies the stop sends the agent back to work with its reason, and not for ever."""
+    """A hook that denies the stop sends the agent back to work with its reason, a limited number of times."""
     model = Saying(*["finished"] * 20)
     chat = Chat(tmp_path, model)
     seen: list[bool] = []

@@ -1,4 +1,4 @@
-"""What `serve` puts together, in this process: in which order it begins and ends."""
+"""The host of `serve`, in this process: its parts start and end in order."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,14 +27,14 @@ from tests.runs import agent
 
 @pytest.fixture
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for all that is kept."""
+    """A state folder for the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path
 
 
 @asynccontextmanager
 async def hosted(folder: Path, agents: Agents | None = None) -> AsyncIterator[Host]:
-    """What `serve --api` serves, before it does."""
+    """Yield the host of `serve --api`, before it serves."""
     store = store_at(str(folder / "approvals.db"))
     await store.open()
     broker = Broker(store)

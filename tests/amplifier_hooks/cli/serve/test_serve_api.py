@@ -15,7 +15,7 @@ from tests.api import new_hook
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -25,7 +25,7 @@ def free_port() -> int:
 @pytest.mark.rule("API-1", "API-6", "API-8", "API-12")
 @pytest.mark.fault("F-API-07")
 def test_the_api_is_served(tmp_path: Path) -> None:
-    """With a token of the command's own making hooks are made over HTTP, on record; what is too large is hung up on."""
+    """A token of the command makes hooks over HTTP, on record; the server hangs up on a request that is too large."""
     state = {"XDG_STATE_HOME": os.fspath(tmp_path / "state"), "HOME": os.fspath(tmp_path)}
     environment = {"PATH": os.environ["PATH"], **state}
     command, port = [sys.executable, "-m", "amplifier_hooks"], free_port()

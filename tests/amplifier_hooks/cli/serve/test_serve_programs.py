@@ -64,7 +64,7 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
 
 
 def bridged(path: Path, command: str, session: str = "s") -> dict[str, Any]:
-    """What a program is told about this command, over the real bridge."""
+    """Return the server's answer about this command, over the real bridge."""
     question = {
         "session_id": session, "cwd": "/", "hook_event_name": "PreToolUse", "tool_name": "Bash",
         "tool_input": {"command": command}, "tool_use_id": "t",
@@ -121,7 +121,7 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-3")
 def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """What became of a changed file is said where somebody sees it, whatever its author wrote into it."""
+    """A change of a hook file is printed on standard error, with the author's text escaped."""
     tell_change(RegistryChange(what="registered", hook="guard"))
     tell_change(RegistryChange(what="redefined", hook="guard"))
     tell_change(RegistryChange(what="broken", hook="hooks.yaml", detail="hooks.yaml:2: unknown key '\x1b[2J'"))
@@ -134,7 +134,7 @@ def test_changes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("DIA-2", "DIA-8")
 def test_programs_may_post(tmp_path: Path) -> None:
-    """A program that posts is answered when it bears the token, and no page in a browser is."""
+    """The server answers posts of a program with the token, and none of a page in a browser."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -164,7 +164,7 @@ def test_programs_may_post(tmp_path: Path) -> None:
 
 @pytest.mark.rule("BCK-6")
 def test_rules_decide_without_a_person(tmp_path: Path) -> None:
-    """A file of rules decides before anybody is asked."""
+    """A file of rules decides before an approver is asked."""
     rule = {"id": "no-removal", "effect": "deny", "tool": "Bash", "reason": "not here"}
     (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
     with served(tmp_path, "--rules", os.fspath(tmp_path / "rules.yaml")) as path:
@@ -185,7 +185,7 @@ def test_a_socket_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere", "json:dumps", "json:JSONEncoder", "guards:missing"])
 def test_what_is_no_registry_is_refused(name: str, tmp_path: Path) -> None:
-    """A name that leads to no registry is refused, with how to write one."""
+    """A name that leads to no registry is refused, with an example of a valid one."""
     (tmp_path / "guards.py").write_text(GUARDS)
     result = subprocess.run(
         [sys.executable, "-m", "amplifier_hooks", "serve", "--hooks", name],
@@ -206,7 +206,7 @@ ASKED = {
 async def one_call(
     folder: Path, before: Callable[[], Awaitable[object]] | None = None
 ) -> tuple[str | None, int, dict[str, Any], dict[str, Any]]:
-    """What a server of this folder says at its start, its health, and what a program is told of a call."""
+    """Return the trouble of a server of this folder at its start, its health, and its answer to a call."""
     async with SqliteStore(folder / "approvals.db") as store:
         host = host_programs(
             Broker(store), store.database, hooks=None, rules=None, record=folder / "record.jsonl",
@@ -244,7 +244,7 @@ def test_a_record_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.rule("AUD-8", "CLI-1")
 @pytest.mark.fault("F-ST-09")
 def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
-    """With an older copy of its store the server starts red and denies every call, until somebody accepts the copy."""
+    """With an older copy of its store the server starts red and denies every call, until an operator accepts it."""
     fine: Any = (None, 200, {"status": "ok"}, {})
     store, record = tmp_path / "approvals.db", tmp_path / "record.jsonl"
     assert asyncio.run(one_call(tmp_path)) == fine
@@ -277,7 +277,7 @@ def test_an_older_copy_of_the_store(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-8")
 @pytest.mark.fault("F-ST-09")
 def test_a_record_that_was_cut(tmp_path: Path) -> None:
-    """A record that lost its end denies every call, too; accepted, it goes on in a new segment, which says who."""
+    """With a record that lost its end the server denies every call; accepted, the record goes on in a new segment."""
     assert asyncio.run(one_call(tmp_path))[1] == 200
     record = tmp_path / "record.jsonl"
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:3]))
@@ -292,7 +292,7 @@ def test_a_record_that_was_cut(tmp_path: Path) -> None:
 
 @pytest.mark.rule("CLI-1")
 def test_accepting_what_is_not_there(tmp_path: Path) -> None:
-    """A record or a store that is not there is no new one."""
+    """Accepting makes no new record and no new store in the place of a missing one."""
     for record, store in (("missing.jsonl", "missing.db"), ("record.jsonl", "missing.db")):
         (tmp_path / "record.jsonl").touch()
         called = ["audit", "accept", os.fspath(tmp_path / record), "--store", os.fspath(tmp_path / store)]
