@@ -51,7 +51,7 @@ def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, A
 
 @pytest.mark.rule("DIA-5")
 def test_every_event_is_covered_and_gates_refuse() -> None:
-    """The bridge stands at every event; without a server it refuses at gates, and stops the program at no other event."""
+    """The bridge stands at every event; without a server it refuses at gates only."""
     hooks = with_bridge({}, CLAUDE_CODE, COMMAND)["hooks"]
     assert set(hooks) == {spelling.theirs for spelling in CLAUDE_CODE.spellings}
     policies = {event: groups[0]["hooks"][0]["command"].split()[7] for event, groups in hooks.items()}
