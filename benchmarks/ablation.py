@@ -22,7 +22,9 @@ __all__ = ["INGREDIENTS", "AsItIs", "Ingredient", "variants"]
 
 AsItIs: Final = "as it is"
 
-ROOMS: Final = tuple(f"amplifier_hooks.{name}" for name in ("view", "dispatch", "registry"))
+ROOMS: Final = tuple(
+    f"amplifier_hooks.{name}" for name in ("dispatch.chain", "dispatch.run_hooks", "registry.registry")
+)
 """The modules that may be edited, lowest first: each is compiled anew with those before it in place."""
 
 
@@ -55,7 +57,7 @@ INGREDIENTS: Final = (
     Ingredient("telling who runs: CURRENT.set", {"    CURRENT.set(run)\n": ""}),
     Ingredient("asking who runs: CURRENT.get", {" and CURRENT.get() is None:": ":"}),
     Ingredient(
-        "asking whether a hook has cancelled the task", {"if chain.stoppable and cancelled_itself():": "if False:"}
+        "asking whether a hook has cancelled the task", {"if chain.stoppable and has_cancelled_itself():": "if False:"}
     ),
     Ingredient("the read-only view", {"DataView(data)": "data"}),
     Ingredient(
@@ -75,7 +77,7 @@ INGREDIENTS: Final = (
     Ingredient("asking whether the hook is plain", {"if hook.plain:": "if True:"}),
     Ingredient(
         "putting the answers on record",
-        {'self._record(Answer(hook.name, result, "ok"': '(lambda _: None)((hook.name, result, "ok"'},
+        {"self._record(said if hook.risk is None": "(lambda _: None)(said if hook.risk is None"},
     ),
     Ingredient("merging the answers", {"return merge(": "return (lambda e, d, *_, **__: Outcome(e, d))("}),
 )

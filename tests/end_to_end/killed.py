@@ -61,7 +61,7 @@ async def main(address: str, folder: str, point: str) -> None:
     fatal(audit, "write", point, "effect done, not recorded", kind="tool.done")
     fatal(audit, "write", point, "result recorded, not stored", after=True, kind="tool.done")
     fatal(approvals, "settle", point, "result stored", after=True)
-    fatal(approvals, "recorded", point, "everything but the mark")
+    fatal(approvals, "mark_recorded", point, "everything but the mark")
 
     def deploy(given: Any) -> None:
         descriptor = os.open(Path(folder) / "canary", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

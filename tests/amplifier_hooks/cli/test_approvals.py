@@ -402,7 +402,7 @@ def test_purging_leaves_the_record(tmp_path: Path) -> None:
 def test_platforms_are_named() -> None:
     """The README says which platforms are supported, and which one is proved."""
     readme = " ".join(Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8").split())
-    assert "Linux and macOS are supported, and Windows where no terminal is needed." in readme
+    assert "Linux and macOS are supported, and Windows for everything that needs no terminal." in readme
     assert "Continuous integration proves Linux." in readme
 
 

@@ -137,7 +137,7 @@ def test_tokens_are_on_record(store: Path, own_state: Path) -> None:
     assert made["by"]
     assert secret not in path.read_text()
     checked = CliRunner().invoke(app, ["audit", "verify", str(path)])
-    assert "Nothing contradicts it" in checked.output
+    assert "Nothing contradicts the log" in checked.output
 
 
 @pytest.mark.rule("API-6", "API-12")
