@@ -106,7 +106,7 @@ def test_waiting_and_leaving(store: Path) -> None:
     asked(store, "other", session="session-2")
     asked(store, "short", seconds=2)
     person.sees("name  short")
-    person.sees("): expired", "without an answer")
+    person.sees("): expired", "no answer came")
     assert outcome(store, "short") == ("expired", None, None)
     asked(store, "open")
     person.sees("name  open")
