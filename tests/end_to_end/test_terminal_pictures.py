@@ -106,7 +106,7 @@ def test_chat(film: Film) -> None:
     film.says("write app.py import os")
     film.says("run git push")
     film.says("write .env KEY=1", lambda text: "Enter confirms" in text and "a moment" not in text)
-    film.says("", lambda text: text.count("Done: 0 of 1.") == 2 and text.endswith("\n>"))
+    film.says("", lambda text: text.count("1 tool call: 0 done, 1 not done") == 2 and text.endswith("\n>"))
     film.says("/budget", lambda text: "in the last turn" in text and text.endswith("\n>"))
     is_true("chat", "amplifier-hooks chat in a terminal", film)
 
