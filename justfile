@@ -35,6 +35,10 @@ examples:
 mutants MODULE *ARGS:
     {{ uv }} run --group mutants scripts/mutants.py {{ MODULE }} {{ ARGS }}
 
+# run the path of an act under seeded schedules, with Python 3.12: just simulate --schedules 100000
+simulate *ARGS:
+    {{ uv }} run --isolated --python {{ env("PYTHON312", "3.12") }} --no-default-groups --group simulation python -m tests.simulation {{ ARGS }}
+
 # make the pictures of the terminal in docs/images anew
 pictures:
     AMPLIFIER_PICTURES=write {{ uv }} run pytest -m "" tests/end_to_end/test_terminal_pictures.py

@@ -1,12 +1,12 @@
-r"""An action that is about to happen, frozen to its exact bytes, and the digest that identifies it.
+r"""An act: one thing that is about to happen, frozen to its exact bytes, and the digest that identifies it.
 
 `freeze` turns a tool's input into canonical JSON: keys sorted, no blanks, ASCII only. It accepts only values that read
 back exactly, so no conversion separates the input that a person saw from the input that runs. It checks every part by
 its type, not by `==`, for which `1`, `1.0` and `True` are equal.
 
-The digest binds tenant, session, event, tool and input:
+The digest binds tenant, session, event, name, folder and input:
 
-    SHA-256( "amplifier-hooks/action/1\n", then of each of the five: length as 8 bytes, big-endian, and the bytes )
+    SHA-256( "amplifier-hooks/act/1\n", then of each of the six: length as 8 bytes, big-endian, and the bytes )
 
 Text is UTF-8. The lengths make the hashed bytes unambiguous, whatever the fields hold. The first line separates this
 hash from every other one, and names the version of the encoding. A grant that outlives its session uses this digest
@@ -24,15 +24,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["MAX_DEPTH", "Action", "freeze", "thaw", "unchanged"]
+__all__ = ["Act", "Call", "freeze", "thaw"]
 
 MAX_DEPTH: Final = 64
-_DOMAIN: Final = b"amplifier-hooks/action/1\n"
+MAX_INPUT: Final = 1_048_576
+"""Maximum size of a tool's input, in bytes of canonical JSON."""
+LARGE: Final = 65_536
+"""Size above which a value is processed off the event loop."""
+_DOMAIN: Final = b"amplifier-hooks/act/1\n"
 _GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -47,10 +51,37 @@ def freeze(value: object) -> bytes:
         flaw = _flaw(value, 0)
         if flaw is None:
             return _encode(value).encode("ascii")
-    except (TypeError, ValueError, RuntimeError) as problem:  # another thread changed the value while it was read
+    except Exception as problem:  # another thread changed the value, or reading it ran code of its own
         raise InputNotFreezable(str(problem)) from problem
     path, what = flaw
     raise InputNotFreezable(f"${path} {what}")
+
+
+def freeze_input(value: Mapping[str, Any]) -> bytes:
+    """Return a tool's input as `freeze` does. Raises `InputTooLarge`, before any other look at the input, too."""
+    data = b"" if is_larger(value, MAX_INPUT) else freeze(value)
+    if not data or len(data) > MAX_INPUT:
+        raise InputTooLarge(MAX_INPUT)
+    return data
+
+
+def is_larger(value: object, limit: int) -> bool:
+    """Return True if the texts and parts of a value are more than `limit`; its JSON is then larger, too.
+
+    The function stops as soon as that is known.
+    """
+    waiting, size = [value], 0
+    while waiting and size <= limit:
+        one = waiting.pop()
+        size += len(one) if isinstance(one, str | bytes | dict | list | tuple) else 1
+        if size > limit:
+            break
+        if isinstance(one, dict):
+            waiting += one
+            waiting += one.values()
+        elif isinstance(one, list | tuple):
+            waiting += one
+    return size > limit
 
 
 def thaw(data: bytes) -> object:
@@ -65,7 +96,12 @@ def thaw(data: bytes) -> object:
     return value
 
 
-def unchanged(value: object, data: bytes) -> bool:
+def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def is_unchanged(value: object, data: bytes) -> bool:
     """Return True if `value`, once thawed from `data`, still freezes to it. Return False also if that is unknown."""
     try:
         return _encode(value).encode("ascii") == data
@@ -74,39 +110,61 @@ def unchanged(value: object, data: bytes) -> bool:
 
 
 @attrs.frozen
-class Action:
-    """One exact call. Two calls share a digest only if tenant, session, event, tool and input bytes are equal."""
+class Act:
+    """One thing that is about to happen. Two acts share a digest only if all six fields are equal, byte for byte.
+
+    `name` is the tool, agent or step; `cwd` is the folder in which the act happens, and `input` its canonical JSON.
+    """
 
     tenant: str
     session: str
     event: str
-    tool: str
-    input_bytes: bytes = attrs.field(validator=attrs.validators.instance_of(bytes))  # a bytearray could still change
+    name: str
+    cwd: str
+    input: bytes = attrs.field(validator=attrs.validators.instance_of(bytes))  # a bytearray could still change
     digest: str = attrs.field(init=False)
 
     @digest.default
     def _hash(self) -> str:
-        return _hashed(_DOMAIN, (self.tenant, self.session, self.event, self.tool), self.input_bytes)
+        return _digest(_DOMAIN, (self.tenant, self.session, self.event, self.name, self.cwd), self.input)
 
     @property
     def grant_digest(self) -> str:
-        """The digest without the session: an action has one grant digest in every session of its tenant."""
-        return _hashed(_GRANT_DOMAIN, (self.tenant, self.event, self.tool), self.input_bytes)
+        """The digest without the session: an act has one grant digest in every session of its tenant."""
+        return _digest(_GRANT_DOMAIN, (self.tenant, self.event, self.name, self.cwd), self.input)
 
     @property
     def short(self) -> str:
         """The beginning of the digest, for people to compare."""
         return self.digest[:12]
 
-    def input(self) -> object:
-        """Return a fresh copy of the input."""
-        return thaw(self.input_bytes)
+    def arguments(self) -> Any:
+        """Return a fresh copy of the input; changing the copy changes nothing else."""
+        return thaw(self.input)
 
 
-def _hashed(domain: bytes, texts: Iterable[str], input_bytes: bytes) -> str:
+@attrs.frozen(kw_only=True)
+class Call:
+    """One occurrence of an act. No field is hashed: two calls may be about the same act.
+
+    The `id` selects an earlier decision about the same act; it never stands for the act.
+    """
+
+    id: str = ""
+    run: str = ""
+    """The run that the call belongs to; programs number their calls anew in each run."""
+    received: bytes = b""
+    """The caller's own bytes, as evidence for the record."""
+    chosen: bool = True
+    """True if the caller chose the id, so that an earlier attempt at this call may have left a decision."""
+    returns: bool = True
+    """True if a later call with this id may take the decision up. Other questions expire with their caller."""
+
+
+def _digest(domain: bytes, texts: Iterable[str], data: bytes) -> str:
     # surrogatepass: an odd tool name must get a digest too, and still one of its own
     parts = [domain]
-    for field in (*(text.encode("utf-8", "surrogatepass") for text in texts), input_bytes):
+    for field in (*(text.encode("utf-8", "surrogatepass") for text in texts), data):
         parts += (len(field).to_bytes(8, "big"), field)
     return hashlib.sha256(b"".join(parts)).hexdigest()
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
 from amplifier_hooks.ports import Grant, GrantKey, Option, OptionKind
+from amplifier_hooks.result import RISKS, Risk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,15 +25,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Ask
 
 __all__ = [
-    "KNOWN_LABELS",
     "Claims",
-    "answered_digest",
-    "as_options",
-    "common_options",
-    "grant_keys",
-    "make_grants",
+    "act_of",
     "match_grants",
-    "with_refusal",
 ]
 
 
@@ -40,9 +36,40 @@ def answered_digest(request: ApprovalRequest, arguments: Mapping[str, Any] | Non
 
     Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
-    if arguments is None:
-        return request.digest
-    return Action(request.tenant, request.session, request.event, request.tool, freeze(dict(arguments))).digest
+    return request.digest if arguments is None else act_of(request, arguments).digest
+
+
+def act_of(request: ApprovalRequest, arguments: Mapping[str, Any] | None = None) -> Act:
+    """Return the act that a request is about, with the arguments shown or with others.
+
+    Raises `InputNotFreezable` for arguments that are not plain JSON.
+    """
+    given = freeze(dict(request.arguments if arguments is None else arguments))
+    return Act(request.tenant, request.session, request.event, request.tool, request.cwd, given)
+
+
+def check_digest(request: ApprovalRequest) -> None:
+    """Raise `ApprovalMismatch` unless the request has the digest of the act that it shows."""
+    try:
+        digest = act_of(request).digest
+    except InputNotFreezable as problem:
+        raise ApprovalMismatch(f"the arguments of request {request.id!r} are not plain JSON: {problem}") from problem
+    if digest != request.digest:
+        raise ApprovalMismatch(f"the arguments of request {request.id!r} do not have its digest")
+
+
+CEILING: Final[Risk] = "medium"
+"""The highest risk of a request that an "allow always" can answer."""
+
+
+def within_ceiling(option: Option, risk: Risk) -> bool:
+    """Return True if a request of this risk may be answered with this option."""
+    return option.kind != "allow_always" or RISKS.index(risk) <= RISKS.index(CEILING)
+
+
+def offered(request: ApprovalRequest) -> tuple[Option, ...]:
+    """Return the options that a card shows."""
+    return tuple(option for option in request.options if within_ceiling(option, request.risk))
 
 
 class Claims:
@@ -92,22 +119,18 @@ def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = No
 
     Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
-    given = freeze(dict(request.arguments if arguments is None else arguments))
-    action = Action(request.tenant, request.session, request.event, request.tool, given)
-    return tuple(evolve(key, session=None) for key in grant_keys(request, action.grant_digest))
+    return tuple(evolve(key, session=None) for key in grant_keys(request, act_of(request, arguments).grant_digest))
 
 
-def make_grants(
-    request: ApprovalRequest, decision: Decision, decided: datetime, digest: str, keep: float | None = None
-) -> tuple[Grant, ...]:
-    """Return the grants that a decision makes: none, unless the approver chose "always".
+def make_grants(request: ApprovalRequest, decision: Decision, time: datetime, digest: str) -> tuple[Grant, ...]:
+    """Return the grants that a decision makes: none, unless the approver chose an "always" within the ceiling of risk.
 
-    With `keep` they last that many seconds, in every session of the tenant and agent; otherwise until the session ends.
-    `digest` is that of the action that was decided about.
+    They last as long as the decision says. `digest` is that of the action that was decided about.
     """
     option = next((option for option in request.options if option.id == decision.option), None)
-    if option is None or not option.lasts:
+    if option is None or not option.lasts or not within_ceiling(option, request.risk):
         return ()
+    keep = decision.keep
     if keep is None:
         keys = grant_keys(request, digest)
     else:
@@ -117,11 +140,12 @@ def make_grants(
             id=f"{request.id}:{number}",
             key=key,
             allows=option.allows,
+            ceiling=request.risk,
             by=decision.by,
             channel=decision.channel,
             request=request.id,
-            created=decided,
-            expires=None if keep is None else decided + timedelta(seconds=keep),
+            created=time,
+            expires=None if keep is None else time + timedelta(seconds=keep),
         )
         for number, key in enumerate(keys, start=1)
     )
@@ -130,16 +154,15 @@ def make_grants(
 def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
     """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
 
-    No grant allows an action of high risk.
+    A grant allows nothing of a higher risk than that of the request for which it was given, and nothing of high risk.
     """
-    allowed: set[GrantKey] = set()
-    denied: set[GrantKey] = set()
-    for grant in grants:
-        (allowed if grant.allows else denied).add(grant.key)
+    grants, risk = tuple(grants), RISKS.index(request.risk)
+    denied = {grant.key for grant in grants if not grant.allows}
+    allowed = {grant.key for grant in grants if grant.allows and risk <= RISKS.index(grant.ceiling)}
     asked = [set(keys) for keys in zip(grant_keys(request), kept_keys(request), strict=True)]
     if any(denied & keys for keys in asked):
         return "deny"
-    if request.risk == "high":
+    if risk > RISKS.index(CEILING):
         return None
     return "allow" if asked and all(allowed & keys for keys in asked) else None
 
@@ -190,10 +213,16 @@ def with_refusal(labels: Iterable[str]) -> tuple[Option, ...]:
     return as_options([*(option.label for option in options), "Deny"])
 
 
-def common_options(asks: Iterable[Ask]) -> tuple[Option, ...]:
-    """Return the first hook's options of the kinds that every other hook offers, too; add a refusal if none is left."""
+def common_options(asks: Iterable[Ask], risk: Risk) -> tuple[Option, ...]:
+    """Return the first hook's options of the kinds that every other hook offers, too; add a refusal if none is left.
+
+    Above the ceiling of risk, "Allow once" takes the place of an "allow always".
+    """
     first, *rest = (as_options(ask.options) for ask in asks)
-    return with_refusal(option.label for option in first if all(option.kind in kinds_of(other) for other in rest))
+    common = [option for option in first if all(option.kind in kinds_of(other) for other in rest)]
+    offered = [option for option in common if within_ceiling(option, risk)]
+    once = offered == common or any(option.allows for option in offered)
+    return with_refusal([*(() if once else ("Allow once",)), *(option.label for option in offered)])
 
 
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:

@@ -1,12 +1,13 @@
-"""The time of day, and its text in payloads and records."""
+"""The time of day, its text in payloads and records, and its number in databases."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Any, Final
 
 SECOND: Final = 1_000_000_000
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _latest = (-1, "")
 """The last second that was formatted, and its text."""
@@ -31,3 +32,13 @@ def stamp(clock: Any) -> str:
         text = datetime.fromtimestamp(second, UTC).isoformat()[:-6]
         _latest = (second, text)
     return f"{text}.{rest // 1000:06d}+00:00"
+
+
+def micros_of(moment: datetime) -> int:
+    """Return a time as a number of microseconds."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(micros: int) -> datetime:
+    """Return the time that a number of microseconds means."""
+    return EPOCH + timedelta(0, 0, micros)

@@ -24,9 +24,12 @@ HookError                             base of all; catch it to catch any of ours
 ├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
+│   └── InputTooLarge                 a tool input of more than 1 MiB
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
+├── AlreadyRun                        this very call was approved and begun before; it is not run a second time
 ├── ApprovalMismatch                  the question was asked before, about another action; nothing was approved
 ├── ApprovalPending                   not decided yet; the question stays open, ask it again later
+├── StopInForce                       a stop covers the session; the approval stays unused until the stop ends
 └── ApprovalTimeout (TimeoutError)    an approver says its time is up; nothing was decided
 EventNameWarning (UserWarning)        an event name that looks misspelt; nothing is refused
 ```
@@ -41,7 +44,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amplifier_hooks.ports import KeptResult
+    from amplifier_hooks.result import Cause
+
 __all__ = [
+    "AlreadyRun",
     "ApprovalMismatch",
     "ApprovalPending",
     "ApprovalTimeout",
@@ -56,6 +63,7 @@ __all__ = [
     "HookUsageError",
     "InjectionTooLarge",
     "InputNotFreezable",
+    "InputTooLarge",
     "InvalidCollaborator",
     "InvalidHookSettings",
     "InvalidLimit",
@@ -67,6 +75,7 @@ __all__ = [
     "OperationRanTwice",
     "PrivilegeRequired",
     "SettingsError",
+    "StopInForce",
     "TooManyHooks",
     "UnknownEvent",
     "UnknownTool",
@@ -124,13 +133,13 @@ class InvalidCollaborator(HookUsageError, TypeError):
 
 
 class InvalidLimit(HookUsageError, ValueError):
-    """A limit that makes no sense, refused where it is set. `wanted` describes the valid values."""
+    """A limit that makes no sense, refused where it is set. `requirement` describes the valid values."""
 
-    def __init__(self, name: str, value: object, wanted: str) -> None:
+    def __init__(self, name: str, value: object, requirement: str) -> None:
         self.name = name
         self.value = value
-        self.wanted = wanted
-        super().__init__(f"{name} is {value!r}; pass {wanted}")
+        self.requirement = requirement
+        super().__init__(f"{name} is {value!r}; pass {requirement}")
 
 
 class InvalidHookSettings(HookUsageError, ValueError):
@@ -145,10 +154,10 @@ class InvalidHookSettings(HookUsageError, ValueError):
 class UnknownTool(HookUsageError, LookupError):
     """A tool that was not given to the session."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+    def __init__(self, name: str, names: tuple[str, ...]) -> None:
         self.name = name
-        self.known = known
-        there = f"it has {', '.join(known)}" if known else "it has none"
+        self.names = names
+        there = f"it has {', '.join(names)}" if names else "it has none"
         super().__init__(f"the session has no tool {name!r} ({there}); pass tools={{{name!r}: function}}")
 
 
@@ -275,11 +284,12 @@ class MissingExtra(HookUnavailable):
 
 
 class HookAbortError(HookError):
-    """An around hook stopped the operation. `reason` is shown to the user."""
+    """An around hook stopped the operation. `reason` is shown to the user, `cause` is the kind of reason."""
 
-    def __init__(self, reason: str, hook: str = "") -> None:
+    def __init__(self, reason: str, hook: str = "", cause: Cause | None = "denied_by_hook") -> None:
         self.reason = reason
         self.hook = hook
+        self.cause = cause
         super().__init__(reason)
 
 
@@ -289,6 +299,14 @@ class InputNotFreezable(HookError, ValueError):
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"the input is not plain JSON: {problem}")
+
+
+class InputTooLarge(InputNotFreezable):
+    """A tool input with more JSON than anything here looks at."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"$ has more than {limit:,} bytes")
+        self.args = (f"the input has more than {limit:,} bytes of JSON; put large data into a file",)
 
 
 class InjectionTooLarge(HookError, ValueError):
@@ -302,15 +320,44 @@ class InjectionTooLarge(HookError, ValueError):
         super().__init__(f"the injection{who} has {size:,} bytes, which exceeds the limit of {limit:,}; shorten it")
 
 
+NO_ANSWER: Final = "no answer came in time"
+
+
+class StopInForce(HookError):
+    """A stop covers the session, so nothing begins there. The approval stays unused, and counts after the stop."""
+
+
 class ApprovalTimeout(HookError, TimeoutError):
     """An approver's time is up. The default of the request, not the approver, then decides."""
+
+    def __init__(self, reason: str = NO_ANSWER) -> None:
+        super().__init__(reason)
 
 
 class ApprovalMismatch(HookError):
     """The question of this id was asked, and perhaps answered, about another action; that answer does not count here.
 
-    A backend raises it when a call comes back with other arguments than those of the question.
+    A backend raises it when a call comes back with other arguments than those of the question, and so do stores and
+    cards for a request whose arguments do not have its digest.
     """
+
+
+CALL_OUTCOMES: Final = {"done": "has run already", "failed": "was begun already, and failed"}
+"""The outcome of a call, in words, where it is known."""
+
+
+class AlreadyRun(HookError):
+    """The approval of this call was used up before. An approved call runs once.
+
+    `settlement` is the end of the call, and `result` its result, if the backend kept one.
+    """
+
+    def __init__(self, request: str, settlement: str, result: KeptResult | None = None) -> None:
+        self.request = request
+        self.settlement = settlement
+        self.result = result
+        known = CALL_OUTCOMES.get(settlement, "was begun, and its outcome is unknown; a person has to look at it")
+        super().__init__(f"this call {known}; it is not run again")
 
 
 class ApprovalPending(HookError):

@@ -56,13 +56,11 @@ __all__ = [
     "ERROR_TOOL",
     "EXECUTION_END",
     "EXECUTION_START",
-    "GOES_ON_WHEN_DENIED",
     "HOOK_BLOCKED",
     "HOOK_COMPLETE",
     "HOOK_FAILED",
     "HOOK_START",
     "HOOK_TIMEOUT",
-    "IDENTITY_FIELDS",
     "LLM_POST",
     "LLM_PRE",
     "LLM_REQUEST",
@@ -106,13 +104,9 @@ __all__ = [
     "WORKFLOW_POST",
     "WORKFLOW_PRE",
     "Event",
-    "alike",
     "canonical",
     "find",
-    "likely",
     "payload_model",
-    "spellings",
-    "suggestion",
 ]
 
 # -- constants: one per row, named as the event is -------------------------------------------------------------------
@@ -190,7 +184,18 @@ HOOK_TIMEOUT: Final = "hook:timeout"
 MODULE_LOAD_FAILED: Final = "module:load_failed"
 MODULE_ON_SESSION_READY_FAILED: Final = "module:on_session_ready_failed"
 
-_EVERYWHERE: Final = ("session_id", "timestamp", "tenant_id", "run_id", "turn", "agent", "cwd", "event_id", "parent_id")
+_EVERYWHERE: Final = (
+    "session_id",
+    "timestamp",
+    "tenant_id",
+    "run_id",
+    "turn",
+    "agent",
+    "cwd",
+    "root",
+    "event_id",
+    "parent_id",
+)
 _WHICH_ONE: Final = (
     *("tool_name", "tool_call_id", "parallel_group_id", "agent_id", "agent_name", "workflow_name", "step_id"),
     *("request_id", "approval_id"),
@@ -416,7 +421,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
          middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
     _row(TOOL_POST, "ToolResultPayload", _CHANGE, "After a tool ran, before the model sees the result.", "result",
          middleware=("tool.execute.post",), loop=("onToolResult",), claude_code=("PostToolUse",)),
-    _row(TOOL_ERROR, "ToolErrorPayload", _TELL, "When a tool raised, before the model is told.",
+    _row(TOOL_ERROR, "ToolErrorPayload", _CHANGE, "When a tool raised, before the model reads the error.", "error",
          claude_code=("PostToolUseFailure",)),
 
     # artifact and memory: data that an agent keeps
@@ -577,10 +582,10 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(SYNONYMS.get(word, word) for word in separated.casefold().split())
 
 
-def _closest(name: str, known: list[str]) -> str | None:
+def _closest(name: str, names: list[str]) -> str | None:
     from difflib import SequenceMatcher  # for a mistake only
 
-    return max(known, key=lambda one: SequenceMatcher(a=name, b=one).ratio(), default=None)
+    return max(names, key=lambda one: SequenceMatcher(a=name, b=one).ratio(), default=None)
 
 
 SYNONYMS: Final = {"before": "pre", "after": "post"}
@@ -601,19 +606,19 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name.casefold()))
 
 
-def _one_typo_apart(typed: str, meant: str) -> bool:
+def _one_typo_apart(word: str, name: str) -> bool:
     """Return True if two words are at most one edit apart (Damerau-Levenshtein)."""
-    if typed == meant:
+    if word == name:
         return True
-    if len(meant) < _SHORTEST_TYPO:
+    if len(name) < _SHORTEST_TYPO:
         return False
     same = 0  # letters in front; the rest is compared from behind
-    while same < min(len(typed), len(meant)) and typed[same] == meant[same]:
+    while same < min(len(word), len(name)) and word[same] == name[same]:
         same += 1
-    typed, meant = typed[same:], meant[same:]
+    word, name = word[same:], name[same:]
     return (
-        typed[1:] == meant  # one too many
-        or typed == meant[1:]  # one missing
-        or typed[1:] == meant[1:]  # another one
-        or (typed[:2] == meant[1::-1] and typed[2:] == meant[2:])  # two swapped
+        word[1:] == name  # one too many
+        or word == name[1:]  # one missing
+        or word[1:] == name[1:]  # another one
+        or (word[:2] == name[1::-1] and word[2:] == name[2:])  # two swapped
     )

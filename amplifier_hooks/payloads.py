@@ -121,7 +121,9 @@ class Payload(_Described):
     agent: str | None = None
     """The agent at work; the path of a sub-agent begins with its parents."""
     cwd: str | None = None
-    """The directory in which the agent works; relative paths start there."""
+    """The folder in which the event happens; the paths of a call are resolved there."""
+    root: str | None = None
+    """The session's root; the relative patterns of hooks and rules begin there."""
     event_id: str | None = None
     """The id of this event, and of no other."""
     parent_id: str | None = None

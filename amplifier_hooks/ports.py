@@ -7,7 +7,7 @@ screen, a record. Methods may be plain or async where the protocol says `Awaitab
 from __future__ import annotations
 
 # Needed when the program runs: stores read requests and decisions back by these annotations.
-from collections.abc import Awaitable, Mapping, Sequence  # noqa: TC003
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime  # noqa: TC003
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
@@ -34,6 +34,7 @@ __all__ = [
     "GrantStore",
     "Head",
     "HeadStore",
+    "KeptResult",
     "Option",
     "OptionKind",
     "Question",
@@ -42,6 +43,8 @@ __all__ = [
     "RulePolicy",
     "RuleVerdict",
     "Settlement",
+    "Stop",
+    "StopSource",
     "TokenCounter",
     "Unfinished",
     "UpstreamMethod",
@@ -51,6 +54,14 @@ OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always
 RuleEffect = Literal["allow", "ask", "deny"]
 Settlement = Literal["done", "failed", "unknown"]
 """The end of an action: it returned (`done`), it raised or was kept from running (`failed`), or it is `unknown`."""
+
+
+class KeptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The result of an act, as a store keeps it. A result that is too large has no `json`."""
+
+    digest: str
+    size: int
+    json: str | None = None
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -108,6 +119,10 @@ class ApprovalRequest:
     risk: Risk = "medium"
     """The highest of the assessments."""
     cwd: str = ""
+    call: str = ""
+    """The id of the call that asks, if the call can be made again: it selects this request, and is never hashed."""
+    given: str = ""
+    """The digest of the act as the caller gave it. A call that is made again has to match it."""
     wait: float | None = None
     """Seconds to wait inline. If they end before `expires`, a durable backend leaves the question open."""
     keep: float | None = None
@@ -144,6 +159,10 @@ class Decision:
     arguments: Mapping[str, Any] | None = None
     took: float | None = None
     """Seconds from the question to this answer, where the backend knows both times."""
+    digest: str | None = None
+    """The digest of the act that was shown, where the backend knows it: an answer about another act does not count."""
+    keep: float | None = None
+    """Seconds for which an "always" lasts, in every session; None keeps it until its session ends."""
 
 
 class ApprovalBackend(Protocol):
@@ -166,11 +185,15 @@ class ApprovalBackend(Protocol):
         """Use the approval up, right before the action runs. Return True once, for the digest approved.
 
         If the approver edited the arguments, that is the digest of the action with the edited ones.
+        Raises `StopInForce` while a stop covers the session; the approval stays unused.
         """
         ...
 
-    async def settle(self, request_id: str, outcome: Settlement) -> None:
-        """Store the end of the action that was claimed. A second call is harmless."""
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
+        """Store the end of the action that was claimed, and its result. A second call is harmless.
+
+        A backend that keeps results raises `AlreadyRun` with them when the same request is asked again.
+        """
         ...
 
     async def withdraw(self, request_id: str, reason: str) -> Decision | None:
@@ -186,8 +209,7 @@ class ApprovalBackend(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Unfinished:
+class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that an earlier owner of a session left: undecided, approved and not begun, begun without a result."""
 
     pending: tuple[ApprovalRequest, ...] = ()
@@ -253,11 +275,15 @@ class GrantKey:
 
 @frozen(kw_only=True)
 class Grant:
-    """An "allow always" or "deny always" that an approver gave to one hook's question."""
+    """An "allow always" or "deny always" that an approver gave to one hook's question.
+
+    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk.
+    """
 
     id: str
     key: GrantKey
     allows: bool
+    ceiling: Risk
     by: str
     channel: str
     request: str
@@ -284,7 +310,8 @@ class GrantStore(Protocol):
     async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
         """Keep the grants that a decision makes, if it makes any; `digest` is of the action that was decided about.
 
-        If the store keeps the decision itself, it kept both together, and this call does nothing.
+        Called with a refusal when it is given, and with an approval when it is claimed. If the store keeps the decision
+        itself, it keeps the grants in the same transaction, and this call does nothing.
         """
         ...
 
@@ -302,8 +329,47 @@ class GrantStore(Protocol):
 
 
 @frozen(kw_only=True)
-class ActionFacts:
-    """The facts by which a rule may judge a tool call. `arguments` is a read-only copy.
+class Stop:
+    """A stop of acts. An empty `tenant` or `session` covers every one."""
+
+    id: str
+    tenant: str
+    session: str
+    why: str
+    by: str
+    at: datetime
+    ended: datetime | None = None
+    ended_by: str = ""
+
+    def covers(self, tenant: str, session: str) -> bool:
+        """Return True if the acts of a session are stopped."""
+        return self.ended is None and self.tenant in ("", tenant) and self.session in ("", session)
+
+    @property
+    def reason(self) -> str:
+        """The reason for a refused act: author and words of the stop."""
+        return f"stopped by {self.by}: {self.why}"
+
+
+@runtime_checkable
+class StopSource(Protocol):
+    """The port of an approval backend that knows the stops of acts, which any process may begin and end."""
+
+    async def stops(self) -> Sequence[Stop]:
+        """Return the stops in force, and those that ended lately, at most one second old.
+
+        While they cannot be read, the result is that of the last reading.
+        """
+        ...
+
+
+class ActionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts by which a rule may judge an event. `arguments` is a read-only copy.
+
+    `event` tells the events apart. At one that is no tool call, `tool` is the payload's `tool_name` or empty, and the
+    arguments are the payload without its identity fields; a value among them may be an object of the host.
+
+    `cwd` is the folder of the act, and `root` the session's folder, at which relative patterns begin.
 
     `risk` is the host's assessment before the hooks run; after that, the highest of the host's and theirs.
     """
@@ -315,12 +381,14 @@ class ActionFacts:
     tenant: str
     agent: str = ""
     cwd: str = ""
+    """The folder of the call, in which its paths are resolved."""
+    root: str = ""
+    """The session's root, at which relative patterns begin; empty for the folder of the call."""
     risk: Risk = "medium"
 
 
-@frozen(kw_only=True)
-class RuleVerdict:
-    """A rule's verdict on a tool call, and the name of the rule.
+class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule's verdict on an event, and the name of the rule.
 
     `deny` overrides every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers the
     questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no other
@@ -338,8 +406,9 @@ class RuleVerdict:
 class RulePolicy(Protocol):
     """Rules that decide without a person.
 
-    A session calls the policy at every `tool:pre`: before the hooks with the input as the agent wrote it, where only a
-    denial counts, and after them with the input as they left it, before any grant and any person.
+    A session calls the policy at every event that can be stopped but `approval:required`: before the hooks with the
+    input as the agent wrote it, where only a denial counts, and after them with the input as they left it, before any
+    grant and any person.
     """
 
     def judge(self, facts: ActionFacts) -> Awaitable[RuleVerdict | None] | RuleVerdict | None:
@@ -349,7 +418,10 @@ class RulePolicy(Protocol):
 
 @runtime_checkable
 class ContextManager(Protocol):
-    """The messages an agent's model will read."""
+    """The messages an agent's model will read.
+
+    A context may have a `mark`, a text that nothing the model reads can guess; it ends the headings of hooks' texts.
+    """
 
     def add_message(
         self, role: Role, content: str, metadata: Mapping[str, Any] | None = None
@@ -381,8 +453,7 @@ class AuditSink(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one."""
 
     log: str
@@ -392,8 +463,7 @@ class Head:
     note: str = ""
 
 
-@frozen(kw_only=True)
-class StoreMark:
+class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
     """The id of a store, and its count at a moment: the number only grows."""
 
     store: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from attrs import frozen
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,7 @@ TRUST_LEVELS: Final[tuple[TrustLevel, ...]] = get_args(TrustLevel)
 """The trust levels of hooks, the most trusted first."""
 
 
-@frozen(kw_only=True)
-class SourceTrust:
+class SourceTrust(msgspec.Struct, frozen=True, kw_only=True):
     """The party on whose behalf a hook speaks. An unknown hook speaks for the host, which let it."""
 
     trust_level: TrustLevel = "built-in"
@@ -34,8 +33,7 @@ class SourceTrust:
         return self.trust_level == "built-in"
 
 
-@frozen(kw_only=True)
-class Provenance:
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The source of one injected text. A hook's own words never fill these fields."""
 
     hook: str

@@ -9,7 +9,7 @@ are checked and cannot be assigned to, this is the cheapest to make (benchmarks/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from reprlib import repr as shortened
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
@@ -21,8 +21,6 @@ from amplifier_hooks.errors import InvalidResult
 __all__ = [
     "ACTIONS",
     "CONTINUE",
-    "DEFAULT_OPTIONS",
-    "DEFAULT_PROMPT",
     "Answer",
     "Ask",
     "Assessment",
@@ -33,7 +31,6 @@ __all__ = [
     "Risk",
     "Status",
     "UserMessage",
-    "as_result",
     "highest",
 ]
 
@@ -43,13 +40,14 @@ Level = Literal["info", "warning", "error"]
 Default = Literal["allow", "deny"]
 Scope = Literal["prompt", "action"]
 Risk = Literal["low", "medium", "high"]
-Status = Literal["ok", "error", "timeout", "invalid", "unavailable", "disabled"]
+Status = Literal["ok", "error", "timeout", "invalid", "unavailable", "disabled", "conflict"]
 Cause = Literal[
     "denied_by_hook",
     "hook_error",
     "hook_timeout",
     "hook_invalid_output",
     "hook_unavailable",
+    "conflict",
     "no_policy",
     "emergency_stop",
     "denied_by_rule",
@@ -458,6 +456,10 @@ class Answer(msgspec.Struct, frozen=True):
         return (*registered, Assessment(by=self.hook_name, risk=said.risk, reason=said.risk_reason or ""))
 
 
+CHANGING: Final = ("modify", "ask_user")
+"""Actions whose data changes the payload; an approver is asked about the changed payload."""
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     """All answers to one event together. It reads like a HookResult and keeps every hook's answer.
 
@@ -480,6 +482,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     messages: tuple[UserMessage, ...] = ()
     answers: tuple[Answer, ...] = ()
     assessments: tuple[Assessment, ...] = ()
+
+    def changed_by(self, fields: Collection[str]) -> str:
+        """Return the name of the hook that last changed one of these fields; empty if no hook changed one."""
+        changes = (one for one in reversed(self.answers) if one.success and one.action in CHANGING and not one.recheck)
+        return next((one.hook_name for one in changes if any(name in (one.data or ()) for name in fields)), "")
 
     @property
     def denied(self) -> bool:
@@ -707,11 +714,11 @@ def _short_repr(value: object) -> str:
     return shortened(value) if plain else f"of type {type(value).__name__}"
 
 
-def _suggestion(word: object, known: Sequence[str]) -> str:
+def _suggestion(word: object, words: Sequence[str]) -> str:
     from difflib import get_close_matches  # for a mistake only
 
-    near = get_close_matches(word[:40], known, n=1, cutoff=0.75) if isinstance(word, str) else ()
-    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}"
+    near = get_close_matches(word[:40], words, n=1, cutoff=0.75) if isinstance(word, str) else ()
+    return f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(words)}"
 
 
 def _invalid_result(what: str, remedy: str) -> InvalidResult:

@@ -5,6 +5,7 @@
     CollectingDisplay    keeps the messages that the person at the screen would see
     CollectingAudit      keeps the record; fails on demand
     ManualClock          stands still until it is moved
+    SpoilingHook         spoils every object that it was given; finds emitters that share objects between hooks
     unchanged_process    fails if hooks leave the process different from how they found it
 
 ```python
@@ -30,10 +31,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 
 from amplifier_hooks.approvals import Claims
-from amplifier_hooks.ports import ApprovalRequest, Decision, Settlement
+from amplifier_hooks.ports import ApprovalRequest, Decision, KeptResult, Settlement
 from amplifier_hooks.session.display import CollectingDisplay
 
 if TYPE_CHECKING:
+    from amplifier_hooks.registry.decorators import Registrar
     from amplifier_hooks.result import Role
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "Record",
     "RecordingContext",
     "ScriptedApprover",
+    "SpoilingHook",
     "unchanged_process",
 ]
 
@@ -118,6 +121,9 @@ class Message:
 
 class RecordingContext:
     """A context that keeps messages. While `error` is set, adding a message raises it."""
+
+    mark = "mark"
+    """The mark in the headings of hooks' texts, always the same here."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -230,7 +236,7 @@ class ScriptedApprover:
         self.steps.append(("claim", request_id))
         return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Settlement) -> None:
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:  # noqa: ARG002  # the port's
         """Note the end of an action in `became`."""
         self.steps.append(("settle", request_id))
         self.became.append(outcome)
@@ -244,3 +250,82 @@ class ScriptedApprover:
     def step_names(self) -> list[str]:
         """The names of the steps, without the ids."""
         return [step for step, _ in self.steps]
+
+
+class SpoilingHook:
+    """A hook that keeps every object that it is given, and spoils them all in place at its next call.
+
+    Every value in a dict, list, set or bytearray is overwritten, at any depth, also in a read-only dict and in the
+    fields of an outcome. Run your suite under it: a test that fails shows where another hook, or your code, reads an
+    object that was given to a hook. It never answers.
+
+    ```python
+    spoiling = SpoilingHook.attach(registry)
+    outcome = await registry.emit("tool:pre", data)
+    spoiling.spoil()
+    assert data == {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+    ```
+    """
+
+    MARK: Final = "spoilt"
+    """The text in the place of every value."""
+
+    def __init__(self) -> None:
+        self.given: list[object] = []
+
+    @classmethod
+    def attach(cls, registry: Registrar, event: str = "*", **options: Any) -> SpoilingHook:
+        """Register one hook as `register`, `on`, `gate` and `observe` for an event, by default for all, and return it.
+
+        The options are those of every registration. The hook of a lower priority number runs before others, whose
+        objects it then spoils at the next of its four calls.
+        """
+        hook = cls()
+        for way in ("register", "on", "gate", "observe"):
+            getattr(registry, way)(event, hook, **{"name": f"spoiling {way}", **options})
+        return hook
+
+    def __call__(self, event: str, *given: object) -> None:  # noqa: ARG002  # a hook's
+        """Spoil everything that was given before, and keep what is given now."""
+        self.spoil()
+        self.given.extend(given)
+
+    def spoil(self) -> None:
+        """Overwrite everything in all objects that were given, and forget them."""
+        found, place, seen = self.given, 0, set[int]()
+        self.given = []
+        while place < len(found):
+            if id(found[place]) not in seen:
+                seen.add(id(found[place]))
+                found.extend(_parts(found[place]))
+            place += 1
+        for one in found:
+            _overwrite(one)
+
+
+def _parts(value: Any) -> list[object]:
+    """Return the members of a container, or the fields of a record."""
+    if isinstance(value, Mapping):
+        return [*value, *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*value]
+    fields = getattr(type(value), "__struct_fields__", ()) or [
+        one.name for one in getattr(type(value), "__attrs_attrs__", ())
+    ]
+    return [getattr(value, name, None) for name in fields]
+
+
+def _overwrite(value: object) -> None:
+    """Replace all members of a container, whatever its own methods refuse."""
+    mark = SpoilingHook.MARK
+    if isinstance(value, dict):
+        for key in [*value]:
+            dict.__setitem__(value, key, mark)
+        dict.__setitem__(value, mark, mark)
+    elif isinstance(value, list):
+        list.__setitem__(value, slice(None), [mark] * (len(value) + 1))
+    elif isinstance(value, set):
+        set.clear(value)
+        set.add(value, mark)
+    elif isinstance(value, bytearray):
+        bytearray.__setitem__(value, slice(None), mark.encode())

@@ -15,9 +15,12 @@ import contextlib
 import threading
 from collections import deque
 from contextvars import Context, copy_context
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import attrs
+
+from amplifier_hooks.act import LARGE, is_larger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +53,18 @@ class _ThreadCall:
     def _deliver(self, answer: tuple[Any, BaseException | None]) -> None:
         if not self.answer.done():  # cancelled while the answer was on its way
             self.answer.set_result(answer)
+
+
+async def call_apart(value: object, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function about a value, in a thread if the value is large, so that no other session waits for it."""
+    if is_larger(value, LARGE):
+        return await _large_values().run(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
+@cache
+def _large_values() -> DaemonPool:
+    return DaemonPool(4, "large")
 
 
 class DaemonPool:

@@ -9,6 +9,7 @@ cancelled waiter nor a second broker in another process makes two decisions of o
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
@@ -17,28 +18,32 @@ from attrs import frozen
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import match_grants
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.errors import NO_ANSWER, InputNotFreezable
 from amplifier_hooks.storage.database import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
 from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, RequestRecord, is_over, seconds_left, sees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, Settlement
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import Change
+    from approval_backends.lifecycle import Move
     from approval_backends.stores.approval_store import ApprovalStore, RequestCursor, RequestEvent, SessionTakeover
 
 
 RECHECK: Final = 5.0
 """Seconds after which a waiter reads again, woken or not."""
+STOPS_AGE: Final = 1.0
+"""Seconds for which the stops that were read last count."""
+STOPS_TIMEOUT: Final = 0.5
+"""Seconds for reading the stops."""
 LOOK_TIMEOUT: Final = 0.25
 """Seconds before a waiter asks an unavailable store again."""
 
-SETTLING: Final[Mapping[Settlement, Change]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
+SETTLEMENT_MOVES: Final[Mapping[Settlement, Move]] = {"done": "finish", "failed": "fail", "unknown": "lose"}
 
 
 @frozen(kw_only=True)
@@ -54,12 +59,15 @@ class Resolution:
         return self.refusal is None
 
 
+log = logging.getLogger(__name__)
+
+
 class Broker:
     """Carries requests and answers between callers and approvers, over one store.
 
     Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
     deciding about itself. `keep_grants` keeps the grants of an "always" for so many seconds instead of for the session.
-    `refused` is called with every answer that did not count, including answers to unknown requests.
+    `on_refusal` is called with every answer that did not count, including answers to unknown requests.
 
     All methods raise `StoreUnavailable` when the store cannot be used.
     """
@@ -71,14 +79,17 @@ class Broker:
         four_eyes: bool = False,
         keep_grants: float | None = None,
         recheck: float = RECHECK,
-        refused: Callable[[ApprovalAnswer, Refusal], None] | None = None,
+        on_refusal: Callable[[ApprovalAnswer, Refusal], None] | None = None,
     ) -> None:
         self.store = store
         self._four_eyes = four_eyes
         self.keep_grants = keep_grants
         self._recheck = recheck
-        self._refused = refused
+        self._on_refusal = on_refusal
         self._epochs: dict[tuple[str, str], int] = {}
+        self._stops: Sequence[Stop] = ()
+        self._stops_until = -math.inf
+        self._reading_stops = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -150,20 +161,20 @@ class Broker:
             return record, 0.0
         if not is_over(record, now):
             return record, seconds_left(record.created, record.lifetime, now)
-        changed = await self.store.change(request_id, "expire")
+        changed = await self.store.move(request_id, "expire")
         return (changed if isinstance(changed, RequestRecord) else changed.record or record), 0.0
 
     async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """Withdraw the question, or its answer as long as no caller has claimed it."""
-        return await self.store.change(request_id, "withdraw", reason=reason)
+        return await self.store.move(request_id, "withdraw", reason=reason)
 
     async def supersede(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """Withdraw the question because the action has changed, so another question takes its place."""
-        return await self.store.change(request_id, "supersede", reason=reason)
+        return await self.store.move(request_id, "supersede", reason=reason)
 
-    async def give_up(self, request_id: str, reason: str = "no answer came in time") -> RequestRecord | Refusal:
+    async def give_up(self, request_id: str) -> RequestRecord | Refusal:
         """Expire a question whose requester has waited long enough by its own clock. An answer in the store stands."""
-        return await self.store.change(request_id, "give_up", reason=reason)
+        return await self.store.move(request_id, "give_up", reason=NO_ANSWER)
 
     async def claim(self, request_id: str, digest: str) -> RequestRecord | Refusal:
         """Claim the approval for running the action: once, for this digest, by the owner of the session.
@@ -175,15 +186,16 @@ class Broker:
             return Refusal(code="unknown_request", reason="there is no such request")
         request = record.request
         epoch = self._epochs.get((request.tenant, request.session), 0)
-        return await self.store.change(request_id, "claim", digest=digest, epoch=epoch)
+        result = await self.store.move(request_id, "claim", digest=digest, epoch=epoch)
+        if isinstance(result, Refusal) and result.code == "stopped":
+            self._stops_until = -math.inf  # this process does not know the stop yet
+        return result
 
-    async def settle(self, request_id: str, outcome: Settlement, note: str = "") -> RequestRecord | Refusal:
-        """Store the outcome of the action. An unknown outcome can be settled later, once it is known."""
-        return await self.store.change(request_id, SETTLING[outcome], reason=note)
-
-    async def mark_recorded(self, record: RequestRecord) -> None:
-        """Note that the audit has everything up to this state of the record."""
-        await self.store.mark_recorded(record.id, version=record.version)
+    async def settle(
+        self, request_id: str, outcome: Settlement, note: str = "", result: KeptResult | None = None
+    ) -> RequestRecord | Refusal:
+        """Store the outcome of the action and its result. An unknown outcome can be settled later, once it is known."""
+        return await self.store.move(request_id, SETTLEMENT_MOVES[outcome], reason=note, result=result)
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -218,10 +230,10 @@ class Broker:
             return Resolution(record=result)
         record = result.record
         if result.code == "expired" and record is not None and record.status == "pending":
-            after = await self.store.change(request_id, "expire")
+            after = await self.store.move(request_id, "expire")
             record = after if isinstance(after, RequestRecord) else after.record
-        if self._refused is not None:
-            self._refused(answer, result)
+        if self._on_refusal is not None:
+            self._on_refusal(answer, result)
         return Resolution(record=record, refusal=result)
 
     async def pending(
@@ -254,8 +266,10 @@ class Broker:
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """Return what the grants in force answer to a request, and these grants; None if a person has to answer."""
         grants = await self.store.grants_for(request)
-        said = match_grants(request, grants)
-        return None if said is None else (said, tuple(grant for grant in grants if grant.allows == (said == "allow")))
+        verdict = match_grants(request, grants)
+        if verdict is None:
+            return None
+        return verdict, tuple(grant for grant in grants if grant.allows == (verdict == "allow"))
 
     async def grants(self, viewer: Decider) -> list[Grant]:
         """Return the grants in force that the viewer may see, oldest first."""
@@ -267,6 +281,49 @@ class Broker:
             return False
         seen = {grant.id for grant in await self.grants(by)}
         return grant_id in seen and await self.store.revoke(grant_id, tenant=by.tenant)
+
+    # -- stops ---------------------------------------------------------------------------------------------------------
+
+    async def stop(self, why: str, by: Decider, session: str = "") -> Stop:
+        """Stop the acts of a session, or of all that the decider's tenant has; without a tenant, of every tenant.
+
+        One that is in force already is returned as it stands. A tool that runs is left alone.
+        """
+        begun = await self.store.stop(why, by.name, tenant=by.tenant or "", session=session)
+        self._stops_until = -math.inf
+        return begun
+
+    async def end_stop(self, by: Decider, session: str = "") -> Stop | None:
+        """End the stop that `stop` began with this tenant and session, and return it; None if there is none."""
+        ended = await self.store.resume(by.name, tenant=by.tenant or "", session=session)
+        self._stops_until = -math.inf
+        return ended
+
+    async def stops(self) -> Sequence[Stop]:
+        """Return the stops in force, and those that ended in the last hour, at most one second old.
+
+        If the store cannot be read in time, this is logged, and the stops that were read last count.
+        """
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._stops_until:
+            async with self._reading_stops:
+                if (began := loop.time()) >= self._stops_until:
+                    try:
+                        async with asyncio.timeout(STOPS_TIMEOUT):
+                            self._stops = await self.store.stops()
+                    except (StoreUnavailable, TimeoutError) as error:
+                        log.warning("approval_stops_unread error=%s", str(error) or "no answer in time")
+                    self._stops_until = began + STOPS_AGE
+        return self._stops
+
+    async def is_stopped(self) -> bool:
+        """Return True if a stop is in force, as `stops` knows it."""
+        return any(one.ended is None for one in await self.stops())
+
+    async def stops_in_force(self, viewer: Decider) -> list[Stop]:
+        """Return the stops in force that reach the viewer's tenant, read just now. Raises `StoreUnavailable`."""
+        found = await self.store.stops()
+        return [one for one in found if one.ended is None and (not viewer.tenant or one.tenant in ("", viewer.tenant))]
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

@@ -55,11 +55,11 @@ LARGEST: Final = 16 * 1024 * 1024
 """Bytes of a message of the gateway: a queue of thousands."""
 CALL_TIMEOUT: Final = 10.0
 """Seconds that a call waits for its answer, over any number of connections."""
-STEADY: Final = 5.0
+GOOD_AFTER: Final = 5.0
 """Seconds after which a connection counts as good, so that the next attempt begins with the first pause again."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 15.0
-UNREAD: Final = 1_024
+MOST_NEWS: Final = 1_024
 """News kept for the reader; beyond this number the oldest are dropped, and the queue is right all the same."""
 
 M = TypeVar("M", bound=WireMessage)
@@ -79,15 +79,15 @@ class Lost(Exception):
 class ApprovalsClient:
     """One approver's view of a gateway. Use it as an async context manager, which waits until it is attached.
 
-    Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `patience`
+    Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `timeout`
     seconds. Leaving ends the connection and everything that waits for it.
     """
 
-    def __init__(self, address: str, token: str, *, patience: float = CALL_TIMEOUT, proxy: str | None = None) -> None:
+    def __init__(self, address: str, token: str, *, timeout: float = CALL_TIMEOUT, proxy: str | None = None) -> None:
         base = address.partition("#")[0].rstrip("/")
         self._address = f"ws{base.removeprefix('http')}/acp"
         self._token = token
-        self._timeout = patience
+        self._timeout = timeout
         self._proxy = proxy
         self._number = 0
         self._attaching = 0
@@ -96,7 +96,7 @@ class ApprovalsClient:
         self._attached = asyncio.Event()
         self._queue: dict[str, RequestRow] = {}
         self._rights: Rights | None = None
-        self._news: asyncio.Queue[WireMessage] = asyncio.Queue(UNREAD)
+        self._news: asyncio.Queue[WireMessage] = asyncio.Queue(MOST_NEWS)
         self._tailing: str | None = None
         self._running: asyncio.Task[None] | None = None
         self._chance = random.Random()  # noqa: S311  # it spreads attempts, and keeps no secret
@@ -267,7 +267,7 @@ class ApprovalsClient:
                 await self._connect_once()
             except Lost as lost:
                 self._tell(Disconnected(reason=str(lost)))
-            attempt = 0 if loop.time() - begun > STEADY else attempt + 1
+            attempt = 0 if loop.time() - begun > GOOD_AFTER else attempt + 1
             await asyncio.sleep(self._pause(attempt))
 
     def _pause(self, attempt: int) -> float:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from amplifier_hooks.storage.database import Openable
-from approval_backends.broker import Broker
-from approval_backends.race import RacingApprovals
+from approval_backends.backend import StoreApprovals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Grant
     from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Decider, RequestRecord
-    from approval_backends.stores.approval_store import ApprovalStore, SessionTakeover
+    from approval_backends.stores.approval_store import SessionTakeover
 
 
-class DeferredApprovals(Openable, RacingApprovals):
+class DeferredApprovals(Openable, StoreApprovals):
     """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""
-
-    def __init__(self, store: ApprovalStore | Broker) -> None:
-        super().__init__(broker=store if isinstance(store, Broker) else Broker(store))
 
     async def open(self) -> Self:
         """Open the store. Calling `open` twice is harmless."""

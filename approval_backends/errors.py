@@ -5,7 +5,6 @@ HookError
 ├── BackendUnavailable        no approver can be asked here now; the request is denied, but not by an approver
 │   ├── TooManyRequests       one session, or one tenant, already has as many open requests as it may have
 │   ├── RequestMismatch       the id was used for another action
-│   ├── AlreadyRun            this very call was approved and begun before; it is not run a second time
 │   ├── SessionTakenOver      another process owns this session now
 │   ├── RequestWithdrawn      the question was withdrawn before an approver answered it
 │   └── TokenRefused          the gateway does not know this token, or not any more
@@ -21,16 +20,12 @@ An answer that does not count is no error but a value: `lifecycle.Refusal`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from amplifier_hooks.errors import ApprovalMismatch, HookError, HookUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-SPENT: Final = {"done": "has run already", "failed": "was begun already, and failed"}
-"""The outcome of a call, in words, where it is known."""
 
 
 class BackendUnavailable(HookError):
@@ -47,10 +42,10 @@ class BackendUnavailable(HookError):
 class TooManyRequests(BackendUnavailable):
     """One session, or one tenant, already has as many open requests as it may have. One more is not queued."""
 
-    def __init__(self, whose: str, limit: int) -> None:
-        self.whose = whose
+    def __init__(self, scope: str, limit: int) -> None:
+        self.scope = scope
         self.limit = limit
-        super().__init__(f"{limit} requests of this {whose} wait for an answer already, and no more may")
+        super().__init__(f"{limit} requests of this {scope} wait for an answer already, and no more may")
 
 
 class RequestMismatch(BackendUnavailable, ApprovalMismatch):
@@ -59,16 +54,6 @@ class RequestMismatch(BackendUnavailable, ApprovalMismatch):
     def __init__(self, request: str) -> None:
         self.request = request
         super().__init__(f"approval_mismatch: the id {request!r} was used for another action already")
-
-
-class AlreadyRun(BackendUnavailable):
-    """The approval of this call was used up before. An approved call runs once."""
-
-    def __init__(self, request: str, status: str) -> None:
-        self.request = request
-        self.status = status
-        known = SPENT.get(status, "was begun, and its outcome is unknown; a person has to look at it")
-        super().__init__(f"this call {known}; it is not run again")
 
 
 class SessionTakenOver(BackendUnavailable):

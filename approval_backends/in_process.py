@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 from uuid import uuid4
 
-from amplifier_hooks.abandoned_work import cancel_all
-from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals import Claims, with_refusal
-from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.approvals import Claims, check_digest, with_refusal
+from amplifier_hooks.errors import NO_ANSWER, ApprovalTimeout
+from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.ports import ApprovalRequest, Question
 from approval_backends.errors import BackendUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.ports import ApprovalBackend, Decision, Settlement
+    from amplifier_hooks.ports import ApprovalBackend, Decision, KeptResult, Settlement
 
 
 SESSION: Final = "upstream"
@@ -72,7 +72,7 @@ def question(prompt: str, labels: Sequence[str], seconds: float, default: Litera
         event="approval:required",
         tool="",
         arguments=arguments,
-        digest=Action("", SESSION, "approval:required", "", freeze(arguments)).digest,
+        digest=Act("", SESSION, "approval:required", "", "", freeze(arguments)).digest,
         questions=(Question(hook=SESSION, prompt=prompt, scope="action"),),
         options=with_refusal(labels),
         default=default,
@@ -94,7 +94,7 @@ async def decide_in_time(backend: ApprovalBackend, request: ApprovalRequest, sec
     finally:
         await cancel_all({asking})
     if decision is None:
-        raise timeout_error(f"no answer came within {seconds:g} s")
+        raise timeout_error(NO_ANSWER)
     return decision
 
 
@@ -117,9 +117,11 @@ class InProcessBackend(AsUpstream, ABC):
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask, and keep the digest of the approved action until it is claimed.
 
-        Raises the errors of `ask`, `BackendUnavailable` for an answer to a question that was withdrawn meanwhile, and
-        `InputNotFreezable` for edited arguments that are not plain JSON. Cancelling `request` cancels the question.
+        Raises the errors of `ask`, `ApprovalMismatch` for arguments that do not have the request's digest,
+        `BackendUnavailable` for an answer to a question that was withdrawn meanwhile, and `InputNotFreezable` for
+        edited arguments that are not plain JSON. Cancelling `request` cancels the question.
         """
+        check_digest(request)
         self._open.add(request.id)
         try:
             decision = await self.ask(request)
@@ -138,7 +140,9 @@ class InProcessBackend(AsUpstream, ABC):
         """Claim the approval for running the action: once, and only for the approved digest."""
         return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Settlement) -> None:  # may be enough
+    async def settle(
+        self, request_id: str, outcome: Settlement, result: KeptResult | None = None
+    ) -> None:  # may be enough
         """Do nothing: the backend keeps nothing to settle."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # for backends that can show it

@@ -7,9 +7,9 @@
        ├─ give_up ─▶ expired│
        └────────────────────┴─ expire ─▶ expired · withdraw ─▶ cancelled · supersede ─▶ superseded
 
-`judge` decides whether an answer counts, `move` makes every other change; both return the new record or a `Refusal`
-that says what is so instead. Stores keep records and compare before they set; this module decides which change may
-follow.
+`judge` decides whether an answer counts, `move_request` makes every other move; both return the new record or a
+`Refusal` that says what is so instead. Stores keep records and compare before they set; this module decides which move
+may follow.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from attrs import evolve, frozen
 
-from amplifier_hooks.approvals import answered_digest, make_grants
+from amplifier_hooks.approvals import answered_digest, make_grants, within_ceiling
 from amplifier_hooks.errors import InputNotFreezable
-from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, Option
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from amplifier_hooks.ports import Stop
 
 
 Status = Literal[
     "pending", "approved", "claimed", "done", "failed", "unknown", "denied", "expired", "cancelled", "superseded"
 ]
-Change = Literal["approve", "deny", "expire", "give_up", "withdraw", "supersede", "claim", "finish", "fail", "lose"]
+Move = Literal["approve", "deny", "expire", "give_up", "withdraw", "supersede", "claim", "finish", "fail", "lose"]
 Timing = Literal["in time", "over", "any time"]
 RefusalCode = Literal[
     "unknown_request",
@@ -43,13 +45,15 @@ RefusalCode = Literal[
     "wrong_digest",
     "not_offered",
     "bad_arguments",
+    "above_ceiling",
     "too_early",
     "fenced",
+    "stopped",
 ]
 
 
 @frozen
-class Move:
+class MoveRule:
     """One row of the table: the states before, the state after, and the time: before the end, after it, or either."""
 
     sources: frozenset[Status]
@@ -60,30 +64,30 @@ class Move:
 OPEN: Final[frozenset[Status]] = frozenset({"pending", "approved"})
 """States in which nothing has begun: the question can still be withdrawn."""
 
-TABLE: Final[Mapping[Change, Move]] = {
-    "approve": Move(frozenset({"pending"}), "approved", "in time"),
-    "deny": Move(frozenset({"pending"}), "denied", "in time"),
-    "expire": Move(OPEN, "expired", "over"),  # any client that notices
-    "give_up": Move(frozenset({"pending"}), "expired"),  # the requester has waited long enough by its own clock
-    "withdraw": Move(OPEN, "cancelled"),
-    "supersede": Move(OPEN, "superseded"),
-    "claim": Move(frozenset({"approved"}), "claimed", "in time"),
-    "finish": Move(frozenset({"claimed", "unknown"}), "done"),
-    "fail": Move(frozenset({"claimed", "unknown"}), "failed"),
-    "lose": Move(frozenset({"claimed"}), "unknown"),
+MOVES: Final[Mapping[Move, MoveRule]] = {
+    "approve": MoveRule(frozenset({"pending"}), "approved", "in time"),
+    "deny": MoveRule(frozenset({"pending"}), "denied", "in time"),
+    "expire": MoveRule(OPEN, "expired", "over"),  # any client that notices
+    "give_up": MoveRule(frozenset({"pending"}), "expired"),  # the requester has waited long enough by its own clock
+    "withdraw": MoveRule(OPEN, "cancelled"),
+    "supersede": MoveRule(OPEN, "superseded"),
+    "claim": MoveRule(frozenset({"approved"}), "claimed", "in time"),
+    "finish": MoveRule(frozenset({"claimed", "unknown"}), "done"),
+    "fail": MoveRule(frozenset({"claimed", "unknown"}), "failed"),
+    "lose": MoveRule(frozenset({"claimed"}), "unknown"),
 }
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in TABLE.values() for source in row.sources}
+FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in MOVES.values() for source in row.sources}
 """States that nothing leads out of."""
 
 CLAIM_WITHIN: Final = 60.0
 """Seconds. An approval given at the last moment can still be claimed for so long."""
 
 
-def follow(status: Status, change: Change, *, over: bool) -> Status | None:
-    """Return the state after a change, or None if the table has no such row."""
-    row = TABLE[change]
+def follow(status: Status, move: Move, *, over: bool) -> Status | None:
+    """Return the state after a move, or None if the table has no such row."""
+    row = MOVES[move]
     on_time = row.timing == "any time" or (row.timing == "over") is over
     return row.target if status in row.sources and on_time else None
 
@@ -158,7 +162,8 @@ class RequestRecord:
     """A request and its state so far.
 
     `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.
-    `epoch` numbers the owners of the session; `reason` says why a request ended without a decision.
+    `epoch` numbers the owners of the session; `reason` says why a request ended without a decision. `result` is that of
+    the act, once it is settled.
     """
 
     request: ApprovalRequest
@@ -172,6 +177,7 @@ class RequestRecord:
     decided: Moment | None = None
     reason: str = ""
     ended: datetime | None = None
+    result: KeptResult | None = None
 
     @property
     def id(self) -> str:
@@ -191,7 +197,7 @@ class RequestRecord:
 
 @frozen(kw_only=True)
 class Refusal:
-    """The reason why an answer or a change did not count, and what is so instead. An unseen request has no `record`."""
+    """The reason why an answer or a move did not count, and what is so instead. An unseen request has no `record`."""
 
     code: RefusalCode
     reason: str
@@ -222,13 +228,19 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
     )
 
 
-def judge(  # noqa: PLR0911  # one way out for each reason
-    record: RequestRecord | None, answer: ApprovalAnswer, now: Moment, *, four_eyes: bool = False
+def judge(  # noqa: C901, PLR0911  # one way out for each reason
+    record: RequestRecord | None,
+    answer: ApprovalAnswer,
+    now: Moment,
+    *,
+    four_eyes: bool = False,
+    keep: float | None = None,
 ) -> RequestRecord | Refusal:
     """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
     An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
-    the right to decide. With `four_eyes` an agent does not decide about itself.
+    the right to decide; an "allow always" only up to its ceiling of risk. With `four_eyes` an agent does not decide
+    about itself. `keep` is the seconds for which an "always" outlives its session.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -248,29 +260,33 @@ def judge(  # noqa: PLR0911  # one way out for each reason
     option = next((option for option in request.options if option.id == answer.option), None)
     if option is None:
         return Refusal(code="not_offered", reason=f"{answer.option!r} was not offered", record=record)
+    if not within_ceiling(option, request.risk):
+        reason = f"an action of {request.risk} risk is allowed once at a time"
+        return Refusal(code="above_ceiling", reason=reason, record=record)
     try:
         digest = answered_digest(request, answer.arguments)
     except InputNotFreezable as problem:
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
-    return _decided_record(record, answer, option, digest, now)
+    return _decided_record(record, decision_of(answer, now.wall, option, keep), option, digest, now)
 
 
-def move(
+def move_request(
     record: RequestRecord | None,
-    change: Change,
+    move: Move,
     now: Moment,
     *,
     reason: str = "",
     digest: str | None = None,
     epoch: int | None = None,
+    result: KeptResult | None = None,
 ) -> RequestRecord | Refusal:
-    """Return the record after a change that is no answer. A given digest or epoch has to be the record's."""
+    """Return the record after a move that is no answer. A given digest or epoch has to be the record's."""
     if record is None:
         return Refusal(code="unknown_request", reason="there is no such request")
     over = is_over(record, now)
-    target = follow(record.status, change, over=over)
+    target = follow(record.status, move, over=over)
     if target is None:
-        if record.status not in TABLE[change].sources:
+        if record.status not in MOVES[move].sources:
             return _resolved_refusal(record)
         code: RefusalCode = "expired" if over else "too_early"
         return Refusal(code=code, reason=f"its time is {'over' if over else 'not over'}", record=record)
@@ -279,7 +295,15 @@ def move(
     if epoch is not None and epoch != record.epoch:
         return Refusal(code="fenced", reason="another process has taken this session over", record=record)
     ended = now.wall if target in FINAL else None
-    return evolve(record, status=target, reason=reason or record.reason, ended=ended, version=record.version + 1)
+    version, reason = record.version + 1, reason or record.reason
+    return evolve(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)
+
+
+def refuse_stopped(record: RequestRecord, stops: Iterable[Stop]) -> Refusal | None:
+    """Return the refusal of a claim that a stop covers, or None."""
+    request = record.request
+    found = next((stop for stop in stops if stop.covers(request.tenant, request.session)), None)
+    return None if found is None else Refusal(code="stopped", reason=found.reason, record=record)
 
 
 def outcomes(request: ApprovalRequest) -> dict[str, Status]:
@@ -291,7 +315,9 @@ def outcomes(request: ApprovalRequest) -> dict[str, Status]:
     return {name: _status(option) for name, option in meant.items() if not option.lasts}
 
 
-def decision_of(answer: ApprovalAnswer, at: datetime | None = None, *, allows: bool = True) -> Decision:
+def decision_of(
+    answer: ApprovalAnswer, at: datetime | None = None, option: Option | None = None, keep: float | None = None
+) -> Decision:
     """Return the decision that an answer makes once it counts. A denial carries no arguments."""
     return Decision(
         option=answer.option,
@@ -300,21 +326,22 @@ def decision_of(answer: ApprovalAnswer, at: datetime | None = None, *, allows: b
         message=answer.message,
         id=answer.id,
         at=at,
-        arguments=answer.arguments if allows else None,
+        arguments=answer.arguments if option is None or option.allows else None,
+        keep=keep if option is not None and option.lasts else None,
     )
 
 
 def _status(option: Option) -> Status:
-    return TABLE["approve" if option.allows else "deny"].target
+    return MOVES["approve" if option.allows else "deny"].target
 
 
 def _decided_record(
-    record: RequestRecord, answer: ApprovalAnswer, option: Option, digest: str, now: Moment
+    record: RequestRecord, decision: Decision, option: Option, digest: str, now: Moment
 ) -> RequestRecord:
     return evolve(
         record,
         status=_status(option),
-        decision=decision_of(answer, now.wall, allows=option.allows),
+        decision=decision,
         decided=now,
         digest=digest if option.allows else record.digest,
         ended=None if option.allows else now.wall,
@@ -331,21 +358,17 @@ def _resolved_refusal(record: RequestRecord) -> Refusal:
     if record.status in ("cancelled", "superseded"):
         return Refusal(code="withdrawn", reason=f"{record.status}: {record.reason}", record=record)
     option = next((o for o in record.request.options if record.decision and o.id == record.decision.option), None)
-    said = f"already {'approved' if option is None or option.allows else 'denied'}"
-    who = f" by {record.decision.by} ({record.decision.channel})" if record.decision else ""
+    verdict = f"already {'approved' if option is None or option.allows else 'denied'}"
+    decider = f" by {record.decision.by} ({record.decision.channel})" if record.decision else ""
     now = f", now {record.status}" if record.status not in ("approved", "denied") else ""
-    return Refusal(code="already_resolved", reason=f"{said}{who}{now}", record=record)
+    return Refusal(code="already_resolved", reason=f"{verdict}{decider}{now}", record=record)
 
 
 # -- grants ------------------------------------------------------------------------------------------------------------
 
 
-def grants_of(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
-    """Return the grants of this record's decision; none, unless "always" was chosen.
-
-    With `keep`, a grant holds so many seconds and in every session of one tenant and agent; otherwise until the session
-    ends.
-    """
-    if record.decision is None or record.decided is None:
+def grants_of(record: RequestRecord) -> tuple[Grant, ...]:
+    """Return the grants that this record makes with its present status: those of a denial, or of a claimed approval."""
+    if record.decision is None or record.decided is None or record.status not in ("denied", "claimed"):
         return ()
-    return make_grants(record.request, record.decision, record.decided.wall, record.digest, keep)
+    return make_grants(record.request, record.decision, record.decided.wall, record.digest)

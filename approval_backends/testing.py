@@ -20,11 +20,13 @@ from uuid import uuid4
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals import match_grants
-from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, Option, Question
+from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.approvals import act_of, match_grants
+from amplifier_hooks.errors import ApprovalMismatch
+from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
+from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import ApprovalAnswer, Change, Decider, Moment, Refusal, RefusalCode, RequestRecord
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Moment, Move, Refusal, RefusalCode, RequestRecord
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
 
 if TYPE_CHECKING:
@@ -119,10 +121,9 @@ def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
         "cwd": "/project",
         **changes,
     }
-    action = Action(
-        fields["tenant"], fields["session"], fields["event"], fields["tool"], freeze(dict(fields["arguments"]))
-    )
-    return ApprovalRequest(**{"digest": action.digest, **fields})
+    frozen = freeze(dict(fields["arguments"]))
+    act = Act(fields["tenant"], fields["session"], fields["event"], fields["tool"], fields["cwd"], frozen)
+    return ApprovalRequest(**{"digest": act.digest, **fields})
 
 
 def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> ApprovalAnswer:
@@ -143,24 +144,24 @@ def name_of(check: Callable[..., object]) -> str:
     return getattr(check, "__name__", "check").strip("_")
 
 
-def expect(promise: str, *, kept: bool) -> None:
+def expect(promise: str, *, holds: bool) -> None:
     """Raise `NotConforming` unless the promise was kept."""
-    if not kept:
+    if not holds:
         raise NotConforming(promise)
 
 
 def expect_record(result: RequestRecord | Refusal, what: str) -> RequestRecord:
-    """Return the record of an answer or change that should have counted."""
+    """Return the record of an answer or move that should have counted."""
     if isinstance(result, Refusal):
         raise NotConforming(f"{what} counts; it was refused as {result.code}: {result.reason}")
     return result
 
 
 def expect_refusal(result: RequestRecord | Refusal, code: RefusalCode, what: str) -> Refusal:
-    """Return the refusal of an answer or change that should not have counted."""
+    """Return the refusal of an answer or move that should not have counted."""
     if isinstance(result, RequestRecord):
         raise NotConforming(f"{what} does not count; it was accepted")
-    expect(f"{what} is refused as {code}, not as {result.code}", kept=result.code == code)
+    expect(f"{what} is refused as {code}, not as {result.code}", holds=result.code == code)
     return result
 
 
@@ -185,18 +186,18 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
     first = await subject.store.submit(request)
     read = await subject.store.get(request.id)
     for record in (first, read):
-        expect("a request that was submitted is there", kept=record is not None)
+        expect("a request that was submitted is there", holds=record is not None)
         if record is not None:
             expect(
                 "a request comes back as it was",
-                kept=evolve(record.request, arguments={}) == evolve(request, arguments={}),
+                holds=evolve(record.request, arguments={}) == evolve(request, arguments={}),
             )
             same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
-            expect("arguments come back as they were", kept=same)
-            expect("a new request is pending", kept=record.status == "pending" and record.digest == request.digest)
+            expect("arguments come back as they were", holds=same)
+            expect("a new request is pending", holds=record.status == "pending" and record.digest == request.digest)
     seen = await subject.store.pending(tenant=odd, sessions=[odd])
-    expect("a request is found by tenant and session", kept=[r.id for r in seen] == [request.id])
-    expect("a request that was never submitted is not there", kept=await subject.store.get("nothing") is None)
+    expect("a request is found by tenant and session", holds=[r.id for r in seen] == [request.id])
+    expect("a request that was never submitted is not there", holds=await subject.store.get("nothing") is None)
 
 
 async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
@@ -204,18 +205,29 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
     request = a_request()
     await subject.store.submit(request)
     again = await subject.store.submit(request)
-    expect("the same request again is pending still", kept=again.status == "pending" and again.version == 1)
+    expect("the same request again is pending still", holds=again.status == "pending" and again.version == 1)
     expect_record(await subject.store.answer(an_answer(request)), "an answer")
     after = await subject.store.submit(request)
-    expect("a request submitted again has the answer it got meanwhile", kept=after.status == "approved")
+    expect("a request submitted again has the answer it got meanwhile", holds=after.status == "approved")
     for other in (
         a_request(2, id=request.id),
-        evolve(request, session="session-2"),
-        evolve(request, tenant="other"),
+        a_request(id=request.id, session="session-2"),
+        a_request(id=request.id, tenant="other"),
     ):
         await _raises(RequestMismatch, subject.store.submit(other), "an id is used for one action only")
     events = [event.kind for event in await subject.store.events(request.id)]
-    expect("a request is submitted once", kept=events == ["submitted", "approve"])
+    expect("a request is submitted once", holds=events == ["submitted", "approve"])
+
+
+async def arguments_have_their_digest(subject: StoreSubject) -> None:
+    """A request whose arguments do not have its digest is refused, and nothing of it is kept."""
+    shown = a_request(arguments={"command": "ls"})
+    forged = evolve(shown, arguments={"command": "rm -rf /"})
+    for request in (forged, evolve(shown, tool="Other"), evolve(shown, cwd="/"), evolve(shown, arguments={"n": {1}})):
+        await _raises(ApprovalMismatch, subject.store.submit(request), "a request shows the act that its digest names")
+    expect("nothing of it is kept", holds=await subject.store.get(shown.id) is None)
+    await subject.store.submit(shown)
+    await _raises(ApprovalMismatch, subject.store.submit(forged), "a known request is compared as well")
 
 
 async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None:
@@ -223,27 +235,43 @@ async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None
     store, request = subject.store, a_request()
     await store.submit(request)
     expect_refusal(
-        await store.change(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer"
+        await store.move(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer"
     )
     record = expect_record(await store.answer(an_answer(request, message="go on")), "an answer in time")
     decision = record.decision
-    expect("the record says who decided", kept=decision is not None and decision.by == "Robin")
-    expect("the record keeps the message", kept=decision is not None and decision.message == "go on")
-    expect("the record says when", kept=record.decided is not None and record.took == 0)
-    expect("what was decided is what is read", kept=await store.get(request.id) == record)
-    expect_refusal(
-        await store.change(request.id, "claim", digest="other"), "wrong_digest", "a claim for another action"
-    )
-    claims = await asyncio.gather(*(store.change(request.id, "claim", digest=request.digest) for _ in range(MANY)))
-    expect("exactly one claim succeeds", kept=sum(isinstance(claim, RequestRecord) for claim in claims) == 1)
-    expect_refusal(await store.change(request.id, "withdraw"), "already_resolved", "taking back what runs")
-    done = expect_record(await store.change(request.id, "finish"), "settling what was claimed")
-    expect("what is done has ended", kept=done.status == "done" and done.ended is not None)
-    expect_refusal(await store.change(request.id, "fail"), "already_resolved", "settling a second time")
+    expect("the record says who decided", holds=decision is not None and decision.by == "Robin")
+    expect("the record keeps the message", holds=decision is not None and decision.message == "go on")
+    expect("the record says when", holds=record.decided is not None and record.took == 0)
+    expect("what was decided is what is read", holds=await store.get(request.id) == record)
+    expect_refusal(await store.move(request.id, "claim", digest="other"), "wrong_digest", "a claim for another action")
+    claims = await asyncio.gather(*(store.move(request.id, "claim", digest=request.digest) for _ in range(MANY)))
+    expect("exactly one claim succeeds", holds=sum(isinstance(claim, RequestRecord) for claim in claims) == 1)
+    expect_refusal(await store.move(request.id, "withdraw"), "already_resolved", "taking back what runs")
+    done = expect_record(await store.move(request.id, "finish"), "settling what was claimed")
+    expect("what is done has ended", holds=done.status == "done" and done.ended is not None)
+    expect_refusal(await store.move(request.id, "fail"), "already_resolved", "settling a second time")
     kinds = [event.kind for event in await store.events(request.id)]
-    expect("every step is an event, in order", kept=kinds == ["submitted", "approve", "claim", "finish"])
-    expect("what is over is history", kept=[r.id for r in await store.history()] == [request.id])
-    expect("what is over is not pending", kept=await store.pending() == [])
+    expect("every step is an event, in order", holds=kinds == ["submitted", "approve", "claim", "finish"])
+    expect("what is over is history", holds=[r.id for r in await store.history()] == [request.id])
+    expect("what is over is not pending", holds=await store.pending() == [])
+
+
+async def a_settlement_keeps_the_result(subject: StoreSubject) -> None:
+    """The result that an act is settled with comes back with the request, whole or as digest and size."""
+    store = subject.store
+    whole = KeptResult(digest="d" * 64, size=11, json='{"a":"\\u00e9"}')
+    for number, result in enumerate((whole, KeptResult(digest="e" * 64, size=100_000), None)):
+        request = a_request(number)
+        await store.submit(request)
+        expect_record(await store.answer(an_answer(request)), "an answer")
+        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+        expect_record(await store.move(request.id, "finish", result=result), "settling")
+        expect_refusal(await store.move(request.id, "finish", result=whole), "already_resolved", "settling twice")
+        again = await store.submit(request)
+        expect("a request submitted again has its result", holds=(again.status, again.result) == ("done", result))
+        other = a_request(number + 10, id=request.id)
+        await _raises(RequestMismatch, store.submit(other), "another act gets no result")
+        expect("and changes nothing", holds=await store.get(request.id) == again)
 
 
 async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
@@ -262,13 +290,13 @@ async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
 
 async def _goes_on(look: Callable[..., Awaitable[list[RequestRecord]]], requests: list[ApprovalRequest]) -> None:
     whole = [record.id for record in await look(limit=10)]
-    expect("the whole list has all", kept=sorted(whole) == sorted(request.id for request in requests))
+    expect("the whole list has all", holds=sorted(whole) == sorted(request.id for request in requests))
     found: list[str] = []
-    place = None
-    while page := await look(limit=2, after=place):
+    cursor = None
+    while page := await look(limit=2, after=cursor):
         found += (record.id for record in page)
-        place = RequestCursor.of(page[-1])
-    expect("its pages are the list", kept=found == whole)
+        cursor = RequestCursor.of(page[-1])
+    expect("its pages are the list", holds=found == whole)
 
 
 async def a_denial_is_final(subject: StoreSubject) -> None:
@@ -276,15 +304,15 @@ async def a_denial_is_final(subject: StoreSubject) -> None:
     store, request = subject.store, a_request()
     await store.submit(request)
     record = expect_record(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
-    expect("a denied request has ended", kept=record.status == "denied" and record.ended is not None)
+    expect("a denied request has ended", holds=record.status == "denied" and record.ended is not None)
     expect_refusal(
-        await store.change(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial"
+        await store.move(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial"
     )
     late = expect_refusal(await store.answer(an_answer(request, by=KIM)), "already_resolved", "a second answer")
-    expect("the second is told who decided", kept=late.record == record and "Robin" in late.reason)
-    expect("the decision stays as it was", kept=await store.get(request.id) == record)
+    expect("the second is told who decided", holds=late.record == record and "Robin" in late.reason)
+    expect("the decision stays as it was", holds=await store.get(request.id) == record)
     kinds = [event.kind for event in await store.events(request.id)]
-    expect("a late answer is an event", kept=kinds == ["submitted", "deny", "late_decision"])
+    expect("a late answer is an event", holds=kinds == ["submitted", "deny", "late_decision"])
 
 
 async def one_of_many_answers_wins(subject: StoreSubject) -> None:
@@ -297,10 +325,10 @@ async def one_of_many_answers_wins(subject: StoreSubject) -> None:
     ]
     results = await asyncio.gather(*(store.answer(answer) for answer in answers))
     winners = [result for result in results if isinstance(result, RequestRecord)]
-    expect("exactly one answer wins", kept=len(winners) == 1)
+    expect("exactly one answer wins", holds=len(winners) == 1)
     losers = [result for result in results if isinstance(result, Refusal)]
-    expect("all others see the winner", kept=all(loser.record == winners[0] for loser in losers))
-    expect("the winner is what is stored", kept=await store.get(request.id) == winners[0])
+    expect("all others see the winner", holds=all(loser.record == winners[0] for loser in losers))
+    expect("the winner is what is stored", holds=await store.get(request.id) == winners[0])
 
 
 async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
@@ -310,15 +338,15 @@ async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
     answer = an_answer(request)
     first = expect_record(await store.answer(answer), "an answer")
     again = expect_record(await store.answer(answer), "the same decision again")
-    expect("nothing has changed", kept=first == again)
-    expect_record(await store.change(request.id, "claim", digest=request.digest), "a claim")
+    expect("nothing has changed", holds=first == again)
+    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
     expect_record(await store.answer(answer), "the same decision after the claim")
     other = an_answer(request, DENY, id=answer.id)
     expect_refusal(await store.answer(other), "already_resolved", "another option under the same decision id")
     stranger = an_answer(request, id=answer.id, by=KIM)
     expect_refusal(await store.answer(stranger), "already_resolved", "another approver's decision under the same id")
     decided = [event for event in await store.events(request.id) if event.kind == "approve"]
-    expect("it was decided once", kept=len(decided) == 1)
+    expect("it was decided once", holds=len(decided) == 1)
 
 
 async def only_valid_answers_count(subject: StoreSubject) -> None:
@@ -344,14 +372,14 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
         foreign = expect_refusal(
             await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
         )
-        expect("a stranger's refusal is that of an unknown request", kept=foreign == unknown)
+        expect("a stranger's refusal is that of an unknown request", holds=foreign == unknown)
     record = await store.get(request.id)
-    expect("the request is pending still", kept=record is not None and record.status == "pending")
+    expect("the request is pending still", holds=record is not None and record.status == "pending")
     noted = [event.kind for event in await store.events(request.id)]
-    expect("what was refused is an event", kept=noted == ["submitted", *["refused"] * 4])
+    expect("what was refused is an event", holds=noted == ["submitted", *["refused"] * 4])
     for _ in range(MANY * 2):
         await store.answer(an_answer(request, digest="other"))
-    expect("but not without bounds", kept=len(await store.events(request.id)) <= MANY + 1)
+    expect("but not without bounds", holds=len(await store.events(request.id)) <= MANY + 1)
     expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
 
 
@@ -363,17 +391,17 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
         await store.submit(request)
     await subject.advance(LIFETIME - 0.001)
     expect_record(await store.answer(an_answer(early)), "an answer a millisecond before the end")
-    expect_refusal(await store.change(exact.id, "expire"), "too_early", "expiring before the end")
+    expect_refusal(await store.move(exact.id, "expire"), "too_early", "expiring before the end")
     await subject.advance(0.001)
     expect_refusal(await store.answer(an_answer(exact)), "expired", "an answer at the end")
     await subject.advance(0.001)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer after the end")
     gone = {record.id for record in await store.expire_due()}
-    expect("what is over is expired, and nothing else", kept=gone == {exact.id, late.id})
+    expect("what is over is expired, and nothing else", holds=gone == {exact.id, late.id})
     record = await store.get(late.id)
-    expect("it is expired, not denied", kept=record is not None and record.status == "expired" and not record.decision)
+    expect("it is expired, not denied", holds=record is not None and record.status == "expired" and not record.decision)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
-    expect_record(await store.change(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+    expect_record(await store.move(early.id, "claim", digest=early.digest), "claiming what was approved in time")
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
@@ -383,34 +411,30 @@ async def an_approval_does_not_last(subject: StoreSubject) -> None:
     await subject.advance(LIFETIME - 1)
     expect_record(await store.answer(an_answer(request)), "an answer in time")
     await subject.advance(60)
-    expect_refusal(
-        await store.change(request.id, "claim", digest=request.digest), "expired", "a claim that is too late"
-    )
-    expect("it expires", kept=[record.status for record in await store.expire_due()] == ["expired"])
+    expect_refusal(await store.move(request.id, "claim", digest=request.digest), "expired", "a claim that is too late")
+    expect("it expires", holds=[record.status for record in await store.expire_due()] == ["expired"])
 
 
 async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
     """A request is withdrawn or superseded before its answer or after it, until the claim; given up only before it."""
     store = subject.store
-    ends: tuple[tuple[Change, str, RefusalCode, tuple[bool, ...]], ...] = (
+    ends: tuple[tuple[Move, str, RefusalCode, tuple[bool, ...]], ...] = (
         ("withdraw", "cancelled", "withdrawn", (False, True)),
         ("supersede", "superseded", "withdrawn", (False, True)),
         ("give_up", "expired", "expired", (False,)),
     )
-    for change, status, code, cases in ends:
+    for move, status, code, cases in ends:
         for answered in cases:
             request = a_request()
             await store.submit(request)
             if answered:
                 expect_record(await store.answer(an_answer(request)), "an answer")
-            record = expect_record(await store.change(request.id, change, reason="no more"), f"to {change}")
-            expect(f"{change} ends it as {status}", kept=record.status == status and record.reason == "no more")
-            expect_refusal(
-                await store.change(request.id, "claim", digest=request.digest), code, "claiming what is void"
-            )
+            record = expect_record(await store.move(request.id, move, reason="no more"), f"to {move}")
+            expect(f"{move} ends it as {status}", holds=record.status == status and record.reason == "no more")
+            expect_refusal(await store.move(request.id, "claim", digest=request.digest), code, "claiming what is void")
             expect_refusal(await store.answer(an_answer(request)), code, "answering what is void")
-            expect_refusal(await store.change(request.id, change), code, f"to {change} twice")
-    expect_refusal(await store.change("nothing", "withdraw"), "unknown_request", "taking back an unknown request")
+            expect_refusal(await store.move(request.id, move), code, f"to {move} twice")
+    expect_refusal(await store.move("nothing", "withdraw"), "unknown_request", "taking back an unknown request")
 
 
 async def giving_up_loses_no_answer(subject: StoreSubject) -> None:
@@ -423,23 +447,23 @@ async def _given_up_while_answered(store: ApprovalStore, request: ApprovalReques
     await store.submit(request)
     steps: list[Awaitable[RequestRecord | Refusal]] = [
         store.answer(an_answer(request, DENY if number % 3 else ALLOW)),
-        store.change(request.id, "give_up", reason="no more"),
+        store.move(request.id, "give_up", reason="no more"),
     ]
     turn = 1 if number % 2 else -1  # each of them is the first one half of the time
     answer, end = (await asyncio.gather(*steps[::turn]))[::turn]
     record = await store.get(request.id)
     if isinstance(answer, RequestRecord):
-        told = expect_refusal(end, "already_resolved", "giving up what is answered")
-        expect("the answer holds, and is told", kept=record == answer == told.record)
+        refusal = expect_refusal(end, "already_resolved", "giving up what is answered")
+        expect("the answer holds, and is told", holds=record == answer == refusal.record)
         return
     expect_refusal(answer, "expired", "an answer to what was given up")
     given_up = expect_record(end, "giving up before the answer")
-    expect("the end holds", kept=record == given_up)
+    expect("the end holds", holds=record == given_up)
     await store.mark_recorded(request.id, version=given_up.version)
     left = await store.list_unrecorded(session=request.session)
-    expect("the late answer is to be recorded when the end is", kept=[e.kind for e in left] == ["late_decision"])
+    expect("the late answer is to be recorded when the end is", holds=[e.kind for e in left] == ["late_decision"])
     await store.mark_recorded(request.id, number=left[0].number)
-    expect("and then it is not", kept=await store.list_unrecorded(session=request.session) == [])
+    expect("and then it is not", holds=await store.list_unrecorded(session=request.session) == [])
 
 
 async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
@@ -450,26 +474,26 @@ async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
     bad = an_answer(request, arguments={"n": float("nan")})
     expect_refusal(await store.answer(bad), "bad_arguments", "an answer with arguments that cannot be frozen")
     record = expect_record(await store.answer(an_answer(request, arguments=edited)), "an answer with own arguments")
-    expect("the record keeps them", kept=record.decision is not None and record.decision.arguments == edited)
-    expect("they are read as they were written", kept=await store.get(request.id) == record)
+    expect("the record keeps them", holds=record.decision is not None and record.decision.arguments == edited)
+    expect("they are read as they were written", holds=await store.get(request.id) == record)
     expect_refusal(
-        await store.change(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action"
+        await store.move(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action"
     )
-    digest = Action(request.tenant, request.session, request.event, request.tool, freeze(edited)).digest
-    expect_record(await store.change(request.id, "claim", digest=digest), "a claim of the edited action")
+    digest = act_of(request, edited).digest
+    expect_record(await store.move(request.id, "claim", digest=digest), "a claim of the edited action")
 
 
-async def grants_come_with_the_decision(subject: StoreSubject) -> None:
-    """An "always" grants from the decision on, for exactly what it was given for, until it is revoked."""
+async def grants_come_with_the_claim(subject: StoreSubject) -> None:
+    """An "always" grants from the claim on, for exactly what it was given for, until it is revoked."""
     store = subject.store
     request = a_request(questions=(Question(hook="guard", prompt="Write?"), Question(hook="lint", prompt="Sure?")))
     await store.submit(request)
-    expect("at first there is no grant", kept=await store.grants_for(request) == [])
-    expect_record(await store.answer(an_answer(request, ALWAYS)), "an always")
+    expect("at first there is no grant", holds=await store.grants_for(request) == [])
+    await _allow_always(store, request)
     found = await store.grants_for(request)
-    expect("there is a grant for each hook that asked", kept={grant.key.hook for grant in found} == {"guard", "lint"})
-    expect("together they allow", kept=match_grants(request, found) == "allow")
-    expect("a grant says who gave it", kept={(g.by, g.request) for g in found} == {("Robin", request.id)})
+    expect("there is a grant for each hook that asked", holds={grant.key.hook for grant in found} == {"guard", "lint"})
+    expect("together they allow", holds=match_grants(request, found) == "allow")
+    expect("a grant says who gave it", holds={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
         evolve(request, agent="other"),
         evolve(request, session="session-2"),
@@ -482,15 +506,62 @@ async def grants_come_with_the_decision(subject: StoreSubject) -> None:
         evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
         evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
-        said = match_grants(other, await store.grants_for(other))
-        expect("a grant answers nothing else", kept=said is None)
+        verdict = match_grants(other, await store.grants_for(other))
+        expect("a grant answers nothing else", holds=verdict is None)
     listed = await store.grants(tenant="acme")
-    expect("grants are listed", kept={grant.id for grant in listed} == {grant.id for grant in found})
-    expect("of another tenant there are none", kept=await store.grants(tenant="other") == [])
-    expect("of another session there are none", kept=await store.grants(sessions=["session-2"]) == [])
-    expect("another tenant cannot revoke it", kept=not await store.revoke(found[0].id, tenant="other"))
-    expect("a grant is revoked once", kept=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
-    expect("a revoked grant answers nothing", kept=match_grants(request, await store.grants_for(request)) is None)
+    expect("grants are listed", holds={grant.id for grant in listed} == {grant.id for grant in found})
+    expect("of another tenant there are none", holds=await store.grants(tenant="other") == [])
+    expect("of another session there are none", holds=await store.grants(sessions=["session-2"]) == [])
+    expect("another tenant cannot revoke it", holds=not await store.revoke(found[0].id, tenant="other"))
+    expect("a grant is revoked once", holds=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
+    expect("a revoked grant answers nothing", holds=match_grants(request, await store.grants_for(request)) is None)
+
+
+async def _allow_always(store: ApprovalStore, request: ApprovalRequest, keep: float | None = None) -> None:
+    expect_record(await store.answer(an_answer(request, ALWAYS), keep=keep), "an always")
+    expect("before the claim there is no grant", holds=await store.grants_for(request) == [])
+    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+
+
+async def a_refused_call_leaves_no_grant(subject: StoreSubject) -> None:
+    """An "always" whose approval is never claimed makes no grant; a "never" holds from the answer on."""
+    store = subject.store
+    ends: tuple[Move, ...] = ("withdraw", "supersede")
+    for number, move in enumerate(ends):
+        request = a_request(number)
+        await store.submit(request)
+        expect_record(await store.answer(an_answer(request, ALWAYS)), "an always")
+        expect_record(await store.move(request.id, move), f"to {move}")
+        expect("what was taken back grants nothing", holds=await store.grants_for(request) == [])
+    late, refused = a_request(3), a_request(4, tool="Bash")
+    await store.submit(refused)
+    expect_record(await store.answer(an_answer(refused, NEVER)), "a never")
+    expect("a never holds at once", holds=match_grants(refused, await store.grants_for(refused)) == "deny")
+    await store.submit(late)
+    expect_record(await store.answer(an_answer(late, ALWAYS)), "an always")
+    await subject.advance(LIFETIME * 2)
+    expect_refusal(await store.move(late.id, "claim", digest=late.digest), "expired", "a claim that is too late")
+    expect("what came too late grants nothing", holds=await store.grants() == await store.grants_for(refused))
+
+
+async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
+    """A grant allows nothing of a higher risk than its request; a request of high risk cannot be allowed for good."""
+    store = subject.store
+    low, high = a_request(1, risk="low"), a_request(2, risk="high")
+    for request in (low, high):
+        await store.submit(request)
+    expect_refusal(await store.answer(an_answer(high, ALWAYS)), "above_ceiling", "an always to a high risk")
+    expect_record(await store.answer(an_answer(high)), "allowing a high risk once")
+    await _allow_always(store, low)
+    found = await store.grants_for(low)
+    expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
+    verdicts = [match_grants(evolve(low, risk=risk), found) for risk in RISKS]
+    expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
+    never = a_request(3, risk="low", tool="Bash")
+    await store.submit(never)
+    expect_record(await store.answer(an_answer(never, NEVER)), "a never")
+    denied = match_grants(evolve(never, risk="high"), await store.grants_for(never))
+    expect("a never holds at every risk", holds=denied == "deny")
 
 
 async def grants_end_with_their_session(subject: StoreSubject) -> None:
@@ -501,38 +572,39 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     store = subject.store
     request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
     exact = a_request(4, tool="Move", questions=(Question(hook="guard", prompt="Move it?", scope="action"),))
-    answers = ((request, ALWAYS, None), (kept, ALWAYS, 100.0), (denied, NEVER, None), (exact, ALWAYS, 100.0))
-    for one, option, keep in answers:
+    for one in (request, kept, denied, exact):
         await store.submit(one)
-        expect_record(await store.answer(an_answer(one, option), keep=keep), "an always")
-    expect("a granted denial denies", kept=match_grants(denied, await store.grants_for(denied)) == "deny")
+    for one, keep in ((request, None), (kept, 100.0), (exact, 100.0)):
+        await _allow_always(store, one, keep)
+    expect_record(await store.answer(an_answer(denied, NEVER)), "a never")
+    expect("a granted denial denies", holds=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
-    expect("a grant ends with its session", kept=await store.grants_for(request) == [])
+    expect("a grant ends with its session", holds=await store.grants_for(request) == [])
     later = evolve(kept, session="session-2")
-    expect("a kept grant holds", kept=match_grants(later, await store.grants_for(later)) == "allow")
+    expect("a kept grant holds", holds=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
-    expect("a kept grant for an action holds", kept=match_grants(again, await store.grants_for(again)) == "allow")
+    expect("a kept grant for an action holds", holds=match_grants(again, await store.grants_for(again)) == "allow")
     other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
-    expect("and for no other action", kept=await store.grants_for(other) == [])
+    expect("and for no other action", holds=await store.grants_for(other) == [])
     await subject.advance(100)
-    expect("and not for longer than that", kept=await store.grants_for(later) == await store.grants_for(again) == [])
+    expect("and not for longer than that", holds=await store.grants_for(later) == await store.grants_for(again) == [])
 
 
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     """Ending a session withdraws its pending and approved requests, not those that run, and not another session's."""
     store = subject.store
-    pending, approved, claimed, other = (a_request(number) for number in range(1, 5))
-    other = evolve(other, session="session-2")
+    pending, approved, claimed = (a_request(number) for number in range(1, 4))
+    other = a_request(4, session="session-2")
     for request in (pending, approved, claimed, other):
         await store.submit(request)
     for request in (approved, claimed):
         expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.change(claimed.id, "claim"), "a claim")
+    expect_record(await store.move(claimed.id, "claim"), "a claim")
     ended = await store.end_session("acme", "session-1", "closed")
-    expect("what is open is withdrawn", kept={r.id for r in ended} == {pending.id, approved.id})
-    expect("with the reason", kept={(r.status, r.reason) for r in ended} == {("cancelled", "closed")})
-    expect("others go on", kept=[r.id for r in await store.pending()] == [other.id])
-    expect("there is nothing left to end", kept=await store.end_session("acme", "session-1") == [])
+    expect("what is open is withdrawn", holds={r.id for r in ended} == {pending.id, approved.id})
+    expect("with the reason", holds={(r.status, r.reason) for r in ended} == {("cancelled", "closed")})
+    expect("others go on", holds=[r.id for r in await store.pending()] == [other.id])
+    expect("there is nothing left to end", holds=await store.end_session("acme", "session-1") == [])
 
 
 async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
@@ -543,21 +615,21 @@ async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
         await store.submit(request)
     for request in (approved, claimed):
         expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.change(claimed.id, "claim", epoch=0), "a claim")
+    expect_record(await store.move(claimed.id, "claim", epoch=0), "a claim")
     taken = await store.take_over("acme", "session-1")
-    expect("it starts a new epoch", kept=taken.epoch == 1)
+    expect("it starts a new epoch", holds=taken.epoch == 1)
     found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
-    expect("the new owner finds everything", kept=found == [[pending.id], [approved.id], [claimed.id]])
-    expect_refusal(await store.change(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
+    expect("the new owner finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
+    expect_refusal(await store.move(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
     await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
-    expect_refusal(await store.change(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
-    expect_record(await store.change(approved.id, "claim", epoch=1), "the new owner's claim")
+    expect_refusal(await store.move(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
+    expect_record(await store.move(approved.id, "claim", epoch=1), "the new owner's claim")
     expect_record(await store.answer(an_answer(pending)), "an answer to what was pending")
     for _ in range(2):
         taken = await store.take_over("acme", "session-1")
-    expect("what is unknown stays so", kept=claimed.id in [record.id for record in taken.unknown])
-    expect("with the newest epoch", kept={record.epoch for record in taken.unknown} == {taken.epoch})
-    expect_record(await store.change(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
+    expect("what is unknown stays so", holds=claimed.id in [record.id for record in taken.unknown])
+    expect("with the newest epoch", holds={record.epoch for record in taken.unknown} == {taken.epoch})
+    expect_record(await store.move(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
     await store.submit(a_request(5, session="session-2"))
 
 
@@ -569,9 +641,9 @@ async def quotas_hold(subject: StoreSubject) -> None:
         *(store.submit(request) for request in (*made, a_request(PER_SESSION))), return_exceptions=True
     )
     over = [result for result in results if isinstance(result, TooManyRequests)]
-    expect("of a session exactly so many may wait", kept=len(over) == 1 and over[0].whose == "session")
+    expect("of a session exactly so many may wait", holds=len(over) == 1 and over[0].scope == "session")
     there = await store.pending(tenant="acme")
-    expect("and they do", kept=len(there) == PER_SESSION)
+    expect("and they do", holds=len(there) == PER_SESSION)
     await store.submit(there[0].request)  # the same question is not one more
     expect_record(await store.answer(an_answer(there[0].request)), "an answer")
     await store.submit(a_request(100))
@@ -595,26 +667,26 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
         if request is not pending:
             expect_record(await store.answer(an_answer(request)), "an answer")
     for request in (unknown, done):
-        expect_record(await store.change(request.id, "claim"), "a claim")
-    expect_record(await store.change(unknown.id, "lose"), "losing track")
-    expect_record(await store.change(done.id, "finish"), "settling")
+        expect_record(await store.move(request.id, "claim"), "a claim")
+    expect_record(await store.move(unknown.id, "lose"), "losing track")
+    expect_record(await store.move(done.id, "finish"), "settling")
     await subject.advance(100)
     await store.submit(fresh)
     expect_record(await store.answer(an_answer(fresh, DENY)), "a denial")
-    expect("what is not recorded stays", kept=await store.purge(50) == 0)
+    expect("what is not recorded stays", holds=await store.purge(50) == 0)
     for event in await store.list_unrecorded():
         await store.mark_recorded(event.request, number=event.number)
-    expect("everything is recorded now", kept=await store.list_unrecorded() == [])
-    expect("what ended long ago goes", kept=await store.purge(50) == 1)
+    expect("everything is recorded now", holds=await store.list_unrecorded() == [])
+    expect("what ended long ago goes", holds=await store.purge(50) == 1)
     there = [await store.get(request.id) for request in (pending, approved, unknown, done, fresh)]
-    expect("and nothing else", kept=[record is not None for record in there] == [True, True, True, False, True])
-    expect("its events go with it", kept=not await store.events(done.id) and bool(await store.events(fresh.id)))
+    expect("and nothing else", holds=[record is not None for record in there] == [True, True, True, False, True])
+    expect("its events go with it", holds=not await store.events(done.id) and bool(await store.events(fresh.id)))
     await subject.advance(100)
     another = a_request(6)
     await store.submit(another)
-    expect_record(await store.change(another.id, "withdraw"), "a withdrawal")
+    expect_record(await store.move(another.id, "withdraw"), "a withdrawal")
     expect(
-        "a host without an audit may say so", kept={await store.purge(0, unrecorded=True)} == {len((fresh, another))}
+        "a host without an audit may say so", holds={await store.purge(0, unrecorded=True)} == {len((fresh, another))}
     )
 
 
@@ -624,10 +696,11 @@ async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
     await store.submit(request)
     expect_record(await store.answer(an_answer(request)), "an answer")
     expect(
-        "a decision is to be recorded", kept=[e.kind for e in await store.list_unrecorded()] == ["submitted", "approve"]
+        "a decision is to be recorded",
+        holds=[e.kind for e in await store.list_unrecorded()] == ["submitted", "approve"],
     )
-    expect_record(await store.change(request.id, "claim"), "a claim")
-    expect("after the claim it is", kept=[e.kind for e in await store.list_unrecorded()] == ["claim"])
+    expect_record(await store.move(request.id, "claim"), "a claim")
+    expect("after the claim it is", holds=[e.kind for e in await store.list_unrecorded()] == ["claim"])
 
 
 async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
@@ -637,17 +710,87 @@ async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
     with store.watch(request.id) as one, store.watch() as every:
         waiting = asyncio.gather(one.wait(SOON), every.wait(SOON))
         expect_record(await store.answer(an_answer(request)), "an answer")
-        expect("a waiting watch wakes", kept=all(await waiting))
+        expect("a waiting watch wakes", holds=all(await waiting))
         while await one.wait(0):
             pass  # a store may wake for nothing
-        expect("a wait has an end", kept=await one.wait(0) is False)
+        expect("a wait has an end", holds=await one.wait(0) is False)
+
+
+async def a_stop_holds_back_every_claim(subject: StoreSubject) -> None:
+    """While a stop covers a request its claim is refused, and nothing is used up; after the stop it is claimed."""
+    store = subject.store
+    for tenant, session in (("", ""), ("acme", ""), ("", "session-1"), ("acme", "session-1")):
+        request = a_request()
+        await store.submit(request)
+        expect_record(await store.answer(an_answer(request)), "an answer")
+        begun = await store.stop("look first", "Kim", tenant=tenant, session=session)
+        facts = (begun.tenant, begun.session, begun.why, begun.by, begun.ended)
+        expect("a stop has what was given", holds=facts == (tenant, session, "look first", "Kim", None))
+        again = await store.stop("again", "Robin", tenant=tenant, session=session)
+        expect("a second stop leaves the first as it is", holds=again == begun)
+        refused = expect_refusal(
+            await store.move(request.id, "claim", digest=request.digest), "stopped", "a claim during a stop"
+        )
+        expect("the refusal names author and reason", holds="Kim" in refused.reason and "look first" in refused.reason)
+        expect("another stop is not ended", holds=await store.resume("Robin", tenant="other") is None)
+        ended = await store.resume("Robin", tenant=tenant, session=session)
+        expect("the end has its author", holds=ended is not None and (ended.id, ended.ended_by) == (begun.id, "Robin"))
+        expect("a stop ends once", holds=await store.resume("Robin", tenant=tenant, session=session) is None)
+        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim after the stop")
+        expect("a stop that ended lately is listed", holds=ended in await store.stops())
+
+
+async def a_stop_reaches_only_what_it_names(subject: StoreSubject) -> None:
+    """A stop of another tenant or session refuses no claim; purging removes ended stops, and no other."""
+    odd, store, request = 'é\n\x00\\"\ud800', subject.store, a_request()
+    await store.submit(request)
+    expect_record(await store.answer(an_answer(request)), "an answer")
+    await store.stop(odd, odd, tenant=odd, session=odd)
+    await store.stop("why", "Kim", tenant="acme", session="session-2")
+    found = await store.stops()
+    expect(
+        "stops come back as they were",
+        holds={(s.tenant, s.why, s.by) for s in found if s.tenant == odd} == {(odd,) * 3},
+    )
+    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim beside other stops")
+    await store.resume("Kim", tenant=odd, session=odd)
+    await subject.advance(10_000)
+    await store.purge(5_000, unrecorded=True)
+    left = [(stop.tenant, stop.session) for stop in await store.stops()]
+    expect("only the stop in force is left", holds=left == [("acme", "session-2")])
+
+
+async def no_claim_follows_a_stop(subject: StoreSubject) -> None:
+    """Of a stop and many claims at once, no claim succeeds after the stop has begun."""
+    store = subject.store
+    requests = [a_request(number) for number in range(MANY)]
+    for request in requests:
+        await store.submit(request)
+        expect_record(await store.answer(an_answer(request)), "an answer")
+    begun: list[bool] = []
+
+    async def claim(request: ApprovalRequest) -> bool:
+        late = bool(begun)
+        return isinstance(await store.move(request.id, "claim", digest=request.digest), RequestRecord) and late
+
+    async def stop() -> bool:
+        await store.stop("look first", "Kim")
+        begun.append(True)
+        return False
+
+    half = MANY // 2
+    await asyncio.gather(*map(claim, requests[:half]), stop())
+    late = await asyncio.gather(*map(claim, requests))
+    expect("no claim succeeds after the stop", holds=not any(late))
 
 
 StoreCheck = Callable[[StoreSubject], Awaitable[None]]
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_request_comes_back_whole,
     submitting_twice_is_one_request,
+    arguments_have_their_digest,
     an_approval_is_claimed_and_settled_once,
+    a_settlement_keeps_the_result,
     a_list_goes_on_where_it_ended,
     a_denial_is_final,
     one_of_many_answers_wins,
@@ -658,7 +801,9 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     what_is_taken_back_is_void,
     giving_up_loses_no_answer,
     edited_arguments_are_what_is_claimed,
-    grants_come_with_the_decision,
+    grants_come_with_the_claim,
+    a_refused_call_leaves_no_grant,
+    an_always_has_a_ceiling,
     grants_end_with_their_session,
     ending_a_session_ends_its_questions,
     a_new_owner_fences_the_old_one,
@@ -666,6 +811,9 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     what_is_undecided_or_unrecorded_stays,
     a_claim_says_it_is_recorded,
     a_change_wakes_who_waits,
+    a_stop_holds_back_every_claim,
+    a_stop_reaches_only_what_it_names,
+    no_claim_follows_a_stop,
 )
 
 
@@ -676,10 +824,10 @@ async def an_allowance_is_claimed_once(subject: BackendSubject) -> None:
     """An allowed request can be claimed once, for its digest."""
     request = _now(a_request())
     decision = await _ask_and_answer(subject, request, ALLOW)
-    expect("the option that was chosen is returned", kept=decision.option == ALLOW.id)
-    expect("a decision says who and where", kept=bool(decision.by and decision.channel))
-    expect("it is claimed", kept=await subject.backend.claim(request.id, request.digest) is True)
-    expect("once", kept=await subject.backend.claim(request.id, request.digest) is False)
+    expect("the option that was chosen is returned", holds=decision.option == ALLOW.id)
+    expect("a decision says who and where", holds=bool(decision.by and decision.channel))
+    expect("it is claimed", holds=await subject.backend.claim(request.id, request.digest) is True)
+    expect("once", holds=await subject.backend.claim(request.id, request.digest) is False)
     await subject.backend.settle(request.id, "done")
     await subject.backend.settle(request.id, "done")
 
@@ -688,16 +836,16 @@ async def another_action_is_not_claimed(subject: BackendSubject) -> None:
     """An approval is for the digest that was shown."""
     request = _now(a_request())
     await _ask_and_answer(subject, request, ALLOW)
-    expect("another digest is refused", kept=await subject.backend.claim(request.id, "other") is False)
-    expect("so is another request", kept=await subject.backend.claim("nothing", request.digest) is False)
+    expect("another digest is refused", holds=await subject.backend.claim(request.id, "other") is False)
+    expect("so is another request", holds=await subject.backend.claim("nothing", request.digest) is False)
 
 
 async def a_rejection_is_not_claimed(subject: BackendSubject) -> None:
     """A rejected request cannot be claimed."""
     request = _now(a_request())
     decision = await _ask_and_answer(subject, request, DENY)
-    expect("the option that was chosen is returned", kept=decision.option == DENY.id)
-    expect("a rejection is not claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+    expect("the option that was chosen is returned", holds=decision.option == DENY.id)
+    expect("a rejection is not claimed", holds=await subject.backend.claim(request.id, request.digest) is False)
 
 
 async def a_withdrawal_voids(subject: BackendSubject) -> None:
@@ -707,7 +855,7 @@ async def a_withdrawal_voids(subject: BackendSubject) -> None:
     await subject.backend.withdraw(request.id, "changed our mind")
     await subject.backend.withdraw(request.id, "again")
     await subject.backend.withdraw("nothing", "never heard of it")
-    expect("it cannot be claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+    expect("it cannot be claimed", holds=await subject.backend.claim(request.id, request.digest) is False)
 
 
 async def cancelling_withdraws(subject: BackendSubject) -> None:
@@ -718,8 +866,8 @@ async def cancelling_withdraws(subject: BackendSubject) -> None:
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task}, timeout=SOON)
-    expect("cancelling ends it", kept=task.done() and task.cancelled())
-    expect("nothing can be claimed", kept=await subject.backend.claim(request.id, request.digest) is False)
+    expect("cancelling ends it", holds=task.done() and task.cancelled())
+    expect("nothing can be claimed", holds=await subject.backend.claim(request.id, request.digest) is False)
 
 
 async def time_ends_without_losing_an_answer(subject: BackendSubject) -> None:
@@ -728,16 +876,16 @@ async def time_ends_without_losing_an_answer(subject: BackendSubject) -> None:
     asking = asyncio.ensure_future(subject.backend.request(silent))
     for _ in range(3):
         await asyncio.sleep(0)
-    expect("without an answer none is returned", kept=await subject.backend.withdraw(silent.id, "expired") is None)
+    expect("without an answer none is returned", holds=await subject.backend.withdraw(silent.id, "expired") is None)
     asking.cancel()
     await asyncio.wait({asking}, timeout=SOON)
-    expect("it ends", kept=asking.done() and (asking.cancelled() or asking.exception() is not None))
-    expect("nothing can be claimed", kept=await subject.backend.claim(silent.id, silent.digest) is False)
+    expect("it ends", holds=asking.done() and (asking.cancelled() or asking.exception() is not None))
+    expect("nothing can be claimed", holds=await subject.backend.claim(silent.id, silent.digest) is False)
     await _ask_and_answer(subject, answered, ALLOW)
     found = await subject.backend.withdraw(answered.id, "expired")
-    expect("an answer that is returned is the answer", kept=found is None or found.option == ALLOW.id)
+    expect("an answer that is returned is the answer", holds=found is None or found.option == ALLOW.id)
     claimed = await subject.backend.claim(answered.id, answered.digest)
-    expect("it stands if it is returned, and only then", kept=claimed is (found is not None))
+    expect("it stands if it is returned, and only then", holds=claimed is (found is not None))
 
 
 async def several_at_once_keep_apart(subject: BackendSubject) -> None:
@@ -747,9 +895,9 @@ async def several_at_once_keep_apart(subject: BackendSubject) -> None:
     decisions = await asyncio.gather(
         *(_ask_and_answer(subject, request, option) for request, option in zip(requests, chosen, strict=True))
     )
-    expect("each gets its own answer", kept=[d.option for d in decisions] == [option.id for option in chosen])
+    expect("each gets its own answer", holds=[d.option for d in decisions] == [option.id for option in chosen])
     claims = [await subject.backend.claim(request.id, request.digest) for request in requests]
-    expect("only the allowed are claimed", kept=claims == [True, False, True])
+    expect("only the allowed are claimed", holds=claims == [True, False, True])
 
 
 BackendCheck = Callable[[BackendSubject], Awaitable[None]]
@@ -774,7 +922,7 @@ async def _ask_and_answer(subject: BackendSubject, request: ApprovalRequest, opt
     asking = asyncio.ensure_future(subject.backend.request(request))
     answering = asyncio.ensure_future(subject.answer(request, option))
     done, _ = await asyncio.wait({asking, answering}, timeout=SOON)
-    expect("an answer ends the question", kept=asking in done)
+    expect("an answer ends the question", holds=asking in done)
     await answering
     return await asking
 

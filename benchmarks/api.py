@@ -23,11 +23,12 @@ from starlette.routing import Route
 from amplifier_hooks import AuditLog, HookRegistry
 from amplifier_hooks.adapters.asgi import HooksMiddleware
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions import DefinitionSettings, NewHook, new_hook_id
+from amplifier_hooks.definitions import DefinitionSettings
+from amplifier_hooks.definitions.model import NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore, StoredHook
 from amplifier_hooks.events import REQUEST_PRE
 from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
-from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
+from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.server.hooks.try_hook import HookBody, HookPage
 from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -113,8 +114,8 @@ async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[Manage
             settings=DefinitionSettings(hooks_max_per_event=1_000),
         )
     )
-    api.admission.reads = api.admission.writes = RateLimiter(RequestRate(per_second=1e9, at_once=10**9))
-    api.keeper.most = api.stored_hooks.most = 10**9
+    api.admission.reads = api.admission.writes = RateLimiter(1e9, 10**9)
+    api.stored_hooks.most = 10**9
     _, secret = await api.tokens.create("bench", scopes=["hooks:manage"], tenant="acme")
     return api, secret
 

@@ -215,7 +215,7 @@ TEXTS: Final = {
 
 def looks(*, quick: bool) -> list[list[str]]:
     """Rows: how many bytes a second, for each text, and for texts with secrets in them."""
-    redactor = Redactor(b"k" * 32, known=["a secret that is known"], environment={})
+    redactor = Redactor(b"k" * 32, secrets=["a secret that is known"], environment={})
     texts = {name: (piece * LENGTH)[:LENGTH] for name, piece in TEXTS.items()}
     for count in (1, 2, 4, 5, 50):
         texts[f"prose with {count} secrets"] = ((TEXTS["prose"] * LENGTH)[: LENGTH // count] + SECRET) * count

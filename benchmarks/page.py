@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
 from approval_backends.gateway.gateway import Gateway
@@ -111,7 +111,7 @@ def a_request(one: int) -> ApprovalRequest:
     """A request to run a command."""
     now = datetime.now(UTC)
     arguments = {"command": f"make target-{one}"}
-    action = Action("", "release", "tool:pre", "Bash", freeze(arguments))
+    act = Act("", "release", "tool:pre", "Bash", "~/shop", freeze(arguments))
     return ApprovalRequest(
         id=f"request-{one}",
         tenant="",
@@ -120,7 +120,7 @@ def a_request(one: int) -> ApprovalRequest:
         event="tool:pre",
         tool="Bash",
         arguments=arguments,
-        digest=action.digest,
+        digest=act.digest,
         questions=(Question(hook="guard", prompt="Go on?"),),
         options=(
             Option(id="yes", label="Allow once", kind="allow_once"),

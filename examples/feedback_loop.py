@@ -12,7 +12,7 @@ Prints:
     agent: writes old.py
       screen: old.py has 150 findings (info, hook:lint)
       screen: a text of hook 'lint' was cut (warning, session)
-    agent: reads 44 of 150 lines, and ⟦trimmed · kept 924 of 3,150 tokens⟧
+    agent: reads 43 of 150 lines, and ⟦trimmed · kept 903 of 3,150 tokens · 5f3c9e21⟧
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class Screen:
 
 async def main() -> None:
     """One turn."""
-    context = InMemoryContext()
+    context = InMemoryContext(mark="5f3c9e21")
     with TemporaryDirectory() as folder:
         async with (
             SessionCoordinator(hooks=registry, context=context, display=Screen()) as session,
@@ -90,7 +90,7 @@ async def main() -> None:
                 given = {"folder": folder, **wanted}
                 context.add_tool_calls([{"id": call_id, "name": "Write", "input": given}])
                 done = await session.call_tool("Write", given, write, call_id=call_id)
-                context.add_tool_result(call_id, done.value)
+                context.add_tool_result(call_id, done.value or "")
 
 
 if __name__ == "__main__":

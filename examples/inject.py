@@ -5,7 +5,7 @@ Run it: python examples/inject.py
 Prints:
     screen: 1 finding (info, hook:lint)
     system message:
-    ⟦hook lint⟧
+    ⟦hook lint · 5f3c9e21⟧
     app.py, line 2: missing colon
 """
 
@@ -35,7 +35,7 @@ class Screen:
 
 async def main() -> None:
     """Write a file, then look into the context."""
-    context = InMemoryContext()
+    context = InMemoryContext(mark="5f3c9e21")
     async with SessionCoordinator(hooks=registry, context=context, display=Screen()) as session:
         await session.call_tool("Write", {"file_path": "app.py"}, lambda _: "written")
     for message in context.messages:

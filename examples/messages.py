@@ -8,7 +8,7 @@ Prints:
     ◆ warning  hook:spelling  notes.md has 2 mistakes
       │ The agent was told which.
     the model reads:
-    ⟦hook spelling⟧
+    ⟦hook spelling · 5f3c9e21⟧
     notes.md, line 1: "recieve"
     notes.md, line 4: "seperate"
 """
@@ -35,7 +35,7 @@ async def spelling(_event: str, _data: Mapping[str, Any]) -> HookResult:
 
 async def main() -> None:
     """Write a file, then look into the context."""
-    context, screen = InMemoryContext(), TerminalDisplay(sys.stdout)
+    context, screen = InMemoryContext(mark="5f3c9e21"), TerminalDisplay(sys.stdout)
     async with SessionCoordinator(hooks=registry, context=context, display=screen) as session:
         await session.call_tool("Write", {"file_path": "notes.md"}, lambda _: "written")
     for message in context.messages:

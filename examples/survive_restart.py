@@ -11,7 +11,7 @@ Prints:
     Robin sees: Deploy to production? deploy {'build': 7}
     worker: deploying build 7
     worker: deployed
-    worker: Operation denied by production: Approval unavailable: this call has run already; it is not run again
+    worker: deployed
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from amplifier_hooks import HookRegistry, library
-from amplifier_hooks.definitions import band_of
+from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.library.parts.ready_made import Point, ReadyMade
 
 PAGE = Path(__file__).parent.parent / "specs" / "library.md"

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer.main
+from attrs import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WRITTEN = "<!-- Written by scripts/reference.py from the code. -->\n"
@@ -187,17 +189,30 @@ def called(thing: Callable[..., Any]) -> str:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(…)"
+    signature = signature.replace(parameters=[*spelled_out(signature, sys.modules[thing.__module__])])
     whole = plain(str(signature))
     if len(whole) <= SHORT:
         return whole
-    end = whole.rpartition(" -> ")[2]
+    _, arrow, end = whole.rpartition(") -> ")  # a struct has no return annotation
     lines, starred = [], False
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             starred = True
             lines.append("    *,")
         lines.append(f"    {plain(str(parameter))},")
-    return "\n".join(["(", *lines, f") -> {end}"])
+    return "\n".join(["(", *lines, f") -> {end}" if arrow else ")"])
+
+
+def spelled_out(signature: inspect.Signature, module: ModuleType) -> Iterator[inspect.Parameter]:
+    """Yield the parameters, with those of a table of options in its place."""
+    for parameter in signature.parameters.values():
+        table = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+        if table is None:
+            yield parameter
+        else:
+            for name, kind in vars(module)[table[1]].__annotations__.items():
+                annotation = kind.__forward_arg__
+                yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=NOTHING, annotation=annotation)
 
 
 def plain(text: str) -> str:

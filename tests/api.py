@@ -9,9 +9,8 @@ import httpx2
 from attrs import define
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
-from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
-from amplifier_hooks.storage.sqlite import MemoryDatabase
+from amplifier_hooks.server import ManagedApi, open_api
+from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.broker import Broker
 from approval_backends.stores.memory import MemoryStore
@@ -55,11 +54,9 @@ async def office(database: Database | None = None, **options: Any) -> AsyncItera
     """An API with no hooks yet. It has no rate limit, unless a test sets one."""
     registry, broker = HookRegistry(), Broker(MemoryStore())
     audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
-    async with MemoryDatabase(*API_TABLES) as memory:
-        chosen = memory if database is None else database
-        async with open_api(chosen, registry=registry, broker=broker, record=audit, **options) as api:
-            api.admission.reads = api.admission.writes = RateLimiter(RequestRate(per_second=1e9, at_once=10**9))
-            yield Office(api, registry, audit, broker)
+    async with open_api(database, registry=registry, broker=broker, record=audit, **options) as api:
+        api.admission.reads = api.admission.writes = RateLimiter(1e9, 10**9)
+        yield Office(api, registry, audit, broker)
 
 
 def new_hook(name: str = "guard", **fields: Any) -> dict[str, Any]:

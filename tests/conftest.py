@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -86,6 +86,29 @@ class TestFile(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
     """Collect test files as `TestFile`."""
     return TestFile.from_parent(parent, path=module_path)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs tests under hooks which spoil every object they are given."""
+    parser.addoption("--spoil", action="store_true", help="attach a SpoilingHook to every registry of a test")
+
+
+@pytest.fixture(autouse=True)
+def _spoil(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attach spoiling hooks, one before and one after all others, to every registry that the test makes."""
+    if not request.config.getoption("--spoil"):
+        return
+    from amplifier_hooks import HookRegistry
+    from amplifier_hooks.testing import SpoilingHook
+
+    make = HookRegistry.__init__
+
+    def make_spoilt(registry: HookRegistry, **options: Any) -> None:
+        make(registry, **options)
+        for priority in (-1_000_000, 1_000_000):
+            SpoilingHook.attach(registry, priority=priority)
+
+    monkeypatch.setattr(HookRegistry, "__init__", make_spoilt)
 
 
 @pytest.hookimpl(wrapper=True)

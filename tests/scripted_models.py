@@ -6,17 +6,16 @@ test can read them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from attrs import define, field
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from amplifier_hooks.server.edge import listen
 from tests.scripted_steps import Say, Use
 
 if TYPE_CHECKING:
@@ -198,12 +197,6 @@ async def serving(*script: Use | Say) -> AsyncIterator[ScriptedModel]:
 @asynccontextmanager
 async def listening(app: Starlette) -> AsyncIterator[int]:
     """Serve an application for as long as the block lasts, and yield its port."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)  # it has no event for that
-    try:
-        yield server.servers[0].sockets[0].getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
+    listener = listen.loopback_socket(0)
+    async with listen.listening(app, listener):
+        yield listener.getsockname()[1]

@@ -9,6 +9,7 @@
 - ```` ```yaml ```` and ```` ```json ```` blocks can be read; files of hooks, of rules and blueprints are right.
 - `<!-- file: name -->` before a block: the commands after it find it there. With `under a line`, it takes that line's
   place in the file.
+- Python, in documents and in examples, imports public names only.
 - Relative links lead somewhere.
 """
 
@@ -32,6 +33,7 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.runs.blueprint import read_blueprint
 from approval_backends.rules.policy import Rules
+from tests.test_exports import PACKAGES, listed
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -92,6 +94,28 @@ def test_python_blocks_run(
                 runner.run(eval(code, namespace))
             else:
                 exec(code, namespace)
+
+
+def imported(source: str) -> Iterator[tuple[str, str]]:
+    """Read the modules of both packages that Python code imports, with the names it takes from them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found = [(one.name, "") for one in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [(node.module or "", one.name) for one in node.names]
+        else:
+            continue
+        yield from (one for one in found if one[0].split(".")[0] in {package.__name__ for package in PACKAGES})
+
+
+@pytest.mark.rule("PKG-1")
+def test_readers_need_public_names_only() -> None:
+    """Documents and examples import front doors only, and from them only names that they list."""
+    sources = [(document, block.text) for document in DOCUMENTS for block in blocks(document, "python")]
+    sources += [(path.name, path.read_text(encoding="utf-8")) for path in ROOT.glob("examples/**/*.py")]
+    offered = {(door, name) for door, names in listed().items() for name in ("", *names)}
+    used = {(where, *one) for where, text in sources for one in imported(text)}
+    assert not {one for one in used if one[1:] not in offered}
 
 
 def commands(text: str, prompt: str = "") -> Iterator[tuple[list[str], str]]:

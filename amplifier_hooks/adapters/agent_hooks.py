@@ -31,7 +31,6 @@ from agent_hooks import (
 )
 from attrs import define, field, frozen
 
-from amplifier_hooks.act import freeze
 from amplifier_hooks.adapters.shared import Texts, call_at_end
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import (
@@ -126,7 +125,7 @@ class SessionInterceptor:
         """Ask the hooks about a model call, and add the injected texts to its messages."""
         await self._forget_calls()
         messages = context["messages"]
-        given = await self._texts.merge_into(messages, kept=True)
+        given = await self._texts.merge_into(messages, skip_present=True)
         self._model = ProgramModelCall(self.session, given, context["model"]["id"])
         if not await self._model.admit():
             return call_denial(self._model)
@@ -154,8 +153,8 @@ class SessionInterceptor:
         self._calls[call.id] = call
         if earlier is not None:  # the host reports nothing more about that call
             await earlier.give_up()
-        changed_by_us = freeze(call.input) != freeze(about["args"])  # True is not 1 there
-        return change_verdict("$target", call.input) if changed_by_us else Verdict.allow()
+        unchanged = call.asks_about(call.tool, call.input)  # True is not 1 there
+        return Verdict.allow() if unchanged else change_verdict("$target", call.input)
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """Show the result of a tool to the hooks."""
@@ -164,8 +163,8 @@ class SessionInterceptor:
         if call is None:
             return Verdict.deny(reason="not_admitted", message="this call ran without a decision")
         result = context["tool_result"]
-        if about["name"] != call.tool or freeze(about["args"]) != freeze(call.input):
-            await call.report_error(HostToolFailed("the call that ran is not the call that was decided about"))
+        if not call.permits(about["name"], about["args"]):
+            await call.report_mismatch(about["name"], about["args"])
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
             await call.report_error(HostToolFailed(str(result["value"])))
@@ -269,11 +268,16 @@ class AgentHooksHost:
             TOOL_POST: self._after_tool,
             OUTPUT: self._output,
         }
-        listeners = {SESSION_START: self._start, TOOL_ERROR: self._after_tool_error, SESSION_END: self._end}
+        listeners = {SESSION_START: self._start, TOOL_ERROR: self._after_tool, SESSION_END: self._end}
         for event, step in (gates | listeners).items():
             add = hooks.gate if event in gates else hooks.on
             name = f"agent-hooks:{event}"
-            self._undo.append(add(event, self._session_gate(step), LAST, name, timeout=GATE_TIMEOUT, own_event=True))
+            gate = self._session_gate(step)
+            self._undo.append(
+                add(
+                    event, gate, priority=LAST, name=name, timeout=GATE_TIMEOUT, own_event=True, recheck=False
+                )  # interceptors ask the approver themselves
+            )
 
     async def output(self, content: Any) -> Any:
         """Return the answer that the agent may give instead of `content`.
@@ -348,15 +352,19 @@ class AgentHooksHost:
         )
 
     async def _after_tool(self, data: Mapping[str, Any]) -> HookResult:
-        context = self._result_context(data, data["result"], is_error=False)
+        """Let the interceptors replace or withhold a tool's result or its error."""
+        part = "error" if "error" in data else "result"
+        context = self._contexts.post_tool_call(
+            call_id=data["tool_call_id"],
+            name=data["tool_name"],
+            args=data["tool_input"],
+            value=data[part],
+            is_error=part == "error",
+        )
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
-            return HookResult.modify({"result": f"The result was withheld: {denial_reason(record)}"})
-        return change_result("result", data["result"], context["tool_result"]["value"])
-
-    async def _after_tool_error(self, data: Mapping[str, Any]) -> HookResult:
-        await self.emitter.emit_unchecked(self._result_context(data, data["error"], is_error=True))
-        return CONTINUE
+            return HookResult.modify({part: f"The {part} was withheld: {denial_reason(record)}"})
+        return change_result(part, data[part], context["tool_result"]["value"])
 
     async def _output(self, data: Mapping[str, Any]) -> HookResult:
         context = self._contexts.output(content=data["content"])
@@ -374,15 +382,6 @@ class AgentHooksHost:
         for undo in self._undo:
             undo()
         return CONTINUE
-
-    def _result_context(self, data: Mapping[str, Any], value: Any, *, is_error: bool) -> AgentContext:
-        return self._contexts.post_tool_call(
-            call_id=data["tool_call_id"],
-            name=data["tool_name"],
-            args=data["tool_input"],
-            value=value,
-            is_error=is_error,
-        )
 
     def _stop_turn(self, record: InterceptionRecord | None) -> HookResult:
         """Deny, and remember that the turn was blocked."""

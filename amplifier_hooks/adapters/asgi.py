@@ -291,29 +291,29 @@ def readable_body(body: bytes, content_type: str) -> Any:
     return text
 
 
-def valid_status(wanted: object, was: int) -> int:
-    """Return `wanted` if a response can go out with this status, otherwise `was`."""
-    sound = isinstance(wanted, int) and not isinstance(wanted, bool) and 200 <= wanted <= 599  # noqa: PLR2004  # HTTP's
-    if not sound or (wanted in BODILESS) is not (was in BODILESS):
-        if wanted != was:
-            log.warning("hook_invalid_status", status=repr(wanted)[:40])
+def valid_status(value: object, was: int) -> int:
+    """Return `value` if a response can go out with this status, otherwise `was`."""
+    sound = isinstance(value, int) and not isinstance(value, bool) and 200 <= value <= 599  # noqa: PLR2004  # HTTP's
+    if not sound or (value in BODILESS) is not (was in BODILESS):
+        if value != was:
+            log.warning("hook_invalid_status", status=repr(value)[:40])
         return was
-    return int(wanted)  # type: ignore[call-overload, no-any-return]  # sound: it is one
+    return int(value)  # type: ignore[call-overload, no-any-return]  # sound: it is one
 
 
-def apply_headers(pairs: list[tuple[bytes, bytes]], wanted: object) -> list[tuple[bytes, bytes]]:
+def apply_headers(pairs: list[tuple[bytes, bytes]], headers: object) -> list[tuple[bytes, bytes]]:
     """Return the headers as a hook changed them. An unchanged header stays the same to the byte."""
     before = visible_headers(pairs)
-    after = headers_of(wanted, before)
+    after = headers_of(headers, before)
     kept = [(name, value) for name, value in pairs if after.get(_name(name)) == before[_name(name)]]
     new = [(name, value) for name, value in after.items() if before.get(name) != value]
     return kept + [(name.encode("latin-1"), value.encode("latin-1")) for name, value in new]
 
 
-def headers_of(wanted: object, before: Mapping[str, str]) -> dict[str, str]:
-    """Return the valid headers of `wanted`. The framing headers stay as they were."""
+def headers_of(headers: object, before: Mapping[str, str]) -> dict[str, str]:
+    """Return the valid headers of `headers`. The framing headers stay as they were."""
     after = {name: value for name, value in before.items() if name in FRAMING}
-    given = wanted.items() if isinstance(wanted, dict) else before.items()
+    given = headers.items() if isinstance(headers, dict) else before.items()
     for name, value in given:
         if isinstance(name, str) and name.lower() in FRAMING:
             continue

@@ -15,15 +15,13 @@ Extra `claude-agent-sdk`.
 from __future__ import annotations
 
 import copy
-import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
 
-from amplifier_hooks.act import freeze
 from amplifier_hooks.adapters.shared import Texts, call_at_end
-from amplifier_hooks.events import APPROVAL_GRANTED, APPROVAL_REQUIRED
+from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.program_session import ProgramSession
 
@@ -79,12 +77,7 @@ class ClaudeAgent:
         self.session = session
         self._waits = waits
         self._program_session = ProgramSession(CLAUDE_CODE, session, ContextNews(session), asking)
-        self._approved: set[object] = set()
-        """Calls that an approver or a rule has approved."""
-        self._undo = session.hooks.observe(
-            APPROVAL_GRANTED, self._note_granted, name=f"claude-agent-sdk:{session.session_id}"
-        )
-        call_at_end(session, "claude-agent-sdk", self._leave_session)
+        call_at_end(session, "claude-agent-sdk", self._program_session.leave)
 
     def options(self, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
         """Return a copy of `options` with our hooks beside its own, and our permission callback before its own.
@@ -109,46 +102,45 @@ class ClaudeAgent:
         return own
 
     async def _answer_hook(self, question: Any, _tool_use_id: str | None, _context: HookContext) -> Any:
-        ended = await self._program_session.answer(question)
-        return {THEIRS.get(key, key): said for key, said in json.loads(ended.output).items()} if ended.output else {}
+        answer = await self._program_session.answer(question)
+        return {THEIRS.get(key, key): value for key, value in answer.items()}
 
-    async def _leave_session(self) -> None:
-        self._undo()
-        await self._program_session.leave()
-
-    async def _note_granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
-        if data.get("session_id") == self.session.session_id:
-            self._approved.add(data.get("tool_call_id"))
-
-    def _permission(self, allowed: list[str], theirs: CanUseTool | None) -> CanUseTool:
+    def _permission(self, patterns: list[str], theirs: CanUseTool | None) -> CanUseTool:
         """Return the callback that answers the program when its own permissions require a decision."""
 
         async def decide_permission(
-            tool: str, given: dict[str, Any], context: ToolPermissionContext
+            tool: str, tool_input: dict[str, Any], context: ToolPermissionContext
         ) -> PermissionResult:
             said: PermissionResult | None = None
             try:
-                said = await find_permission(tool, given, context)
+                said = await find_permission(tool, tool_input, context)
             finally:
                 if not isinstance(said, PermissionResultAllow):  # the program reports nothing about it any more
                     await self._program_session.give_up(context.tool_use_id or "")
             return said
 
-        async def find_permission(tool: str, given: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
-            call = self._program_session.call(context.tool_use_id or "")
-            if call is None or call.tool != tool or freeze(given) != freeze(call.input):
+        async def find_permission(
+            tool: str, tool_input: dict[str, Any], context: ToolPermissionContext
+        ) -> PermissionResult:
+            call = self._program_session.begin(context.tool_use_id or "", tool, tool_input)
+            if call is None:
                 return PermissionResultDeny(message=CHANGED)
-            if call.id in self._approved or any(fnmatchcase(tool, pattern) for pattern in allowed):
+            if call.allowed or any(fnmatchcase(tool, pattern) for pattern in patterns):
                 return PermissionResultAllow()
             if theirs is None:
                 return PermissionResultDeny(message=UNPERMITTED)
-            about = {"tool_name": tool, "tool_call_id": call.id, "tool_input": given, "prompt": context.title or tool}
-            outcome = await self.session.emit(APPROVAL_REQUIRED, about)
+            about = {
+                "tool_name": tool,
+                "tool_call_id": call.id,
+                "tool_input": tool_input,
+                "prompt": context.title or tool,
+            }
+            outcome = await self.session.emit(APPROVAL_REQUIRED, about, cwd=call.cwd)
             if outcome.denied:
                 return PermissionResultDeny(message=outcome.reason or "denied")
-            said = await theirs(tool, given, context)
+            said = await theirs(tool, tool_input, context)
             update = said.updated_input if isinstance(said, PermissionResultAllow) else None
-            changed = update is not None and freeze(update) != freeze(call.input)
+            changed = update is not None and not call.permits(tool, update)
             return PermissionResultDeny(message=CHANGED) if changed else said
 
         return decide_permission

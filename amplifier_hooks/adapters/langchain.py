@@ -26,11 +26,20 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
-from amplifier_hooks.adapters.shared import Texts, answer_of, call_at_end, check_turn, out_of_reach
+from amplifier_hooks.adapters.shared import (
+    HOSTED,
+    NESTED,
+    Texts,
+    answer_of,
+    call_at_end,
+    check_turn,
+    hosted_tools,
+    out_of_reach,
+)
 from amplifier_hooks.errors import HookUsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from langchain.agents.middleware.types import ModelRequest, ModelResponse, ToolCallRequest
@@ -156,10 +165,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return await self._run_step(step())
 
     def _check_reach(self, request: ModelRequest[Any]) -> None:
-        for tool in (*request.tools, *model_tools(request)):
-            if not isinstance(tool, dict) or tool.get("type") == "function":
-                continue
-            name = str(tool.get("name") or tool.get("type"))
+        for name in tools_out_of_reach(request):
             if name not in self._outside:
                 raise out_of_reach(name, "the provider runs it itself", "SessionMiddleware")
 
@@ -193,13 +199,13 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         result: Result | None = None
         content: Any = None
 
-        async def run(given: dict[str, Any]) -> Any:
+        async def run(tool_input: dict[str, Any]) -> Any:
             nonlocal result, content
-            result = await handler(request.override(tool_call={**call, "args": given}))
+            result = await handler(request.override(tool_call={**call, "args": tool_input}))
             answer = answer_in(result, call["id"])
             content = None if answer is None else answer.content
             if answer is not None and answer.status == "error":
-                raise ToolAnswerFailed(answer.text)
+                raise ToolAnswerFailed(content if isinstance(content, str) else json.dumps(content, default=str))
             return content
 
         outcome = await self.session.call_tool(call["name"], call["args"], run, call_id=call["id"])
@@ -207,11 +213,12 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             interrupt_run(request, outcome)
         if outcome.denied:
             return denial(request, outcome.reason or "denied")
-        if outcome.error is not None and not (isinstance(outcome.error, ToolAnswerFailed) and result is not None):
-            raise outcome.error
-        if result is not None and (outcome.error is not None or outcome.value is content):
+        failed = outcome.error
+        if failed is not None and not (isinstance(failed, ToolAnswerFailed) and result is not None):
+            raise failed
+        if result is not None and (outcome.value is content if failed is None else outcome.reason == str(failed)):
             return result
-        return replace_value(request, result, outcome.value)
+        return replace_value(request, result, outcome.value if failed is None else outcome.reason, failed=bool(failed))
 
 
 class ToolAnswerFailed(Exception):
@@ -221,7 +228,7 @@ class ToolAnswerFailed(Exception):
 # -- in the format of the SDK ------------------------------------------------------------------------------------------
 
 
-def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome) -> NoReturn:
+def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome[Any]) -> NoReturn:
     """Interrupt the run. An earlier answer that resumed the run is no decision of an approver, and is used up."""
     call = request.tool_call
     shown = ToolApprovalRequest(
@@ -251,10 +258,30 @@ def rejection() -> str | None:
     return None
 
 
-def model_tools(request: ModelRequest[Any]) -> Sequence[Any]:
-    """Return the tools that come with the model or its settings, and not with the agent."""
-    given = (request.model_settings, *(getattr(request.model, name, None) for name in ("kwargs", "model_kwargs")))
-    return [tool for one in given if isinstance(one, dict) for tool in one.get("tools") or ()]
+def tools_out_of_reach(request: ModelRequest[Any]) -> Iterator[str]:
+    """Yield the names of the provider's tools that come with the agent, the model or its settings."""
+    tools = list(request.tools)
+    for settings in settings_of(request):
+        yield from hosted_tools(settings)
+        tools += [tool for one in (settings, *nested_in(settings)) for tool in one.get("tools") or ()]
+    for tool in tools:
+        if isinstance(tool, dict) and tool.get("type") != "function":
+            yield str(tool.get("name") or tool.get("type") or next(iter(tool), "?"))
+
+
+def settings_of(request: ModelRequest[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings of a call, and the fields of its model and of every model that this one wraps."""
+    yield request.model_settings
+    model: Any = request.model
+    while model is not None:
+        yield {name: getattr(model, name, None) for name in (*HOSTED, *NESTED)}
+        model = getattr(model, "bound", None)
+
+
+def nested_in(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the settings inside of settings."""
+    found = [one for name in NESTED if isinstance(one := settings.get(name), dict)]
+    return found + [further for one in found for further in nested_in(one)]
 
 
 def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
@@ -275,14 +302,14 @@ def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     return next(found, None)
 
 
-def replace_value(request: ToolCallRequest, result: Result | None, value: Any) -> Result:
+def replace_value(request: ToolCallRequest, result: Result | None, value: Any, *, failed: bool) -> Result:
     """Return the result with the hooks' value in place of its own; the rest of the result stays."""
     call = request.tool_call
     content = value if isinstance(value, str | list) else json.dumps(value, default=str)
     answer = None if result is None else answer_in(result, call["id"])
     if result is None or answer is None:
         return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
-    own = answer.model_copy(update={"content": content, "artifact": None, "status": "success"})
+    own = answer.model_copy(update={"content": content, "artifact": None, "status": "error" if failed else "success"})
     whole: Result = exchange_answer(result, answer, own)
     return whole
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -34,8 +33,10 @@ from agents import (
 )
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
+from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.adapters.shared import Texts, answer_of, call_at_end, check_turn, out_of_reach
-from amplifier_hooks.errors import HookUsageError
+from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.errors import HookUsageError, InputNotFreezable
 from amplifier_hooks.session.program_call import ProgramToolCall
 
 if TYPE_CHECKING:
@@ -75,19 +76,20 @@ class OpenAIAgents:
         self._outside = frozenset(outside)
         self._texts: Texts[Any] = Texts(session, message)
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
-        self._calls: dict[str, ProgramToolCall] = {}
+        self._calls: dict[tuple[int, str], tuple[Any, ProgramToolCall]] = {}
+        """Calls by run and id. A run has no id; its contexts share one usage object, which is kept beside each call."""
         self._running = 0
         """Number of current runs."""
         call_at_end(session, "openai-agents", self._give_up)
 
     async def run(
-        self, agent: Agent[Any], given: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
+        self, agent: Agent[Any], prompt: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
     ) -> RunResult:
         """Run an agent as one turn of the session. The options are those of `Runner.run`.
 
         Raise `HookAbortError` if a hook denies the prompt or a model call, and any error that `Runner.run` raises.
         """
-        items = as_items(given)
+        items = as_items(prompt)
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
         content = asked.get("content", "")
         async with self.session.turn(text_of(content)) as turn:
@@ -123,7 +125,7 @@ class OpenAIAgents:
         return await self._run_in(own, state, run_config, options)
 
     async def _run_in(
-        self, own: Agent[Any], given: Any, config: RunConfig | None, options: dict[str, Any]
+        self, own: Agent[Any], prompt: Any, config: RunConfig | None, options: dict[str, Any]
     ) -> RunResult:
         """Run once. Afterwards give up the calls that were admitted and that the SDK did not make.
 
@@ -132,7 +134,7 @@ class OpenAIAgents:
         """
         self._running += 1
         try:
-            result = await Runner.run(own, given, run_config=self.config(config), **options)
+            result = await Runner.run(own, prompt, run_config=self.config(config), **options)
             while any(is_unreadable(item) for item in result.interruptions):
                 state = result.to_state()
                 for item in filter(is_unreadable, state.get_interruptions()):
@@ -146,7 +148,7 @@ class OpenAIAgents:
 
     async def _give_up(self) -> None:
         left, self._calls = list(self._calls.values()), {}
-        await asyncio.gather(*(call.give_up() for call in left))
+        await asyncio.gather(*(call.give_up() for _, call in left))
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """Return the agent with its function tools, its model and its handoff agents inside the session.
@@ -211,28 +213,28 @@ class OpenAIAgents:
             return handoff
         own, invoke = copy.copy(handoff), handoff.on_invoke_handoff
 
-        async def hand_over(context: RunContextWrapper[Any], given: str) -> Any:
-            return self.agent(await invoke(context, given))
+        async def hand_over(context: RunContextWrapper[Any], arguments: str) -> Any:
+            return self.agent(await invoke(context, arguments))
 
         own.on_invoke_handoff = hand_over
         return own
 
     # -- one tool call, in the order in which the SDK asks -------------------------------------------------------
 
-    async def is_undecided(self, tool: str, given: Any, call_id: str) -> bool:
-        """Return True if the call has no decision yet."""
-        call = self._call(tool, given, call_id)
-        if await self._is_admitted(call) or call.outcome is None or call.outcome.pending is None:
+    async def is_undecided(self, context: RunContextWrapper[Any], tool: str, arguments: Any, call_id: str) -> bool:
+        """Return True if the call has no decision yet. The arguments are a value, or the model's own JSON as bytes."""
+        call = await self._call(context, tool, arguments, call_id)
+        if await self._is_admitted(context, call) or call.outcome is None or call.outcome.pending is None:
             return False
-        self._calls.pop(call_id, None)  # the next time there may be a decision
+        self._forget_call(context, call)  # the next time there may be a decision
         return True
 
-    async def _is_admitted(self, call: ProgramToolCall) -> bool:
+    async def _is_admitted(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> bool:
         """Return True if the call may be made. If this is cancelled, the next question about the call begins anew."""
         try:
             return await call.admit()
         except BaseException:
-            self._calls.pop(call.id, None)
+            self._forget_call(context, call)
             raise
 
     async def _decide(self, state: RunState[Any]) -> None:
@@ -249,29 +251,30 @@ class OpenAIAgents:
                 continue
             tools = [tool for tool in await item.agent.get_all_tools(context) if isinstance(tool, FunctionTool)]
             own = next((tool.needs_approval for tool in tools if tool.name == name), None)
-            given = parse_arguments(item.arguments or "")
-            if not isinstance(own, ToolApproval) or await own.is_wanted(context, given, call_id):
+            given = as_bytes(item.arguments)
+            if not isinstance(own, ToolApproval) or await own.is_wanted(context, parse_arguments(given), call_id):
                 continue
-            if not await self.is_undecided(name, given, call_id):
+            if not await self.is_undecided(context, name, given, call_id):
                 state.approve(item)
 
     async def _guard_call(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         context = data.context
-        call = self._call(context.tool_name, parse_arguments(context.tool_arguments), context.tool_call_id)
-        if await self._is_admitted(call):
+        given = as_bytes(context.tool_arguments)
+        call = await self._call(context, context.tool_name, given, context.tool_call_id)
+        if await self._is_admitted(context, call):
             return ToolGuardrailFunctionOutput.allow()
-        self._calls.pop(call.id, None)
+        self._forget_call(context, call)
         reason = call.outcome.reason if call.outcome else None
         return ToolGuardrailFunctionOutput.reject_content(reason or "denied", output_info={"by": GUARDRAIL})
 
     def _run(self, plain: FunctionTool) -> Callable[[ToolContext[Any], str], Any]:
-        async def run(context: ToolContext[Any], given: str) -> Any:
-            call = self._call(plain.name, parse_arguments(given), context.tool_call_id)
-            self._calls.pop(call.id, None)
+        async def run(context: ToolContext[Any], arguments: str) -> Any:
+            call = await self._call(context, plain.name, as_bytes(arguments), context.tool_call_id)
+            self._forget_call(context, call)
             if not await call.admit():
                 return call.outcome.reason if call.outcome else None
             try:
-                value = await plain.on_invoke_tool(context, json.dumps(call.input))
+                value = await plain.on_invoke_tool(context, freeze(call.input).decode("ascii"))
             except Exception as error:
                 await call.report_error(error)
                 raise
@@ -285,11 +288,22 @@ class OpenAIAgents:
 
         return run
 
-    def _call(self, tool: str, given: Any, call_id: str) -> ProgramToolCall:
-        call = self._calls.get(call_id)
-        if call is None:
-            call = self._calls[call_id] = ProgramToolCall(self.session, tool, given, id=call_id)
+    async def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Any, call_id: str) -> ProgramToolCall:
+        """Return the call that was asked about already, if it is exactly this one; give up another with its id."""
+        key = id(context.usage), call_id
+        _, earlier = self._calls.get(key, (None, None))
+        if earlier is not None and earlier.asks_about(tool, arguments):
+            return earlier
+        call = ProgramToolCall(self.session, tool, arguments, id=call_id)
+        self._calls[key] = context.usage, call
+        if earlier is not None:
+            await earlier.give_up()
         return call
+
+    def _forget_call(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> None:
+        key = id(context.usage), call.id
+        if self._calls.get(key, (None, None))[1] is call:
+            del self._calls[key]
 
 
 class InsideAgent(Agent[Any]):
@@ -312,14 +326,14 @@ class ToolApproval:
         self._adapter = adapter
         self._tool = tool
 
-    async def is_wanted(self, context: RunContextWrapper[Any], given: Any, call_id: str) -> bool:
+    async def is_wanted(self, context: RunContextWrapper[Any], arguments: Any, call_id: str) -> bool:
         """Return True if the tool itself wants an approval."""
         wish = self._tool.needs_approval
-        return wish if isinstance(wish, bool) else await wish(context, given, call_id)
+        return wish if isinstance(wish, bool) else await wish(context, arguments, call_id)
 
-    async def __call__(self, context: RunContextWrapper[Any], given: dict[str, Any], call_id: str) -> bool:
-        return await self.is_wanted(context, given, call_id) or await self._adapter.is_undecided(
-            self._tool.name, given, call_id
+    async def __call__(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        return await self.is_wanted(context, arguments, call_id) or await self._adapter.is_undecided(
+            context, self._tool.name, arguments, call_id
         )
 
 
@@ -421,9 +435,9 @@ def message(role: Role, text: str) -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-def as_items(given: str | list[Any]) -> list[Any]:
+def as_items(prompt: str | list[Any]) -> list[Any]:
     """Return the input of a model as a list."""
-    return [message("user", given)] if isinstance(given, str) else list(given)
+    return [message("user", prompt)] if isinstance(prompt, str) else list(prompt)
 
 
 def text_of(content: str | list[Any]) -> str:
@@ -449,16 +463,21 @@ def name_of(model: Model) -> str:
 
 
 def is_unreadable(item: ToolApprovalItem) -> bool:
-    """Return True if `item` is about an agent inside the session, and the arguments are no JSON object.
+    """Return True if `item` is about an agent inside the session, and the arguments are refused as JSON.
 
     Such a call cannot be admitted.
     """
-    return isinstance(item.agent, InsideAgent) and not isinstance(parse_arguments(item.arguments or ""), dict)
+    return isinstance(item.agent, InsideAgent) and parse_arguments(as_bytes(item.arguments)) is None
 
 
-def parse_arguments(arguments: str) -> Any:
-    """Return a call's arguments as a value. Return a text that is no JSON unchanged, for the coordinator to refuse."""
+def as_bytes(arguments: str | None) -> bytes:
+    """Return the model's own JSON."""
+    return (arguments or "{}").encode("utf-8", "surrogatepass")
+
+
+def parse_arguments(arguments: bytes) -> Any:
+    """Return a call's arguments as a value, or None if no call can have them."""
     try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return arguments
+        return thaw(frozen_object(arguments))
+    except InputNotFreezable:
+        return None

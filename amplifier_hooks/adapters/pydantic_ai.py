@@ -17,26 +17,29 @@ from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
 from pydantic_ai import UserPromptNode
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
 from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
 from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, answer_of, check_turn, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, answer_of, check_turn, hosted_tools, out_of_reach
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from pydantic_ai import AgentRunResult, RunContext
-    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
     from pydantic_ai.models import ModelRequestContext
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
+    from amplifier_hooks.session.tool_call import ToolOutcome
 
 __all__ = ["SessionCapability"]
 
@@ -59,10 +62,14 @@ class SessionCapability(AbstractCapability[Any]):
         self._outside = frozenset(outside)
         self._texts: Texts[ModelMessage] = Texts(session, message)
         self._turn: Turn | None = None
+        self.received: dict[str, tuple[Any, bytes | None]] = {}
+        """The arguments of this run's calls by call id: as the model wrote them, and as JSON after their validation."""
 
     async def for_run(self, ctx: RunContext[Any]) -> SessionCapability:  # noqa: ARG002  # the SDK's signature
         """Return a copy for one run. The copies share the session and its texts."""
-        return copy.copy(self)
+        own = copy.copy(self)
+        own.received = {}
+        return own
 
     def get_ordering(self) -> CapabilityOrdering:
         """Return the innermost position. Hooks then decide about a call as all other capabilities left it."""
@@ -109,9 +116,10 @@ class SessionCapability(AbstractCapability[Any]):
         """
         for tool in request_context.model_request_parameters.native_tools:
             self.check_reach(tool.kind, PROVIDER)
-        for setting, tools in (request_context.model_settings or {}).items():
-            if tools and setting.endswith(NATIVE):
-                self.check_reach(setting, PROVIDER)
+        settings: Any = request_context.model_settings or {}
+        native = [name for name, tools in settings.items() if tools and name.endswith(NATIVE)]
+        for name in (*native, *hosted_tools(settings)):
+            self.check_reach(name, PROVIDER)
         given = request_context.messages
 
         async def call(messages: list[Any]) -> ModelResponse:
@@ -123,6 +131,49 @@ class SessionCapability(AbstractCapability[Any]):
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------------
+
+    async def before_tool_validate(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002  # as above
+        *,
+        call: ToolCallPart,
+        args: str | dict[str, Any],
+        **_tool: Any,
+    ) -> str | dict[str, Any]:
+        """Keep the arguments as the model wrote them, before they become objects that JSON may show only in part.
+
+        Raise `ModelRetry` for JSON that two readers could understand differently.
+        """
+        try:
+            self.received[call.tool_call_id] = load_json(args or "{}") if isinstance(args, str) else as_json(args), None
+        except (ValueError, RecursionError) as problem:
+            raise ModelRetry(f"the arguments are no plain JSON: {problem}") from problem
+        return args
+
+    async def after_tool_validate(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002  # as above
+        *,
+        call: ToolCallPart,
+        args: dict[str, Any],
+        **_tool: Any,
+    ) -> dict[str, Any]:
+        """Keep the validated arguments as JSON, too: a later change by another capability shows in it."""
+        if call.tool_call_id in self.received:
+            self.received[call.tool_call_id] = self.received[call.tool_call_id][0], json_of(args)
+        return args
+
+    async def on_tool_validate_error(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002  # as above
+        *,
+        call: ToolCallPart,
+        error: ValidationError | ModelRetry,
+        **_tool: Any,
+    ) -> dict[str, Any]:
+        """Forget arguments that are not valid: another capability may put others in their place."""
+        self.received.pop(call.tool_call_id, None)
+        raise error
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """Return the tools, inside the session."""
@@ -151,48 +202,63 @@ class InsideToolset(WrapperToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Call a tool inside `call_tool`.
+        """Call a tool inside `call_tool`, with arguments that are validated from what was decided about.
 
         Raise `ToolFailed` with the reason of a denial for the model, `ApprovalRequired` while the call has no decision,
         and any error that the tool raises.
         """
-        shown = as_json(tool_args)
 
-        async def run(given: dict[str, Any]) -> Any:
-            as_it_was = freeze(given) == freeze(shown)  # True is not 1 there
-            args = tool_args if as_it_was else await validate_arguments(given, ctx, tool)
+        async def run(arguments: dict[str, Any]) -> Any:
+            args = await validate_arguments(arguments, ctx, tool)
             return await super(InsideToolset, self).call_tool(name, args, ctx, tool)
 
-        outcome = await self.capability.session.call_tool(name, shown, run, call_id=ctx.tool_call_id)
+        raw, validated = self.capability.received.get(ctx.tool_call_id or "", (None, None))
+        given = raw if raw is not None and json_of(tool_args) == validated else as_json(tool_args)
+        outcome = await self.capability.session.call_tool(name, given, run, call_id=ctx.tool_call_id)
         if outcome.pending is not None:
             raise ApprovalRequired(metadata={"request": outcome.pending, "reason": outcome.reason})
         if outcome.denied:
             raise ToolFailed(outcome.reason or "denied")
         if outcome.error is not None:
-            raise outcome.error
+            raise error_of(outcome, outcome.error)
         return outcome.value
 
 
 # -- in the format of the SDK ------------------------------------------------------------------------------------------
 
 
-def as_json(given: dict[str, Any]) -> Any:
+def as_json(arguments: dict[str, Any]) -> Any:
     """Return a tool's arguments as hooks and people see them.
 
-    Arguments that are no JSON are left for the session to refuse.
+    Arguments that are no JSON stay as they are, for the session to refuse.
     """
     try:
-        return to_jsonable_python(given)
+        return to_jsonable_python(arguments)
     except PydanticSerializationError:
-        return given
+        return arguments
 
 
-async def validate_arguments(given: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+def json_of(arguments: dict[str, Any]) -> bytes | None:
+    """Return validated arguments as JSON; None if they cannot be written as JSON."""
+    try:
+        return to_json(arguments)
+    except PydanticSerializationError:
+        return None
+
+
+def error_of(outcome: ToolOutcome[Any], error: BaseException) -> BaseException:
+    """Return the error of a call. An error whose text the model reads has the text that the hooks left."""
+    if not isinstance(error, (ModelRetry, ToolFailed, ValidationError)) or outcome.reason == str(error):
+        return error
+    return (ToolFailed if isinstance(error, ToolFailed) else ModelRetry)(outcome.reason or "")
+
+
+async def validate_arguments(arguments: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     """Return a tool's arguments, validated from those that were decided about.
 
     Raise the errors of the tool's validation.
     """
-    args: dict[str, Any] = tool.args_validator.validate_json(to_json(given), context=ctx.validation_context)
+    args: dict[str, Any] = tool.args_validator.validate_json(freeze(arguments), context=ctx.validation_context)
     if tool.args_validator_func is not None:
         checked = tool.args_validator_func(ctx, **args)
         if isawaitable(checked):

@@ -11,7 +11,8 @@ result, which providers refuse.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
@@ -20,12 +21,30 @@ from amplifier_hooks.events import SESSION_END
 from amplifier_hooks.provenance import is_injected
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
     from amplifier_hooks.session.model_call import ModelOutcome
 
+
+HOSTED: Final = (
+    "mcp_servers",  # Anthropic
+    "container",
+    "web_search_options",  # OpenAI, Perplexity
+    "search_parameters",  # xAI
+    "search_settings",  # Groq
+    "connectors",  # Cohere
+    "data_sources",  # Azure OpenAI
+    "plugins",  # OpenRouter
+    "enable_search",  # Qwen
+    "google_search_retrieval",  # Gemini
+    "code_execution",
+)
+"""Settings of models that give them tools of the provider, by any name but `tools`."""
+
+NESTED: Final = ("extra_body", "model_kwargs", "kwargs", "additional_model_request_fields")
+"""Settings that hold further settings."""
 
 M = TypeVar("M")
 
@@ -63,27 +82,27 @@ class Texts(Generic[M]):
     def __init__(self, session: SessionCoordinator, make: Callable[[Role, str], M]) -> None:
         self._session = session
         self._make = make
-        self._seen = 0
-        self._positioned: list[PositionedText[M]] = []
+        self._count = 0
+        self._positions: list[PositionedText[M]] = []
 
     async def new(self) -> list[M]:
         """Return the texts that came since the last call, in order."""
         messages = self._session.context.get_messages()
         every: Sequence[Mapping[str, Any]] = await messages if inspect.isawaitable(messages) else messages
-        fresh, self._seen = every[self._seen :], len(every)
+        fresh, self._count = every[self._count :], len(every)
         return [self._make(one["role"], one["content"]) for one in fresh if is_injected(one["metadata"])]
 
-    async def merge_into(self, messages: Sequence[M], *, kept: bool = False) -> list[M]:
+    async def merge_into(self, messages: Sequence[M], *, skip_present: bool = False) -> list[M]:
         """Return the SDK's messages with all texts; texts that came since the last time are at the end.
 
-        With `kept`, the SDK may have kept the messages of earlier calls, and a text that is still among them is not
-        added again.
+        With `skip_present`, a text that is still among the messages is not added again: the SDK may have kept it from
+        an earlier call.
         """
         self._add_texts(await self.new(), messages)
         whole: list[M] = []
         begin = 0
-        for one in self._positioned:
-            if kept and one.text in messages:
+        for one in self._positions:
+            if skip_present and one.text in messages:
                 continue
             place = max(begin, one.position_in(messages))
             whole += messages[begin:place]
@@ -91,18 +110,18 @@ class Texts(Generic[M]):
             begin = place
         return whole + list(messages[begin:])
 
-    async def ready(self, messages: Sequence[Any], given: Sequence[M]) -> list[M]:
+    async def ready(self, messages: Sequence[Any], own: Sequence[M]) -> list[M]:
         """Return the messages of a model call after its hooks have run, all in the format of the SDK.
 
-        `given` are the SDK's own messages; texts that came meanwhile keep their position behind them from now on.
+        `own` are the SDK's own messages; texts that came meanwhile keep their position behind them from now on.
         """
         late = await self.new()
-        self._add_texts(late, given)
+        self._add_texts(late, own)
         return [self._make(one["role"], one["content"]) if is_ours(one) else one for one in messages] + late
 
     def _add_texts(self, texts: Sequence[M], messages: Sequence[M]) -> None:
         """Give the texts their position behind `messages`."""
-        self._positioned += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
+        self._positions += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
 
 
 def message_at(messages: Sequence[M], index: int) -> M | None:
@@ -132,6 +151,16 @@ def answer_of(outcome: ModelOutcome) -> Any:
     if outcome.denied:
         raise HookAbortError(outcome.reason or "the model call was denied", outcome.by or "")
     return outcome.value
+
+
+def hosted_tools(settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that give a model tools of its provider, nested settings included.
+
+    An empty object counts, because providers take it for a tool without options.
+    """
+    found = [name for name in HOSTED if settings.get(name) not in (None, False, (), [])]
+    inside = (settings.get(name) for name in NESTED)
+    return found + [name for one in inside if isinstance(one, Mapping) for name in hosted_tools(one)]
 
 
 def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:

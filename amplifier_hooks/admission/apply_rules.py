@@ -6,12 +6,15 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from amplifier_hooks.dispatch.bounded_wait import within
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.events import find
+from amplifier_hooks.foreign_code import within
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import RuleVerdict
 from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, RISKS, Ask, Assessment
+from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ActionFacts, RulePolicy
@@ -33,17 +36,42 @@ class FailClosedRules:
     def __init__(self, policy: RulePolicy) -> None:
         self._policy = policy
 
-    async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
-        """Return the policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule."""
+    @property
+    def digest(self) -> str:
+        """The digest of the rules in force; empty for a policy that has none."""
         try:
-            verdict: object = self._policy.judge(facts)
+            digest = getattr(self._policy, "digest", "")
+        except Exception as error:  # noqa: BLE001  # a policy may raise anything; its verdict counts all the same
+            log.warning("rules_digest_failed", error=describe(error))
+            return ""
+        return digest if isinstance(digest, str) else ""
+
+    async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
+        """Return the policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule.
+
+        An ask at an event at which no question can be asked is a denial.
+        """
+        try:
+            verdict: object
+            if getattr(self._policy, "any_thread", False):
+                verdict = call_apart(facts.arguments, self._policy.judge, facts)
+            else:
+                verdict = self._policy.judge(facts)
             if inspect.isawaitable(verdict):
                 verdict = await within(RULES_TIMEOUT, verdict)
         except Exception as error:  # noqa: BLE001  # a policy may raise anything; an act that was not judged does not run
             return failed_verdict(describe(error))
-        if verdict is None or (isinstance(verdict, RuleVerdict) and well_formed(verdict)):
-            return verdict
+        if verdict is None:
+            return None
+        if isinstance(verdict, RuleVerdict) and well_formed(verdict):
+            return replace(verdict, effect="deny") if verdict.effect == "ask" and not can_ask(facts.event) else verdict
         return failed_verdict(f"the verdict was {verdict!r:.100}")
+
+
+def can_ask(event: str) -> bool:
+    """Return True if a question can be asked at an event."""
+    row = find(event)
+    return row is None or "ask_user" in row.answers
 
 
 def well_formed(verdict: RuleVerdict) -> bool:

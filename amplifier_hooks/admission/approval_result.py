@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 from msgspec.structs import asdict
 
-from amplifier_hooks.approvals import answered_digest, grant_keys, make_grants, match_grants
+from amplifier_hooks.approvals import act_of, answered_digest, grant_keys, make_grants, match_grants
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
 from amplifier_hooks.ports import GrantStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Grant, GrantMatch, Option
+    from amplifier_hooks.errors import AlreadyRun
+    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Grant, GrantMatch, Option, Stop
+    from amplifier_hooks.result import Cause
 
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
@@ -37,7 +39,7 @@ class Approval:
     """Result of a request. `allowed` differs from `approved`: a default may allow a question without an answer.
 
     `took` is in seconds. `grants` are the grants that made asking unnecessary, and `hook` is the hook that denied
-    before a person was asked. `mismatch` is True if the same question had been asked about another action.
+    before a person was asked. `cause` is the kind of a denial where the status does not say it.
     """
 
     status: Ending
@@ -48,7 +50,9 @@ class Approval:
     took: float | None = None
     grants: tuple[Grant, ...] = ()
     hook: str | None = None
-    mismatch: bool = False
+    cause: Cause | None = None
+    used: AlreadyRun | None = None
+    """The end of the call that used the approval up."""
 
     @property
     def option(self) -> Option | None:
@@ -138,6 +142,18 @@ def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
     }
 
 
+def stop_facts(stop: Stop) -> dict[str, Any]:
+    """Return the begin of a stop, or its end if it is over, in the form of the record."""
+    over = stop.ended is not None
+    return {
+        "stop": stop.id,
+        "covers": {"tenant": stop.tenant, "session": stop.session},
+        "why": stop.why,
+        "by": stop.ended_by if over else stop.by,
+        "at": (stop.ended or stop.at).isoformat(),
+    }
+
+
 def event_data(request: ApprovalRequest, call: str | None, approval: Approval | None = None) -> dict[str, Any]:
     """Return the payload of an approval event."""
     data: dict[str, Any] = {
@@ -146,7 +162,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "event": request.event,
         "tool_name": request.tool or None,
         "tool_call_id": call,
-        "tool_input": dict(request.arguments),
+        "tool_input": act_of(request).arguments(),
         "digest": request.digest,
         "prompt": request.prompt,
         "options": [option.label for option in request.options],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field
 
+from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_result import (
     EVENT_OF,
     Approval,
@@ -25,23 +26,32 @@ from amplifier_hooks.admission.approval_result import (
     late_answer,
     request_facts,
     request_summary,
+    stop_facts,
 )
 from amplifier_hooks.admission.build_request import Origin, build_request
 from amplifier_hooks.approvals import answered_digest
-from amplifier_hooks.dispatch.bounded_wait import result_of, underway, within
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import ApprovalMismatch, ApprovalPending, ApprovalTimeout, HookError, InputNotFreezable
+from amplifier_hooks.errors import (
+    AlreadyRun,
+    ApprovalMismatch,
+    ApprovalPending,
+    ApprovalTimeout,
+    HookError,
+    InputNotFreezable,
+    StopInForce,
+)
 from amplifier_hooks.events import APPROVAL_REQUIRED
+from amplifier_hooks.foreign_code import result_of, underway, within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalRequest, Decision, DurableApprovals, Unfinished
+from amplifier_hooks.ports import ApprovalRequest, Decision, DurableApprovals, StopSource, Unfinished
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from amplifier_hooks.act import Action
-    from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, Settlement
+    from amplifier_hooks.act import Act
+    from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, KeptResult, Settlement, Stop
     from amplifier_hooks.record.write.recorder import Recorder
     from amplifier_hooks.result import Outcome
 
@@ -71,6 +81,8 @@ class Lease:
         self.session_key = (tenant, session)
         self._tell = tell
         self._begun: Unfinished | None = None
+        self.tried = self._backend is None
+        """True once the backend was asked for what an earlier owner left, whether or not it answered."""
         self._one_at_a_time = asyncio.Lock()
         self.waiting: dict[str, ApprovalRequest] = {}
         """Questions that are open, or answered and not used, without a caller that waits for them inline."""
@@ -87,6 +99,7 @@ class Lease:
         user, and never repeated by itself. Raises what the backend raises, and `RecordUnavailable`; then no approver is
         asked, and the next call tries again.
         """
+        self.tried = True
         async with self._one_at_a_time:
             if self._begun is None:
                 self._begun = await self._acquire()
@@ -153,6 +166,12 @@ SUPERSEDED: Final = "superseded"
 """Reasons for withdrawing a question, in words that backends know."""
 
 
+OTHER_ACT: Final = "the answer is about another act with this call id"
+
+NO_CALL: Final = Call(chosen=False, returns=False)
+"""A call that no later call can come back to."""
+
+
 async def ignore_event(_event: str, _data: dict[str, Any]) -> Outcome | None:
     """Ignore an event about a question: the default for an approver without hooks."""
     return None
@@ -173,10 +192,19 @@ class Approver:
     grants: GrantStore = field(kw_only=True)
     emit: Callable[[str, dict[str, Any]], Awaitable[Outcome | None]] = field(default=ignore_event, kw_only=True)
     _open: set[asyncio.Future[str]] = field(factory=set, init=False)
+    _unsettled: dict[str, tuple[ApprovalRequest, Settlement, KeptResult | None]] = field(factory=dict, init=False)
+    _stop_source: StopSource | None = field(init=False)
+    _stops: dict[str, Stop] = field(factory=dict, init=False)
+    """The stops that cover the session, as they are on record."""
 
     @lease.default
     def _default_lease(self) -> Lease:
         return Lease(self.backend, self.recorder, "", "")
+
+    @_stop_source.default
+    def _backend_as_stop_source(self) -> StopSource | None:
+        backend: object = self.backend
+        return backend if isinstance(backend, StopSource) else None
 
     @grants.default
     def _default_grants(self) -> GrantStore:
@@ -193,49 +221,126 @@ class Approver:
         for request in list(self.lease.waiting.values()):
             await self._take_back(request, reason)
 
-    async def ask(self, outcome: Outcome, action: Action, *, call: str | None = None, attempt: int = 0) -> Approval:
+    async def ask(
+        self,
+        outcome: Outcome,
+        act: Act,
+        *,
+        call: Call = NO_CALL,
+        attempt: str = "0",
+        given: str = "",
+        resumed: ApprovalRequest | None = None,
+    ) -> Approval:
         """Send one request for all questions of the outcome, and return the resulting approval.
 
-        With a `call`, the request's id is derived from the call: asked again after a restart, it is the same question
-        and has the answer it was given. Cancelling it withdraws the request and records the question as cancelled.
+        `resumed` is the request that an earlier attempt at the call left: it has the answer it was given. Cancelling
+        withdraws the request and records the question as cancelled.
+
         Raises `RecordUnavailable`.
         """
+        await self._settle_all()
         now = self.clock.now()
-        request = build_request(
-            outcome, action, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable
+        request = resumed or build_request(
+            outcome, act, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable, given=given
         )
-        approval = await self._match_grants(request) or await self._ask_person(request, call)
+        approval = await self._match_grants(request) or await self._ask_person(request, call.id or None)
         if approval.status == "pending":
             await self.recorder.note("approval.pending", request_summary(request), durable=True)
             self.lease.waiting[request.id] = request
             await self.lease.mark_recorded(request)
             return approval
-        return await self._finish(approval, call)
+        return await self._finish(approval, call.id or None)
 
     async def claim(self, approval: Approval) -> bool:
-        """Claim the approval right before the act runs. Return True if the act may run."""
+        """Claim the approval right before the act runs. Return True if the act may run.
+
+        Raises `StopInForce` while a stop covers the session.
+        """
         if self.backend is None or not approval.claimable:
             return approval.allowed  # a default or a grant needs no claim
         try:
-            return await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
+            claimed = await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
+        except StopInForce:
+            raise
         except Exception as error:  # noqa: BLE001  # a backend may raise anything; an act without a claim does not run
             log.warning("approval_claim_failed", error=describe(error))
             return False
+        if claimed:
+            await self._remember(approval)
+        return claimed
 
-    async def settle(self, approval: Approval | None, became: Settlement) -> None:
-        """Report the result of a claimed act. A failure is logged: the act has run."""
-        if self.backend is None or approval is None or not approval.claimable:
-            return
+    async def find_stop(self, sessions: Sequence[tuple[str, str]]) -> Stop | None:
+        """Return a stop that covers one of these sessions, or None. A stop that is new here, or over, goes on record.
+
+        If the backend fails, the stops that were read last count.
+        """
+        if self._stop_source is None:
+            return None
         try:
-            await within(BACKEND_TIMEOUT, self.backend.settle(approval.request.id, became))
+            found = await self._stop_source.stops()
         except Exception as error:  # noqa: BLE001  # a backend may raise anything
-            log.warning("approval_settle_failed", error=describe(error))
+            log.warning("approval_stops_failed", error=describe(error))
+            return next(iter(self._stops.values()), None)
+        in_force = {stop.id: stop for stop in found if any(stop.covers(*one) for one in sessions)}
+        if in_force.keys() != self._stops.keys():
+            before, self._stops = self._stops, in_force
+            for stop in [stop for stop in in_force.values() if stop.id not in before]:
+                await self.recorder.note("stop.begun", stop_facts(stop), durable=True)
+            known = {stop.id: stop for stop in found}
+            for stop in [stop for stop in before.values() if stop.id not in in_force]:
+                await self.recorder.note("stop.ended", stop_facts(known.get(stop.id, stop)), durable=True)
+        return next(iter(in_force.values()), None)
+
+    async def keep_for_later(self, approval: Approval, call: Call) -> bool:
+        """Keep an approval that a stop left unused, for the call that is made again. Return False if none can be."""
+        if not (self.lease.durable and approval.claimable and call.chosen and call.returns):
+            return False
+        self.lease.waiting[approval.request.id] = approval.request
         await self.lease.mark_recorded(approval.request)
+        return True
+
+    async def settle(self, approval: Approval | None, became: Settlement, result: KeptResult | None = None) -> None:
+        """Report the end of a claimed act. A report that fails is repeated until the session ends: the act has run."""
+        if approval is not None and approval.claimable:
+            self._unsettled[approval.request.id] = approval.request, became, result
+            await self._settle_all()
+
+    async def _settle_all(self) -> None:
+        """Report every end that is not reported yet; after a failure, the rest waits for the next time."""
+        while self.backend is not None and self._unsettled:
+            request, became, result = next(iter(self._unsettled.values()))
+            try:
+                await within(BACKEND_TIMEOUT, self.backend.settle(request.id, became, result))
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything
+                log.warning("approval_settle_failed", error=describe(error))
+                return
+            self._unsettled.pop(request.id, None)
+            await self.lease.mark_recorded(request)
+
+    async def waiting_for(self, call: Call) -> tuple[ApprovalRequest, ...]:
+        """Return the requests that an earlier attempt at this call left, oldest first."""
+        if not self.lease.tried:
+            try:
+                await self.lease.begin()
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything; the next question raises again
+                log.warning("approval_lease_failed", error=describe(error))
+        found = (one for one in self.lease.waiting.values() if one.call == call.id)
+        return tuple(sorted(found, key=lambda one: one.created))
+
+    async def withdraw_call(self, call: Call, why: str) -> None:
+        """Withdraw every question of this call that is open, and every answer that is not used."""
+        for request in [one for one in self.lease.waiting.values() if one.call == call.id]:
+            await self._void(request, why)
 
     async def withdraw(self, request: ApprovalRequest, why: str) -> None:
         """Withdraw a question whose end is on record, and its answer."""
         await self.lease.mark_recorded(request)  # up to here; the withdrawal itself follows
         await self._take_back(request, why)
+
+    async def supersede(self, request: ApprovalRequest, call: Call) -> Approval | None:
+        """Withdraw a question because another takes its place. Return the denial that it was given, if any."""
+        approval = await self._unanswered(request, SUPERSEDED)
+        return await self._finish(approval, call.id or None) if approval.status == "denied" else None
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
         """Withdraw a question from the backend. Return the answer that the backend had by then, or None."""
@@ -261,6 +366,7 @@ class Approver:
         With pending calls there, nothing ends unless `final` is True. Raises what the backend and the grant store
         raise.
         """
+        await self._settle_all()
         if await self.lease.end(reason, final=final):
             await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
 
@@ -313,7 +419,8 @@ class Approver:
             raise
         except Exception as error:  # noqa: BLE001  # after any error the act is not approved
             said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
-            return evolve(said, mismatch=isinstance(error, ApprovalMismatch))
+            used = error if isinstance(error, AlreadyRun) else None
+            return evolve(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
         finally:
             self._open.discard(stop)
 
@@ -327,7 +434,7 @@ class Approver:
             await self._void(request, f"denied by {by}: {reason}")
         if outcome.cause == "session_cancelled":
             return Approval(status="cancelled", reason=reason, request=request)
-        return Approval(status="denied", reason=reason, request=request, hook=by)
+        return Approval(status="denied", reason=reason, request=request, hook=by, cause=outcome.cause)
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -360,6 +467,8 @@ class Approver:
         """Return the approval from an answer, which counts only if it was one of the offered options."""
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
+        if decision.digest not in (None, request.digest):
+            return evolve(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
@@ -419,7 +528,8 @@ class Approver:
         try:
             if not (approval.allowed and approval.claimable):
                 await self.lease.mark_recorded(request)  # an approval is marked when it is claimed
-            await self._remember(approval)
+            if not approval.allowed:
+                await self._remember(approval)  # an allowance is kept when it is claimed
             await self.emit(EVENT_OF[approval.status], event_data(request, call, approval))
         except asyncio.CancelledError:
             await self.withdraw(request, "cancelled")

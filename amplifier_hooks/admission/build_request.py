@@ -1,4 +1,4 @@
-"""Builds one approval request for all hooks that ask about one action."""
+"""Builds one approval request for all hooks that ask about one act."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from amplifier_hooks.act import Action
+    from amplifier_hooks.act import Act, Call
     from amplifier_hooks.result import Default, Outcome, Risk
 
 
@@ -87,18 +87,18 @@ class Origin:
         return Assessment(by=HOST, risk="high", reason=f"The host could not say how high the risk is: {problem}")
 
 
-def request_id(action: Action, call: str | None, attempt: int, questions: tuple[Question, ...] = ()) -> str:
+def request_id(act: Act, call: Call, attempt: str, questions: tuple[Question, ...] = ()) -> str:
     """Return the id of a question: stable across restarts for one call, and different for every other call.
 
     The id changes when a hook that asks has changed: a decision about the old version does not count for the new one.
     An action without a call gets an id that no caller can come back to. Each hashed part is preceded by its length, so
     that no two questions have the same spelling.
     """
-    if call is None:
+    if not call.returns:
         return uuid4().hex
     hashed = hashlib.sha256(DOMAIN)
     versions = [part for question in questions for part in (question.hook, question.version)]
-    for part in (action.tenant, action.session, action.event, call, str(attempt), *versions):
+    for part in (act.tenant, act.session, act.event, call.id, attempt, *versions):
         data = part.encode("utf-8", "surrogatepass")
         hashed.update(len(data).to_bytes(8, "big"))
         hashed.update(data)
@@ -106,7 +106,15 @@ def request_id(action: Action, call: str | None, attempt: int, questions: tuple[
 
 
 def build_request(
-    outcome: Outcome, action: Action, origin: Origin, now: datetime, *, call: str | None, attempt: int, durable: bool
+    outcome: Outcome,
+    act: Act,
+    origin: Origin,
+    now: datetime,
+    *,
+    call: Call,
+    attempt: str,
+    durable: bool,
+    given: str = "",
 ) -> ApprovalRequest:
     """Return the request for an outcome that asks.
 
@@ -114,8 +122,8 @@ def build_request(
     """
     time = min(outcome.approval_timeout, LONGEST)
     inline = time if origin.wait is None else min(origin.wait, time)
-    returns = durable and call is not None
-    arguments = action.input()
+    returns = durable and call.returns
+    arguments = act.arguments()
     view = DataView(arguments) if isinstance(arguments, dict) else DataView()
     questions = tuple(
         Question(
@@ -127,23 +135,26 @@ def build_request(
         )
         for ask in outcome.asks
     )
-    assessments = origin.assessments(action.tool, view, outcome)
+    assessments = origin.assessments(act.name, view, outcome)
+    risk = highest(assessments) or UNASSESSED.risk
     return ApprovalRequest(
-        id=request_id(action, call, attempt, questions),
-        tenant=action.tenant,
-        session=action.session,
+        id=request_id(act, call, attempt, questions),
+        tenant=act.tenant,
+        session=act.session,
         agent=origin.agent,
-        event=action.event,
-        tool=action.tool,
+        event=act.event,
+        tool=act.name,
         arguments=view,
-        digest=action.digest,
+        digest=act.digest,
         questions=questions,
-        options=common_options(outcome.asks),
+        options=common_options(outcome.asks, risk),
         default=default_of(outcome, origin),
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),
-        risk=highest(assessments) or UNASSESSED.risk,
-        cwd=origin.cwd,
+        risk=risk,
+        cwd=act.cwd,
+        call=call.id if call.returns else "",
+        given=given,
         wait=inline if returns and inline < time else None,
         assessments=assessments,
     )

@@ -12,7 +12,7 @@ from amplifier_hooks.ports import Decision
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Settlement
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, KeptResult, Settlement
 
 
 THEIR_TIMEOUT: Final = "ApprovalTimeoutError"
@@ -61,7 +61,7 @@ class UpstreamApprovals:
         """Claim the approval: once, and for the digest that was shown."""
         return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Settlement) -> None:
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
         """Do nothing: this backend stores no results."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from amplifier_hooks.cli import ledger, token
-from amplifier_hooks.cli.approvals import approvals_commands
+from amplifier_hooks.cli.approvals import approvals_commands, stop_commands
 from amplifier_hooks.cli.audit import audit_commands
 from amplifier_hooks.cli.chat import chat_command
 from amplifier_hooks.cli.common import terminal_io
@@ -38,6 +38,7 @@ Examples:
   amplifier-hooks chat               try them; no key is needed
   amplifier-hooks doctor             what works here, and how to repair the rest
   amplifier-hooks approvals list     the requests that wait for an answer
+  amplifier-hooks stop --why TEXT    no agent begins anything more, until resume
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
   amplifier-hooks install codex      put it in front of a program you already use
   amplifier-hooks serve --web        the page where people approve
@@ -66,6 +67,8 @@ IN_SHORT: Final = {
     "serve": "Serve other programs, the page where people approve, or both.",
     "bridge": "Pass one question of another program to serve, and its answer back.",
     "approvals": "Look at the requests that wait for an answer, and answer them.",
+    "stop": "Stop the acts of a session, of a tenant, or all, in every process.",
+    "resume": "End a stop.",
     "audit": "Read the record, and find out whether it is unchanged.",
     "runs": "Queue runs of agents, look at them, and run what is queued.",
     "token": "Say who may use the HTTP API, for which tenant, and for what.",
@@ -91,6 +94,8 @@ command("install", programs_commands.INSTALL)(programs_commands.install)
 command("uninstall", programs_commands.UNINSTALL)(programs_commands.uninstall)
 command("serve", serve_command.HELP)(serve_command.serve)
 command("bridge", bridge_command.BRIDGE, bridge_command.BRIDGE_CODES)(bridge_command.bridge)
+command("stop", stop_commands.STOP)(stop_commands.stop)
+command("resume", stop_commands.RESUME)(stop_commands.resume)
 for name, group in (
     ("approvals", approvals_commands.app),
     ("audit", audit_commands.audit_app),

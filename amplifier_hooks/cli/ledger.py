@@ -64,11 +64,11 @@ def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
     from pathlib import Path
     from typing import cast
 
-    from amplifier_hooks.library.tool_ledger import LEDGER_FILE, ToolLedger
+    from amplifier_hooks.library.tool_ledger import ToolLedger
     from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.state_folder import state_folder
+    from amplifier_hooks.storage.state_folder import StateFolder
 
-    there = Path(store).expanduser() if store else state_folder() / LEDGER_FILE
+    there = Path(store).expanduser() if store else StateFolder().ledger
     if "://" not in store and not there.exists():  # reading makes none
         typer.echo(f"There is no ledger at {for_terminal(str(there))}; the hook tool_ledger keeps one.", err=True)
         raise typer.Exit(1)

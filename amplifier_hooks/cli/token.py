@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from amplifier_hooks.cli.serve.serve_command import login
+from amplifier_hooks.cli.common.terminal_io import user_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -88,6 +88,7 @@ def create(
     from datetime import timedelta
 
     from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE, InvalidToken
+    from amplifier_hooks.storage.state_folder import StateFolder
 
     if tenant == "":  # an empty variable of a script, most likely; and that token would see every tenant
         raise typer.BadParameter("--tenant is empty; leave it out for a token of the system")
@@ -95,8 +96,8 @@ def create(
     try:
         made, secret = _with_tokens(
             store,
-            lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=login()),
-            record=record or _own_record(),
+            lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=user_name()),
+            record=record or StateFolder().make().token_record,
         )
     except InvalidToken as problem:
         raise typer.BadParameter(str(problem)) from None
@@ -128,18 +129,14 @@ def revoke(
     record: Record = None,
 ) -> None:
     """End a token."""
-    gone = _with_tokens(store, lambda tokens: tokens.revoke(token, by=login()), record=record or _own_record())
+    from amplifier_hooks.storage.state_folder import StateFolder
+
+    kept = record or StateFolder().make().token_record
+    gone = _with_tokens(store, lambda tokens: tokens.revoke(token, by=user_name()), record=kept)
     if gone is None:
         typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
         raise typer.Exit(1)
     typer.echo(f"{gone.id} ({gone.name}) ended", err=True)
-
-
-def _own_record() -> Path:
-    """Return the path of the record that names who made and who ended each token."""
-    from amplifier_hooks.storage.state_folder import make_state_folder
-
-    return make_state_folder() / "tokens.jsonl"
 
 
 def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
@@ -153,7 +150,6 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
     from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
     from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
@@ -167,9 +163,7 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
             return await work(AccessTokens(database, record=log))
 
     try:
-        database = database_at(store, "hooks.db", ACCESS_TABLES)
-        if store is None:
-            make_state_folder()
+        database = database_at(store, ACCESS_TABLES)
     except UnknownStore as problem:
         raise typer.BadParameter(str(problem)) from None
     try:

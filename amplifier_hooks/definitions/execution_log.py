@@ -12,21 +12,21 @@ import json
 import secrets
 from collections import deque
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from attrs import frozen
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.clock import SystemClock, micros_of
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier
 from amplifier_hooks.result import Action, Status
-from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable, transaction
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from types import TracebackType
 
     from amplifier_hooks.ports import Clock
@@ -133,7 +133,7 @@ class LogCursor:
     @classmethod
     def of(cls, entry: HookExecutionLog) -> LogCursor:
         """Return the cursor of an entry."""
-        return cls(_micros(entry.timestamp), entry.log_id)
+        return cls(micros_of(entry.timestamp), entry.log_id)
 
 
 class ExecutionStore:
@@ -141,10 +141,6 @@ class ExecutionStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-
-    async def add(self, entries: Iterable[HookExecutionLog]) -> None:
-        """Store entries, all of them or none."""
-        await self.database.run(self._add(tuple(entries)))
 
     async def get(self, log_id: str, tenant: str | None = None) -> HookExecutionLog | None:
         """Return an entry, of this tenant or of any; None if there is none."""
@@ -186,13 +182,11 @@ class ExecutionStore:
             for name, of, runs, failures, timeouts, aborts, mean, p95 in rows
         ]
 
-    async def purge(self, before: datetime, tenants: Iterable[str] = (), *, most: int = MOST_ENTRIES) -> None:
-        """Remove older entries, and all but the `most` newest entries of each of these tenants."""
-        await self.database.run(self._purge(_micros(before), tuple(tenants), most))
-
-    def _add(self, entries: Sequence[HookExecutionLog]) -> Script[None]:
+    @transaction
+    def add(self, entries: Sequence[HookExecutionLog]) -> Script[None]:
+        """Store entries, all of them or none."""
         for entry in entries:
-            at = _micros(entry.timestamp)
+            at = micros_of(entry.timestamp)
             values = (entry.log_id, entry.tenant_id, entry.event_type, at, int(entry.aborted))
             yield Statement(ADD, (*values, entry.model_dump_json()))
             for number, run in enumerate(entry.hook_results):
@@ -202,9 +196,11 @@ class ExecutionStore:
                     ADD_RUN, (entry.log_id, number, entry.tenant_id, run.hook_name, entry.event_type, at, *facts)
                 )
 
-    def _purge(self, before: int, tenants: Sequence[str], most: int) -> Script[None]:
+    @transaction
+    def purge(self, before: datetime, tenants: Collection[str] = (), *, most: int = MOST_ENTRIES) -> Script[None]:
+        """Remove older entries, and all but the `most` newest entries of each of these tenants."""
         for table in ("hook_execution", "hook_run"):
-            yield Statement(f"DELETE FROM {{schema}}.{table} WHERE at < $1", (before,))  # noqa: S608  # constants
+            yield Statement(f"DELETE FROM {{schema}}.{table} WHERE at < $1", (micros_of(before),))  # noqa: S608  # constants
         for tenant in tenants:
             rows = yield Statement(BEYOND, (tenant, most))
             for table in ("hook_execution", "hook_run") if rows else ():
@@ -212,14 +208,6 @@ class ExecutionStore:
                     f"DELETE FROM {{schema}}.{table} WHERE tenant = $1 AND at <= $2",  # noqa: S608  # the same
                     (tenant, rows[0][0]),
                 )
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
 
 
 def _entry(row: Row) -> HookExecutionLog:

@@ -6,17 +6,15 @@ Every setting has a variable: `hooks_max_per_event` is `AMPLIFIER_HOOKS_MAX_PER_
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
 from amplifier_hooks.errors import SettingsError
+from amplifier_hooks.text.error_sentences import error_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pydantic_core import ErrorDetails
 
 
 PREFIX: Final = "AMPLIFIER_"
@@ -70,7 +68,9 @@ class DefinitionSettings(BaseModel):
             error = problem.errors(include_url=False)[0]
             name = str(error["loc"][0]) if error["loc"] else ""
             where = next((variable for variable in given if variables[variable] == name), "settings")
-            raise SettingsError(where, setting_problem(error)) from None
+            field = cls.model_fields.get(name)
+            more = f"; {field.description} The default is {field.default!r}" if field else ""
+            raise SettingsError(where, error_sentence(error, cls) + more) from None
 
 
 def _read(text: str, default: object) -> Any:
@@ -81,15 +81,3 @@ def _read(text: str, default: object) -> Any:
     if isinstance(default, int) and word.isascii() and word.isdigit():
         return int(word[:LONGEST_NUMBER])
     return word
-
-
-def setting_problem(error: ErrorDetails) -> str:
-    """Return one of pydantic's errors as a sentence."""
-    name = str(error["loc"][0]) if error["loc"] else "settings"
-    field = DefinitionSettings.model_fields.get(name)
-    if field is None:
-        likely = get_close_matches(name, DefinitionSettings.model_fields, 1)
-        known = f"did you mean {likely[0]!r}?" if likely else f"known are {', '.join(DefinitionSettings.model_fields)}"
-        return f"there is no setting {name[:40]!r}; {known}"
-    wanted = f"{error['msg'].lower()}; {field.description} The default is {field.default!r}"
-    return f"{name} is {error['input']!r:.40}: {wanted}"

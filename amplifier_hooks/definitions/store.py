@@ -6,15 +6,15 @@ version it has seen; of two changes at once one succeeds, and the other raises `
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 from pydantic import ValidationError
 
+from amplifier_hooks.clock import micros_of
 from amplifier_hooks.definitions.model import HookDefinition, likeness
 from amplifier_hooks.errors import HookError, HookRefused
-from amplifier_hooks.storage.database import CorruptStore, Migrations, Script, Statement, Wake
+from amplifier_hooks.storage.database import CorruptStore, Migrations, Script, Statement, Wake, transaction
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -94,7 +94,7 @@ class DefinitionCursor:
     @classmethod
     def of(cls, hook: StoredHook) -> DefinitionCursor:
         """Return the cursor of a hook in the list."""
-        return cls(_micros(hook.definition.created_at), hook.definition.hook_id)
+        return cls(micros_of(hook.definition.created_at), hook.definition.hook_id)
 
 
 class DefinitionStore:
@@ -107,10 +107,6 @@ class DefinitionStore:
         self.database = database
         self._read: dict[str, tuple[str, StoredHook]] = {}
         """Cache of parsed definitions: the text read from the database and its `StoredHook`, by hook id."""
-
-    async def create(self, definition: HookDefinition, *, most: int = MOST_DEFINITIONS) -> StoredHook:
-        """Store a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
-        return await self.database.run(self._create(definition, most))
 
     async def get(self, hook_id: str, tenant: str | None = None) -> StoredHook | None:
         """Return a definition, of this tenant or of any; None if there is none."""
@@ -134,18 +130,6 @@ class DefinitionStore:
             self._read = {row[0]: self._read[row[0]] for row in rows if row[0] in self._read}
         return [self._stored_hook(row) for row in rows]
 
-    async def replace(self, definition: HookDefinition, version: int) -> StoredHook:
-        """Replace the definition with this id if the stored one still has this version.
-
-        Raises `ChangedMeanwhile`, `NameTaken`.
-        """
-        return await self.database.run(self._replace(definition, version))
-
-    async def delete(self, hook_id: str, version: int) -> None:
-        """Delete a definition if it still has this version. Raises `ChangedMeanwhile`."""
-        await self.database.run(self._delete(hook_id, version))
-        self._read.pop(hook_id, None)
-
     def watch(self) -> AbstractContextManager[Watch]:
         """Watch for changes of any definition: watch, read, wait, read again."""
         return self.database.watch(TOPIC)
@@ -162,19 +146,26 @@ class DefinitionStore:
             self._read[hook_id] = text, known
         return known
 
-    # -- the transactions ----------------------------------------------------------------------------------------------
+    # -- changing ------------------------------------------------------------------------------------------------------
 
-    def _create(self, definition: HookDefinition, most: int) -> Script[StoredHook]:
+    @transaction
+    def create(self, definition: HookDefinition, *, most: int = MOST_DEFINITIONS) -> Script[StoredHook]:
+        """Store a new definition. Raises `NameTaken`, and `TooManyDefinitions` beyond `most` of its tenant."""
         tenant, like = definition.tenant_id, likeness(definition.name)
         yield from self._check_free(tenant, definition.name, "", most)
         values = (definition.hook_id, tenant, like, definition.event_type, int(definition.enabled))
-        rows = yield Statement(INSERT, (*values, _micros(definition.created_at), definition.model_dump_json()))
+        rows = yield Statement(INSERT, (*values, micros_of(definition.created_at), definition.model_dump_json()))
         if not rows:  # another caller took the name at the same instant
             raise NameTaken(definition.name, definition.name)
         yield Wake(TOPIC)
         return StoredHook(definition, 1)
 
-    def _replace(self, definition: HookDefinition, version: int) -> Script[StoredHook]:
+    @transaction
+    def replace(self, definition: HookDefinition, version: int) -> Script[StoredHook]:
+        """Replace the definition with this id if the stored one still has this version.
+
+        Raises `ChangedMeanwhile`, `NameTaken`.
+        """
         yield from self._check_free(definition.tenant_id, definition.name, definition.hook_id, None)
         values = (likeness(definition.name), definition.event_type, int(definition.enabled))
         rows = yield Statement(SET, (definition.hook_id, version, *values, definition.model_dump_json()))
@@ -183,10 +174,13 @@ class DefinitionStore:
         yield Wake(TOPIC)
         return StoredHook(definition, version + 1)
 
-    def _delete(self, hook_id: str, version: int) -> Script[None]:
+    @transaction
+    def delete(self, hook_id: str, version: int) -> Script[None]:
+        """Delete a definition if it still has this version. Raises `ChangedMeanwhile`."""
         rows = yield Statement(DELETE, (hook_id, version))
         if not rows:
             yield from self._raise_changed(hook_id)
+        self._read.pop(hook_id, None)
         yield Wake(TOPIC)
 
     def _check_free(self, tenant: str, name: str, besides: str, most: int | None) -> Script[None]:
@@ -200,14 +194,6 @@ class DefinitionStore:
     def _raise_changed(self, hook_id: str) -> Script[None]:
         rows = yield Statement("SELECT version FROM {schema}.hook_definition WHERE hook_id = $1", (hook_id,))
         raise ChangedMeanwhile(hook_id, rows[0][0] if rows else None)
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
 
 
 GET: Final = (

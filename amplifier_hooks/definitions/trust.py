@@ -17,11 +17,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import HookUnavailable
-from amplifier_hooks.storage.state_folder import state_folder
+from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,13 +76,7 @@ def words_of(command: str) -> list[str]:
 class TrustStore:
     """The trusted digests, in one file that only its owner can read, outside of every project."""
 
-    path: Path
-
-    @classmethod
-    def default(cls) -> TrustStore:
-        """Return the store in the user's state folder, or in the file that `AMPLIFIER_HOOKS_TRUST` names."""
-        named = os.environ.get("AMPLIFIER_HOOKS_TRUST")
-        return cls(Path(named) if named else state_folder() / "trust.json")
+    path: Path = field(factory=lambda: StateFolder().trust)
 
     def trusts(self, digest: str) -> bool:
         """Return True if a digest is trusted. A file that others own or can write trusts nothing."""

@@ -21,26 +21,23 @@ from __future__ import annotations
 import codecs
 import sys
 import threading
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar, Token
+from contextlib import suppress
 from itertools import count
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.abandoned_work import keep_alive
 from amplifier_hooks.dispatch.run_hooks import CURRENT
+from amplifier_hooks.foreign_code import PRINTING, keep_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable
+    from contextvars import ContextVar, Token
 
 
 KEPT: Final = 64 * 1024
 """Bytes of a hook's output that are kept. The output ends with the number of dropped bytes."""
 
-_PRINTING: ContextVar[Output | None] = ContextVar("amplifier_hooks.printing", default=None)
-"""Output that receives the text which the current code prints."""
-
-NOTHING: Final = nullcontext()
+_PRINTING: Final[ContextVar[Output | None]] = PRINTING
 
 _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
@@ -80,21 +77,6 @@ def keep_output(data: bytes) -> None:
         run.attend = True
 
 
-def without_capture() -> AbstractContextManager[None]:
-    """Return a context in which printed text is no hook's output: a message, or a tool that a hook had called."""
-    return NOTHING if _PRINTING.get() is None else _without_capture()
-
-
-@contextmanager
-def _without_capture() -> Iterator[None]:
-    token = _PRINTING.set(None)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # closed from another context, as unfinished coroutines are
-            _PRINTING.reset(token)
-
-
 class Output:
     """Text printed during one call of a hook.
 
@@ -102,8 +84,8 @@ class Output:
     """
 
     def __init__(self) -> None:
-        self._kept = bytearray()
-        self._dropped = 0
+        self._buffer = bytearray()
+        self._excess = 0
         self._token: Token[Output | None] | None = None
         self.number = 0
 
@@ -117,13 +99,13 @@ class Output:
     def __exit__(self, *_: object) -> None:
         self.end()
         if self._token is not None:
-            with suppress(ValueError):  # as in `_without_capture`
+            with suppress(ValueError):  # as in `without_capture`
                 _PRINTING.reset(self._token)
 
     @property
     def empty(self) -> bool:
         """True if nothing was printed."""
-        return not self._kept
+        return not self._buffer
 
     def take(self, data: bytes) -> bool:
         """Keep the data, or count the bytes that exceed the limit. Return False if the capture has ended."""
@@ -136,9 +118,9 @@ class Output:
     def add(self, data: bytes) -> None:
         """Keep the data, or count the bytes that exceed the limit, even if the capture has ended."""
         with _lock:
-            room = KEPT - len(self._kept)
-            self._kept += data[:room]
-            self._dropped += len(data) - len(data[:room])
+            room = KEPT - len(self._buffer)
+            self._buffer += data[:room]
+            self._excess += len(data) - len(data[:room])
 
     def end(self) -> str | None:
         """Stop the capture. Return the printed text, ending in `…(+N bytes)` if bytes were dropped, or None."""
@@ -150,9 +132,9 @@ class Output:
         if self.empty:
             return None
         decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        text = decoder.decode(bytes(self._kept), final=not self._dropped)
+        text = decoder.decode(bytes(self._buffer), final=not self._excess)
         torn = len(decoder.getstate()[0])  # the first bytes of a character whose others were dropped
-        return f"{text}…(+{self._dropped + torn:,} bytes)" if self._dropped else text
+        return f"{text}…(+{self._excess + torn:,} bytes)" if self._excess else text
 
 
 # -- the stand-ins -----------------------------------------------------------------------------------------------------

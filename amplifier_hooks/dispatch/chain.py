@@ -5,23 +5,27 @@ The chain selects hooks by the tool name and the tenant of a payload and caches 
 runs once for each tool name and not once for each call.
 
 `DataView` subclasses dict instead of being a mapping proxy, so that `json.dumps`, `**` and `isinstance(data, dict)`
-work for hooks. The lists and dicts inside are the emitter's own; a session coordinator keeps its frozen, hashed copy
-beside them.
+work for hooks. The lists and dicts inside are the emitter's own, unless the emitter gives each hook copies by a
+`Snapshot`.
 """
 
 from __future__ import annotations
 
+import marshal
+from collections.abc import Mapping
 from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 from attrs import define, evolve, field, frozen
 
+from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, Event
 from amplifier_hooks.text.matching import MatchTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from amplifier_hooks.provenance import TrustLevel
     from amplifier_hooks.result import Risk
@@ -203,6 +207,8 @@ class Hook:
     intent: Intent
     handler: Callable[..., Any]
     """Handler as registered."""
+    version: str
+    """Digest of the handler's code and values, as registered."""
     call: Callable[..., Any]
     """Callable that the dispatcher calls with `(event, data)`."""
     awaits: bool
@@ -324,3 +330,80 @@ class DataView(dict[str, Any]):
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+_set: Final = dict.__setitem__
+CONTAINERS: Final = frozenset({dict, list})
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return the parts of a container; nothing for another value."""
+    return value.values() if type(value) is dict else value if type(value) is list else ()
+
+
+class Snapshot:
+    """Fields of a payload that each hook receives as a copy of its own, so that no hook can change what another reads.
+
+    `values` are JSON, and no hook ever holds them.
+    """
+
+    __slots__ = ("_only", "_packed", "values")
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self._only: tuple[str, dict[str, Any]] | None = None  # the usual case, a flat object, takes half the time
+        nested = any(not CONTAINERS.isdisjoint(map(type, _parts(value))) for value in values.values())
+        self._packed = marshal.dumps(values) if nested else None  # a third of the time that JSON takes
+        if not nested and len(values) == 1:
+            ((name, value),) = values.items()
+            self._only = (name, value) if type(value) is dict else None
+
+    def view(self, payload: Mapping[str, Any]) -> DataView:
+        """Return a view of the payload with fresh copies of the fields."""
+        view = DataView(payload)
+        if self._only is not None:
+            name, value = self._only
+            _set(view, name, value.copy())
+        elif self._packed is not None:
+            for name, value in marshal.loads(self._packed).items():  # noqa: S302  # packed by this object
+                _set(view, name, value)
+        else:
+            for name, value in self.values.items():
+                _set(view, name, value.copy() if type(value) in CONTAINERS else value)
+        return view
+
+    def differs_from(self, view: Mapping[str, Any]) -> bool:
+        """Return True if a hook has changed its view in place."""
+        try:
+            if self._only is not None:
+                return bool(view[self._only[0]] != self._only[1])
+            for name, value in self.values.items():
+                if view[name] != value:
+                    return True
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # an object that the hook put there may raise anything
+            return True
+        return False
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Snapshot:
+        """Return a snapshot with these values of fields, frozen as they are now.
+
+        Raises `InputNotFreezable` for a value that is no JSON, or no object where an object was.
+        """
+        values = self.values.copy()
+        for name in values.keys() & changes.keys():
+            values[name] = _frozen_copy(name, changes[name], as_object=type(values[name]) is dict)
+        return Snapshot(values)
+
+
+def _frozen_copy(name: str, value: object, *, as_object: bool) -> Any:
+    """Return a copy of a value from a hook. The value is the hook's code, too: reading it may raise anything."""
+    if as_object and not isinstance(value, Mapping):
+        raise InputNotFreezable(f"{name} was an object, and a hook replaced it by a {type(value).__name__}")
+    try:
+        return thaw(freeze(dict(value) if isinstance(value, Mapping) else value))
+    except (InputNotFreezable, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # see above
+        raise InputNotFreezable(f"{name} could not be read: {type(error).__name__}") from error

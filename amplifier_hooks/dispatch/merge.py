@@ -33,6 +33,7 @@ CAUSES: Final[Mapping[Status, Cause]] = {
     "invalid": "hook_invalid_output",
     "unavailable": "hook_unavailable",
     "disabled": "hook_unavailable",
+    "conflict": "conflict",
 }
 """Cause of a denial, by the status of the hook that denied."""
 

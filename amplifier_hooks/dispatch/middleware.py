@@ -18,10 +18,12 @@ from copy import deepcopy
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen, setters
+import msgspec
+from attrs import define, field, setters
 
 from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView, Selection
+from amplifier_hooks.dispatch.merge import CAUSES
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
 from amplifier_hooks.dispatch.timeouts import has_cancelled_itself
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationRanTwice
@@ -125,22 +127,31 @@ class MemoryContext(HookContext):
     key: str | None = field(default=None, on_setattr=_fixed)
 
 
-@frozen
-class Operation:
-    """An operation that can be wrapped: the context of its layers, and the events emitted before and after it."""
+class Operation(msgspec.Struct, frozen=True):
+    """An operation that can be wrapped: the context of its layers, and the events emitted before and after it.
+
+    `name` lists the fields that name one operation. `handles` are fields that are passed on by reference: they are no
+    part of what is decided about, and no card shows them.
+    """
 
     context: type[HookContext]
     first: str
     last: str
+    name: tuple[str, ...] = ()
+    handles: frozenset[str] = frozenset()
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "agent": Operation(AgentContext, events.AGENT_PRE, events.AGENT_POST),
+    "agent": Operation(
+        AgentContext, events.AGENT_PRE, events.AGENT_POST, ("agent_name",), frozenset({"agent_definition"})
+    ),
     "tool": Operation(ToolContext, events.TOOL_PRE, events.TOOL_POST),
-    "workflow": Operation(WorkflowContext, events.WORKFLOW_PRE, events.WORKFLOW_POST),
-    "request": Operation(RequestContext, events.REQUEST_PRE, events.REQUEST_POST),
+    "workflow": Operation(
+        WorkflowContext, events.WORKFLOW_PRE, events.WORKFLOW_POST, ("workflow_name", "step_id"), frozenset({"state"})
+    ),
+    "request": Operation(RequestContext, events.REQUEST_PRE, events.REQUEST_POST, ("method", "path")),
     "model": Operation(ModelContext, events.LLM_PRE, events.LLM_POST),
-    "memory": Operation(MemoryContext, events.MEMORY_PRE, events.MEMORY_POST),
+    "memory": Operation(MemoryContext, events.MEMORY_PRE, events.MEMORY_POST, ("key",)),
 }
 
 _BY_NAME: Final = {
@@ -200,7 +211,7 @@ class _Layer:
         self.called = False
         self.over = False
         self.stopped_inside = False
-        self.returned: Any = None
+        self.return_value: Any = None
         self.result: Any = None
         self.error: BaseException | None = None
         self.abort: HookAbortError | None = None
@@ -219,20 +230,20 @@ class _Layer:
         if self.error is not None:
             raise self.error
         if answer.success:
-            return self.context.result if self.returned is None else self.returned
+            return self.context.result if self.return_value is None else self.return_value
         if self.called:
             return self.result
         if self.context.abort:  # the handler set it before it failed
             raise self.stop()
         if answer.denies:
-            raise HookAbortError(f"{self.hook.name} failed: {answer.error}", self.hook.name)
+            raise HookAbortError(f"{self.hook.name} failed: {answer.error}", self.hook.name, CAUSES[answer.status])
         return await run_middleware(self.inside, self.operation, self.context, self.call)
 
     async def handle(self) -> HookResult:
         """Call the handler. Its effect on the operation is kept here; the `Run` records its failure."""
         context = self.context
         try:
-            self.returned = await self.hook.handler(context, self.call_next)
+            self.return_value = await self.hook.handler(context, self.call_next)
         except (Exception, CancelledError, SystemExit) as error:
             if error is self.error:  # the operation's own error, passing through
                 return CONTINUE

@@ -19,12 +19,12 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, tenant_and_tool
+from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, Snapshot, tenant_and_tool
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
-from amplifier_hooks.errors import HookUnavailable, InvalidResult
+from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.result import CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
+from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
 from amplifier_hooks.text.matching import MatchTimedOut
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
@@ -37,13 +37,18 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (BaseException, "error"),
 )
 
-CHANGES: Final = ("modify", "ask_user")
-"""Actions whose data changes the payload; a person is asked about the changed payload."""
+CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
+
+WANTS_ANOTHER: Final = "another hook has changed the data since, and this hook wants it otherwise"
 
 MEMBER_ROOM: Final = 100
 """Characters for one member of an exception group."""
 
 log = get_logger(__name__)
+
+
+class ChangeConflict(Exception):
+    """A hook wants other data at a second look. This exception never leaves a run."""
 
 
 class Run(msgspec.Struct, eq=False):
@@ -53,12 +58,17 @@ class Run(msgspec.Struct, eq=False):
     third the progress.
     """
 
-    picked: Selection
+    selection: Selection
     data: Mapping[str, Any]
     view: Any
     outer: Any = None
     depth: int = 1
     recheck: bool = False
+    snapshot: Snapshot | None = None
+    """The fields of which each hook gets its own copy; None hands all hooks the same view."""
+    changer: str | None = ""
+    """At a second look, the name of the hook whose change was the last; it may want its change again, as every hook may
+    if the name is None."""
 
     answers: list[Answer] | None = None
     modifier: Hook | None = None
@@ -77,8 +87,8 @@ class Run(msgspec.Struct, eq=False):
     """True if the clock is read after the current hook even when that hook has no answer."""
     started: float = 0.0
     mark: float = 0.0
-    """Time when the clock was last read: when `marked` started, or when the previous hook ended."""
-    marked: Hook | None = None
+    """Time when the clock was last read: when `mark_owner` started, or when the previous hook ended."""
+    mark_owner: Hook | None = None
     shared: float = 0.0
     total: float = 0.0
     """Seconds spent of the budget that definitions share (`shared`), and of the chain's budget (`total`)."""
@@ -90,7 +100,7 @@ class Run(msgspec.Struct, eq=False):
 
     def start(self) -> Outcome | None:
         """Run to the end, or to the first hook that suspends. Return the outcome, or None if a hook suspended."""
-        picked = self.picked
+        picked = self.selection
         context, todo = copy_context(), iter(picked.hooks)
         walking = walk(self, todo, context)
         self.started = self.mark = clock()
@@ -108,21 +118,20 @@ class Run(msgspec.Struct, eq=False):
 
     def outcome(self) -> Outcome:
         """Return the merged answers of the hooks."""
-        now, picked, answers = clock(), self.picked, self.answers
+        now, picked, answers = clock(), self.selection, self.answers
         spent = (now - self.started) * 1e3
         if now - self.mark >= picked.shortest_timeout:
             self._suspect(now - self.mark)
         if answers is None:
             return Outcome(picked.event, self.data, picked.names, spent)
-        data = self.data if self.modifier is None else dict(self.view)
         ran = picked.names if self.denied is None else picked.names[: picked.hooks.index(self.denied) + 1]
-        return merge(picked.event, data, answers, ran=ran, modified=self.modifier is not None, duration_ms=spent)
+        return merge(picked.event, self.data, answers, ran=ran, modified=self.modifier is not None, duration_ms=spent)
 
     async def look_again(self, hooks: tuple[Hook, ...]) -> Outcome:
         """Call these gates with the changed data; only their objections count. Return the new outcome."""
         second = Run(
-            evolve(self.picked, hooks=hooks), self.view, self.view, self.outer, self.depth,
-            recheck=True, answers=self.answers, shared=self.shared, total=self.total,
+            evolve(self.selection, hooks=hooks), self.data, DataView(self.data), self.outer, self.depth,
+            recheck=True, snapshot=self.snapshot, answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
         second.start() or await second.finish()
         self.mark = clock()  # no hook of this run used the time in between
@@ -148,7 +157,7 @@ class Run(msgspec.Struct, eq=False):
     @property
     def event(self) -> str:
         """Event that the hooks are called with."""
-        return self.picked.event
+        return self.selection.event
 
     @property
     def hook(self) -> Hook:
@@ -190,10 +199,10 @@ class Run(msgspec.Struct, eq=False):
                 return False
         if hook.timed:
             now = clock()
-            if now - self.mark >= self.picked.shortest_timeout:
+            if now - self.mark >= self.selection.shortest_timeout:
                 self._suspect(now - self.mark)  # one of the hooks before
             self.mark = now
-            self.marked = hook
+            self.mark_owner = hook
             self.attend = True
         return True
 
@@ -218,12 +227,14 @@ class Run(msgspec.Struct, eq=False):
             silent = False
             try:
                 result = answer if type(answer) is HookResult else as_result(answer)
-                if result.data is not None and result.action in CHANGES and not self.recheck:
-                    self._modify(hook, result)
+                if result.data is not None and result.action in CHANGING:
+                    self._take_change(hook, result)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
-                return self.record_failure(hook, "invalid", describe(error), duration)
+                status: Status = "conflict" if isinstance(error, ChangeConflict) else "invalid"
+                denies = isinstance(error, InputNotFreezable | ChangeConflict)  # the hook wants another input
+                return self.record_failure(hook, status, describe(error), duration, denies=denies)
         if not silent:
             said = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
             self._record(said if hook.risk is None else with_risk(said, hook.risk, hook.risk_reason))
@@ -250,10 +261,12 @@ class Run(msgspec.Struct, eq=False):
         self._settle(hook, now, duration)
         self.record_failure(hook, "timeout", timeout_text(limit), duration)
 
-    def record_failure(self, hook: Hook, status: Status, error: str, duration: float | None = None) -> bool:
+    def record_failure(
+        self, hook: Hook, status: Status, error: str, duration: float | None = None, *, denies: bool = False
+    ) -> bool:
         """Record that a hook gave no answer; at a gate that is a denial. Return True if the run is denied."""
         spent = None if duration is None else duration * 1e3
-        denies = hook.denies(self.event)
+        denies = denies or hook.denies(self.event)
         self._record(Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck))
         log.warning("hook_failed", hook=hook.name, error=error, event=self.event, status=status)
         if denies:
@@ -273,25 +286,52 @@ class Run(msgspec.Struct, eq=False):
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
         """Start the next hook's time where this hook's time ended."""
         self.mark = now
-        self.marked = None
+        self.mark_owner = None
         self.attend = self.wait is not None
         if hook.budget is not None:
             self.total += duration
             if hook.budget.definitions < inf:
                 self.shared += duration
 
+    def observed(self, snapshot: Snapshot) -> Any:
+        """Return data and outcome for an observer, with its own copies."""
+        data, outcome = self.view
+        view = snapshot.view(data)
+        return self.view._replace(data=view, outcome=msgspec.structs.replace(outcome, data=view))
+
+    def _take_change(self, hook: Hook, result: HookResult) -> None:
+        """Apply the change that a hook wants; at a second look no change applies any more.
+
+        Raises `ChangeConflict` for a change at a second look, and what `_modify` raises.
+        """
+        if not self.recheck:
+            self._modify(hook, result)
+        elif self._conflicts(hook, result.data or {}):
+            raise ChangeConflict(WANTS_ANOTHER)
+
     def _modify(self, hook: Hook, result: HookResult) -> None:
         """Merge the answer's data over the payload.
 
         Raises `InvalidResult` if the data changes a field that hooks may not change.
         """
-        changes, view, keeps = result.data or {}, self.view, self.picked.keeps
-        changed = DataView(view | changes)
+        changes, before, keeps = result.data or {}, self.data, self.selection.keeps
+        if self.snapshot is not None:
+            self.snapshot = self.snapshot.with_changes(changes)
+            changes = {**changes, **self.snapshot.values}
+        data = {**before, **changes}
         for name in () if keeps.isdisjoint(changes) else keeps.intersection(changes):
-            if name not in view or (changes[name] is not view[name] and changes[name] != view[name]):
+            if name not in before or (changes[name] is not before[name] and changes[name] != before[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
-            dict.__setitem__(changed, name, view[name])  # a value that compares equal need not be identical
-        self.view, self.modifier = changed, hook
+            data[name] = before[name]  # a value that compares equal need not be identical
+        self.view, self.data, self.modifier = DataView(data), data, hook  # no hook holds `data`
+
+    def _conflicts(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
+        """Return True if a hook wants other data at a second look, and not its own last change again."""
+        if self.changer is None or hook.name == self.changer:
+            return False
+        if self.snapshot is None:
+            return any(name not in self.view or self.view[name] != value for name, value in changes.items())
+        return self.snapshot.with_changes(changes).values != self.snapshot.values
 
     def allowance(self, hook: Hook) -> float:
         """Return the seconds this hook may take: its own timeout, or the rest of the time it shares."""
@@ -309,13 +349,13 @@ class Run(msgspec.Struct, eq=False):
         chain has once passed a deadline without suspending; from then on the hooks that may have caused that are timed,
         too.
         """
-        if self.marked is hook or len(self.picked.hooks) == 1:
+        if self.mark_owner is hook or len(self.selection.hooks) == 1:
             return True
         self._suspect(duration)
         return False
 
     def _suspect(self, elapsed: float) -> None:
-        unclocked = [hook for hook in self.picked.hooks if not hook.timed and elapsed >= hook.timeout]
+        unclocked = [hook for hook in self.selection.hooks if not hook.timed and elapsed >= hook.timeout]
         for hook in unclocked:
             hook.timed = True
             hook.settle()
@@ -328,9 +368,11 @@ class Run(msgspec.Struct, eq=False):
 def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any, None]:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
     """Call the hooks in turn. End early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
-    event, view = run.event, run.view
+    event, view, snapshot = run.event, run.view, run.snapshot
     clean = context.copy()
     for hook in todo:
+        if snapshot is not None:
+            view = snapshot.view(run.view) if hook.intent != "observe" else run.observed(snapshot)
         try:
             if hook.plain:
                 answer = yield from hook.call(event, view)
@@ -357,16 +399,19 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             except BaseException:  # noqa: BLE001  # as in `contexts_differ`
                 same = False
             silent = answer is CONTINUE or answer is None
-            if silent and same and not run.attend:
+            if snapshot is not None and hook.intent != "observe" and snapshot.differs_from(view):
+                over = run.record_failure(hook, "invalid", CHANGED_IN_PLACE, denies=True)
+            elif silent and same and not run.attend:
                 continue
-            over = run.record_answer(hook, answer)
+            else:
+                over = run.record_answer(hook, answer)
             if same and not silent and type(answer) is not HookResult:
                 same = not contexts_differ(context, clean)  # reading the answer ran the hook's code, too
         if not same:
             run.torn = over = True
         if over:
             return
-        view = run.view
+        view, snapshot = run.view, run.snapshot
 
 
 def contexts_differ(one: Context, other: Context) -> bool:
@@ -402,7 +447,16 @@ def describe(error: BaseException, room: int = 500) -> str:
             if room > MEMBER_ROOM:
                 text += ": " + ", ".join(describe(one, MEMBER_ROOM) for one in error.exceptions[:5])
         else:
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    except BaseException:  # noqa: BLE001  # `__str__` is the hook's code, too
+            message = error_message(error)
+            text = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    except BaseException:  # noqa: BLE001  # a group's parts are the hook's code, too
         text = type(error).__name__
     return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def error_message(error: BaseException) -> str:
+    """Return the text of an error, or nothing if its own `__str__` fails, in whatever way."""
+    try:
+        return str(error)
+    except BaseException:  # noqa: BLE001  # `__str__` is foreign code
+        return ""

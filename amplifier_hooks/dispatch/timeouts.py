@@ -19,16 +19,17 @@ from math import inf
 from threading import get_ident
 from time import monotonic as clock
 from types import coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakKeyDictionary, ref
 
-from amplifier_hooks.abandoned_work import GRACE, keep_alive
+from amplifier_hooks.foreign_code import GRACE, keep_alive
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from amplifier_hooks.dispatch.chain import Hook
+    from amplifier_hooks.dispatch.run_hooks import Run
     from amplifier_hooks.result import Outcome
 
 
@@ -43,60 +44,6 @@ _latest: Callable[[], asyncio.AbstractEventLoop | None] = type(None)
 log = get_logger(__name__)
 
 
-class ChainRun(Protocol):
-    """The parts of a run that waiting needs."""
-
-    outer: Any
-    """Chain around this one, in whose hook this one was started."""
-    picked: Any
-
-    @property
-    def tenant(self) -> str:
-        """Tenant ID of the payload."""
-        ...
-
-    @property
-    def event(self) -> str:
-        """Event that the hooks are called with."""
-        ...
-
-    @property
-    def hook(self) -> Hook:
-        """The current hook."""
-        ...
-
-    todo: Iterator[Hook]
-    """The hooks after the current one."""
-    context: Any
-    walking: Any
-    """The walk that calls the hooks, and the context it runs in (`context`)."""
-    waiting: Any
-    """Future, or None, that the walk waits for."""
-    mark: float
-    """Time when the hook's time began."""
-    marked: Hook | None
-    attend: bool
-    paused: bool
-    """True while an around hook's operation runs: the hook's clock is stopped."""
-    wait: Wait | None
-
-    def outcome(self) -> Outcome:
-        """Return the merged answers of the hooks."""
-        ...
-
-    def walk_again(self) -> bool:
-        """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
-        ...
-
-    def allowance(self, hook: Hook) -> float:
-        """Return the seconds this hook may take."""
-        ...
-
-    def record_timeout(self, hook: Hook) -> None:
-        """Record that this hook timed out."""
-        ...
-
-
 class Wait:
     """One chain that waits, from its first suspension to its end.
 
@@ -108,7 +55,7 @@ class Wait:
         "watchdog",
     )  # fmt: skip
 
-    def __init__(self, run: ChainRun) -> None:
+    def __init__(self, run: Run) -> None:
         task = running_task()
         if task is None:
             raise RuntimeError("a hook that waits needs an asyncio task to wait in")
@@ -125,7 +72,7 @@ class Wait:
         self.rest: tuple[Hook, ...] = ()  # the hooks after it
         self.closing = False
         run.attend = True
-        if run.marked is not run.hook and not run.paused:
+        if run.mark_owner is not run.hook and not run.paused:
             run.mark = clock()
 
     @coroutine
@@ -314,7 +261,7 @@ class Watchdog:
     def guard(self, wait: Wait) -> None:
         """Watch this chain until its wait ends."""
         self.live.add(wait)
-        due = clock() + wait.run.picked.tick
+        due = clock() + wait.run.selection.tick
         if due < self.next:
             self._wake(due)
 
@@ -327,7 +274,7 @@ class Watchdog:
                 wait.expire()
         # A paused chain comes back by `Wait.resume`.
         waiting = (wait for wait in self.live if not wait.run.paused)
-        soon = min((min(wait.deadline, now + wait.run.picked.tick) for wait in waiting), default=inf)
+        soon = min((min(wait.deadline, now + wait.run.selection.tick) for wait in waiting), default=inf)
         if soon < inf:
             self._wake(soon)
 

@@ -48,7 +48,7 @@ class ShellImpact:
     def add(self, what: ImpactKind, *words: Word) -> None:
         """Add an effect on each of these words."""
         self.impacts += [
-            PathImpact(what, word.text or word.shown, word.text is not None) for word in words if word.text != DEVICE
+            PathImpact(what, word.text or word.source, word.text is not None) for word in words if word.text != DEVICE
         ]
 
     def paths_of(self, what: ImpactKind) -> list[str]:
@@ -80,7 +80,7 @@ def _note_program(foreseen: ShellImpact, words: Sequence[Word], reader: ShellRea
     """Add the effects of one simple command."""
     name = words[0].text
     if name is None:
-        _note_unseen(foreseen, f"what {words[0].shown} does")
+        _note_unseen(foreseen, f"what {words[0].source} does")
         return
     name = name.rpartition("/")[2]
     inner = _inner_command(name, words)
@@ -108,15 +108,15 @@ def _note_unseen(foreseen: ShellImpact, what: str) -> None:
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-def _operands(words: Sequence[Word], valued: Iterable[str] = ()) -> list[Word]:
+def _operands(words: Sequence[Word], value_options: Iterable[str] = ()) -> list[Word]:
     """Return the words that are neither options nor values of the `valued` options."""
     found: list[Word] = []
     rest = iter(words)
     for word in rest:
-        text = word.shown if word.text is None else word.text
+        text = word.source if word.text is None else word.text
         if text == "--":
             found += rest
-        elif text in valued:
+        elif text in value_options:
             next(rest, None)
         elif not text.startswith("-") or text == "-":
             found.append(word)
@@ -146,11 +146,11 @@ def _has(words: Sequence[Word], short: str, *long: str) -> bool:
     )
 
 
-def _all_operands(what: ImpactKind, *valued: str, skip: int = 0) -> Reads:
+def _all_operands(what: ImpactKind, *value_options: str, skip: int = 0) -> Reads:
     """Return a function that adds an effect on every operand but the first `skip`."""
 
     def reads(foreseen: ShellImpact, words: Sequence[Word]) -> None:
-        foreseen.add(what, *_operands(words, valued)[skip:])
+        foreseen.add(what, *_operands(words, value_options)[skip:])
 
     return reads
 
@@ -174,7 +174,7 @@ def _note_move(foreseen: ShellImpact, words: Sequence[Word]) -> None:
 def _note_link(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     operands = _operands(words)
     if len(operands) == 1:
-        shown = operands[0].shown.rstrip("/").rpartition("/")[2]
+        shown = operands[0].source.rstrip("/").rpartition("/")[2]
         foreseen.add("creates", Word(shown, shown if operands[0].text is not None else None))
     else:
         _note_copy(foreseen, words)
@@ -192,8 +192,8 @@ def _note_in_place(foreseen: ShellImpact, words: Sequence[Word]) -> None:
 
 def _note_dump(foreseen: ShellImpact, words: Sequence[Word]) -> None:
     for word in words:
-        if word.shown.startswith("of="):
-            foreseen.add("creates", Word(word.shown[3:], None if word.text is None else word.text[3:]))
+        if word.source.startswith("of="):
+            foreseen.add("creates", Word(word.source[3:], None if word.text is None else word.text[3:]))
 
 
 def _note_fetch(foreseen: ShellImpact, words: Sequence[Word]) -> None:
@@ -250,7 +250,7 @@ def _note_git(foreseen: ShellImpact, words: Sequence[Word]) -> None:
         foreseen.moves = True
     if verb == "clone" and len(operands) > 1:
         last = operands[-1]
-        name = last.shown.rstrip("/").rpartition("/")[2].removesuffix(".git")
+        name = last.source.rstrip("/").rpartition("/")[2].removesuffix(".git")
         foreseen.add("creates", last if len(operands) > 2 else Word(name, name if last.text is not None else None))  # noqa: PLR2004  # the verb, the address, and the folder
     elif verb in ("rm", "mv"):
         if not any(word.text == "--cached" for word in given):
@@ -374,4 +374,4 @@ def _executed_commands(words: Sequence[Word]) -> Iterator[list[Word]]:
                 yield one
             one = None
         else:
-            one.append(Word("the files it finds", None) if word.shown == "{}" else word)
+            one.append(Word("the files it finds", None) if word.source == "{}" else word)

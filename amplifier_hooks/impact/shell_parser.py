@@ -36,7 +36,7 @@ BRACES: Final = re.compile(r"(?<!\\)[{}]")
 class Word:
     """One word of a command. `text` is the word that the program would see, or None if only a run could tell."""
 
-    shown: str
+    source: str
     text: str | None
 
 

@@ -2,22 +2,22 @@
 
 One text stands under the name of its hook:
 
-    ⟦hook lint⟧
+    ⟦hook lint · 5f3c9e21⟧
     app.py, line 2: missing colon
 
 Several texts stand under a heading, each with its size as the hook wrote it; a cut text is marked:
 
-    ⟦2 texts of hooks · tool:post⟧
+    ⟦2 texts of hooks · tool:post · 5f3c9e21⟧
 
-    ⟦hook lint · 29 bytes⟧
+    ⟦hook lint · 29 bytes · 5f3c9e21⟧
     app.py, line 2: missing colon
 
-    ⟦hook types · 4,096 bytes⟧
+    ⟦hook types · 4,096 bytes · 5f3c9e21⟧
     app.py, line 7: incompatible types
-    ⟦trimmed · kept 12 of 900 tokens⟧
+    ⟦trimmed · kept 12 of 900 tokens · 5f3c9e21⟧
 
 The heading of a hook that speaks for an outside party names it: `⟦hook review · external ·
-https://hooks.example/review⟧`.
+https://hooks.example/review · 5f3c9e21⟧`. The last part is the session's mark, which no other text can know.
 
 Tokens are always counted in the finished message: the tokens of its parts do not add up to those of the whole.
 """
@@ -26,17 +26,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from attrs import evolve, frozen
+import msgspec
 
+from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.provenance import SourceTrust
+from amplifier_hooks.result import ContextInjection, Role
 from amplifier_hooks.text.escape import marker
-
-if TYPE_CHECKING:
-    from amplifier_hooks.injection.tokens.counter import TokenCount
-    from amplifier_hooks.result import ContextInjection, Role
-
 
 HOST: Final = SourceTrust()
 
@@ -56,16 +53,14 @@ class Counting(Protocol):
         ...
 
 
-@frozen
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """The kept part of a text: tokens of the text alone, without headings."""
 
-    kept: int
+    tokens: int
     total: int
 
 
-@frozen(kw_only=True)
-class Block:
+class Block(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's text, as the model reads it."""
 
     item: ContextInjection
@@ -80,28 +75,27 @@ class Block:
     """True if characters had to be made visible."""
     cut: Cut | None = None
     source: SourceTrust = HOST
+    mark: str
+    """The session's mark, at the end of every heading."""
 
     def render(self, size: str = "") -> str:
         """Return the heading with the hook's name, the text, and a mark if the text was cut."""
-        whose = (
-            f"hook {self.item.hook_name}",
-            *((self.source.trust_level, self.source.origin) if self.source.origin else ()),
-        )
-        head = marker(*whose, size) if size else marker(*whose)
+        outside = (self.source.trust_level, self.source.origin) if self.source.origin else ()
+        head = marker(f"hook {self.item.hook_name}", *outside, size, self.mark)
         if self.cut is None:
             return f"{head}\n{self.text}"
         line = "" if self.text.endswith("\n") else "\n"
-        return f"{head}\n{self.text}{line}{marker('trimmed', f'kept {self.cut.kept:,} of {self.cut.total:,} tokens')}"
+        cut = marker("trimmed", f"kept {self.cut.tokens:,} of {self.cut.total:,} tokens", self.mark)
+        return f"{head}\n{self.text}{line}{cut}"
 
 
-@frozen
-class FittedBlocks:
+class FittedBlocks(msgspec.Struct, frozen=True):
     """A message that fits: its text, the blocks in it, its count; and the blocks that did not fit."""
 
     blocks: tuple[Block, ...]
     text: str
     count: TokenCount
-    left: tuple[Block, ...] = ()
+    rest: tuple[Block, ...] = ()
 
 
 Layout: TypeAlias = Callable[[Sequence[Block]], str]
@@ -111,7 +105,7 @@ def join_blocks(blocks: Sequence[Block]) -> str:
     """Return the blocks as one message for the context."""
     if len(blocks) == 1:
         return blocks[0].render()
-    heading = marker(f"{len(blocks)} texts of hooks", blocks[0].item.event)
+    heading = marker(f"{len(blocks)} texts of hooks", blocks[0].item.event, blocks[0].mark)
     return "\n\n".join([heading, *(one.render(f"{one.size:,} bytes") for one in blocks)])
 
 
@@ -173,7 +167,7 @@ async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its
 ) -> FittedBlocks | None:
     """Return the blocks before, and as much of this block as fits behind them."""
     total = (await counter.count_async(one.text)).tokens
-    empty = evolve(one, text="", cut=Cut(total, total))  # no marker is longer than this one
+    empty = msgspec.structs.replace(one, text="", cut=Cut(total, total))  # no marker is longer than this one
     frame = await counter.count_async(layout([*before, empty]), room)
     space = room - frame.tokens
     for _ in range(TRIES):
@@ -182,7 +176,11 @@ async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its
         end, kept = await counter.fit_async(one.text, space)
         if not one.text[:end].strip():
             break
-        last = evolve(one, text=one.text[:end], cut=Cut(kept.tokens, total)) if end < len(one.text) else one
+        last = (
+            msgspec.structs.replace(one, text=one.text[:end], cut=Cut(kept.tokens, total))
+            if end < len(one.text)
+            else one
+        )
         text = layout([*before, last])
         count = await counter.count_async(text, room)
         if not count.over_limit:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+import msgspec
 from attrs import define, field, frozen
 
 from amplifier_hooks.errors import InvalidLimit
@@ -58,8 +59,7 @@ class InjectionLimits:
             raise InvalidLimit("overflow", self.overflow, "trim, reject or warn")
 
 
-@frozen(kw_only=True, eq=False)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Tokens taken out of a budget for one purpose. `over` is the number of wanted tokens that were not available."""
 
     tokens: int
@@ -95,16 +95,16 @@ class Budget:
         ]
         return max(0, min(lefts)) if lefts else None  # below 0 after `warn`
 
-    def reserve(self, wanted: int) -> Reservation:
+    def reserve(self, tokens: int) -> Reservation:
         """Take this number of tokens, or the rest if fewer are left; under `warn`, all of them in any case.
 
         Every reservation must be settled, once. Raises `ValueError` for a number below 0.
         """
-        if wanted < 0:
-            raise ValueError(f"{wanted} tokens cannot be reserved")
+        if tokens < 0:
+            raise ValueError(f"{tokens} tokens cannot be reserved")
         room = self.room
-        there = wanted if room is None else min(wanted, room)
-        return self._add_reservation(wanted if self.limits.overflow == "warn" else there, wanted - there)
+        there = tokens if room is None else min(tokens, room)
+        return self._add_reservation(tokens if self.limits.overflow == "warn" else there, tokens - there)
 
     def reserve_rest(self) -> Reservation:
         """Take the rest of the tokens, for a text that is over the limit and was not counted to its end.
@@ -113,20 +113,20 @@ class Budget:
         """
         return self._add_reservation(self.room or 0, 1)
 
-    def settle(self, grant: Reservation, used: int) -> None:
+    def settle(self, grant: Reservation, tokens: int) -> None:
         """Release the tokens of a reservation that were not used.
 
         Raises `ValueError` for more tokens than were taken, and for a reservation that is settled or of another budget.
         """
-        if grant not in self._open or not 0 <= used <= grant.tokens:
-            raise ValueError(f"{used} of {grant.tokens} tokens cannot be settled")
+        if grant not in self._open or not 0 <= tokens <= grant.tokens:
+            raise ValueError(f"{tokens} of {grant.tokens} tokens cannot be settled")
         self._open.remove(grant)
-        self._use(used - grant.tokens)
+        self._use(tokens - grant.tokens)
 
-    def take_items(self, wanted: int) -> int:
+    def take_items(self, count: int) -> int:
         """Take up to this number of texts from the turn's limit. Return the number taken."""
         limit = self.limits.items_per_turn
-        taken = wanted if limit is None else min(wanted, limit - self.turn_items)
+        taken = count if limit is None else min(count, limit - self.turn_items)
         self.turn_items += taken
         return taken
 

@@ -5,9 +5,10 @@ message for each role and target → count of its tokens in the final form → r
 out, or injected in spite of the limit → written with its provenance → recorded. The user gets a message about every
 text that is cut, refused or fails.
 
-A context needs `add_message`. It may also have `append_to_last_tool_result(content, metadata)` and `add_ephemeral(role,
-content, metadata)` with `take_ephemeral()`; the first two, plain or async, return True if they have taken the text.
-Otherwise the text gets a message of its own, or waits here for the next model call.
+A context needs `add_message`. It may also have a `mark` for the headings of its messages,
+`append_to_last_tool_result(content, metadata)` and `add_ephemeral(role, content, metadata)` with `take_ephemeral()`;
+the first two, plain or async, return True if they have taken the text. Otherwise the text gets a message of its own, or
+waits here for the next model call.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ import asyncio
 import hashlib
 import inspect
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import frozen
+import msgspec
 
-from amplifier_hooks.dispatch.bounded_wait import within
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import InjectionTooLarge
+from amplifier_hooks.foreign_code import within
 from amplifier_hooks.injection.batch import Block, FittedBlocks, count_blocks, fit_blocks, join_blocks, quote_blocks
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import Provenance, SourceTrust, tag
-from amplifier_hooks.result import UserMessage
+from amplifier_hooks.result import Role, UserMessage
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.injection.tokens.counter import TokenCount
     from amplifier_hooks.ports import Clock, ContextManager
     from amplifier_hooks.record.write.recorder import Recorder
-    from amplifier_hooks.result import ContextInjection, Role
+    from amplifier_hooks.result import ContextInjection
 
 
 InjectionTarget = Literal["context", "tool result", "next call", "denial", "nowhere"]
@@ -49,14 +51,16 @@ CONTEXT_TIMEOUT: Final = 5.0
 INJECTIONS_KEPT: Final = 1_000
 """Number of injections that a session keeps for review; older ones are in the record."""
 
+DIGESTS: Final = 64
+"""Number of digests in a record about several texts that did not reach the model."""
+
 WAITING: Final = 64
 """Number of texts that may wait for a model call."""
 
 log = get_logger(__name__)
 
 
-@frozen(kw_only=True)
-class Injection:
+class Injection(msgspec.Struct, frozen=True, kw_only=True):
     """One text that a hook injected: its hook, its target, and the text that the model reads."""
 
     provenance: Provenance
@@ -106,6 +110,7 @@ class Injector:
         counter: Counting,
         voice: Callable[[str, str], SourceTrust],
         tell: Callable[[UserMessage], Awaitable[None]],
+        mark: str,
     ) -> None:
         self._context = context
         self._recorder = recorder
@@ -115,7 +120,8 @@ class Injector:
         self._counter = counter
         self._source_trust = voice
         self._tell = tell
-        self._injected: list[Injection] = []
+        self._mark = mark
+        self._injections: list[Injection] = []
         self._waiting: list[dict[str, Any]] = []
         self._context_has_ephemeral = False
         """True if the context has texts for the next call."""
@@ -123,7 +129,7 @@ class Injector:
     @property
     def injections(self) -> tuple[Injection, ...]:
         """The last 1,000 injected texts, in order, for review."""
-        return tuple(self._injected)
+        return tuple(self._injections)
 
     @property
     def tokens_this_turn(self) -> int:
@@ -183,14 +189,14 @@ class Injector:
 
         Raises `InjectionTooLarge` before anything is written, and what the context raises.
         """
-        one = self._block(item)
+        one = as_block(item, self._source_trust(item.hook_name, item.event), self._mark)
         if problem := self._too_large(item, one.size):
             raise problem
         carried: list[tuple[Block, Injection]] = []
         if not one.source.may_inject:
             await self._refuse([one], "standing", forbidden_reason(one))
         elif self._budget.take_items(1):
-            carried = await self._deliver_blocks([one], join_blocks, target_of(item))
+            carried = await self._deliver_blocks([escape_block(one)], join_blocks, target_of(item))
         else:
             await self._refuse([one], "items", self._items_limit_text())
         return carried[0][1] if carried else self._injection(one, self._provenance(one, None), "nowhere")
@@ -200,40 +206,29 @@ class Injector:
     async def _admit(self, injections: Iterable[ContextInjection]) -> list[Block]:
         """Return the texts, escaped, that are within the limits of size and number."""
         blocks: list[Block] = []
-        for one in map(self._block, injections):
-            if problem := self._too_large(one.item, one.size):
-                await self._refuse([one], "size", str(problem))
+        refused: dict[tuple[SkipReason, str], list[Block]] = {}
+        limit = self._budget.limits.injection_size
+        source_trust = cache(self._source_trust)
+        for item in injections:
+            one = as_block(item, source_trust(item.hook_name, item.event), self._mark)
+            if one.size > limit:
+                refused.setdefault(("size", f"it exceeds the limit of {limit:,} bytes; shorten it"), []).append(one)
             elif not one.source.may_inject:
-                await self._refuse([one], "standing", forbidden_reason(one))
+                refused.setdefault(("standing", forbidden_reason(one)), []).append(one)
+            elif self._budget.take_items(1):
+                blocks.append(escape_block(one))
             else:
-                blocks.append(one)
-        admitted = self._budget.take_items(len(blocks))
-        if blocks[admitted:]:
-            await self._refuse(blocks[admitted:], "items", self._items_limit_text())
-        return blocks[:admitted]
-
-    def _block(self, item: ContextInjection) -> Block:
-        """Return a text as a block: escaped, or empty if the text exceeds the size limit."""
-        data = utf8(item.content)
-        voice = self._source_trust(item.hook_name, item.event)
-        role = "user" if item.role == "system" and not voice.instructs else item.role
-        text = for_model(item.content) if len(data) <= self._budget.limits.injection_size else ""
-        return Block(
-            item=item,
-            role=role,
-            text=text,
-            size=len(data),
-            digest=hashlib.sha256(data).hexdigest(),
-            escaped=text != item.content,
-            source=voice,
-        )
+                refused.setdefault(("items", self._items_limit_text()), []).append(one)
+        for why, left in refused.items():
+            await self._refuse(left, *why)
+        return blocks
 
     def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
         limit = self._budget.limits.injection_size
         return InjectionTooLarge(size, limit, item.hook_name) if size > limit else None
 
     async def _deliver_blocks(
-        self, blocks: list[Block], layout: Layout, place: InjectionTarget
+        self, blocks: list[Block], layout: Layout, target: InjectionTarget
     ) -> list[tuple[Block, Injection]]:
         """Write one message, as far as it fits, to its target. Return the delivered texts with their injections.
 
@@ -246,17 +241,17 @@ class Injector:
                 return []
             counts = await count_blocks(fitted.blocks, fitted.count, self._counter)
             tags = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
-            place = await self._write(fitted, tag(tags, fitted.count.tokens), place)
+            target = await self._write(fitted, tag(tags, fitted.count.tokens), target)
         except Exception as error:
             await self._fail(blocks, describe(error))
             raise
-        injected = [self._injection(*one, place) for one in zip(fitted.blocks, tags, strict=True)]
-        self._injected.extend(injected)
-        del self._injected[:-INJECTIONS_KEPT]
+        injected = [self._injection(*one, target) for one in zip(fitted.blocks, tags, strict=True)]
+        self._injections.extend(injected)
+        del self._injections[:-INJECTIONS_KEPT]
         carried = list(zip(fitted.blocks, injected, strict=True))
         await self._report(carried, over)
-        if fitted.left:
-            await self._refuse(fitted.left, "budget", self._budget_text())
+        if fitted.rest:
+            await self._refuse(fitted.rest, "budget", self._budget_text())
         return carried
 
     async def _fit_to_budget(self, blocks: list[Block], layout: Layout) -> tuple[FittedBlocks | None, int]:
@@ -281,24 +276,24 @@ class Injector:
             budget.settle(grant, used)
         return fitted, grant.over if anyway else 0
 
-    async def _write(self, fitted: FittedBlocks, metadata: dict[str, Any], place: InjectionTarget) -> InjectionTarget:
+    async def _write(self, message: FittedBlocks, metadata: dict[str, Any], target: InjectionTarget) -> InjectionTarget:
         """Write the message to its target, or the nearest available one. Return the actual target."""
         context: Any = self._context
-        role = fitted.blocks[0].role
+        role = message.blocks[0].role
         try:
-            if place == "tool result" and await try_context_call(
-                context, "append_to_last_tool_result", fitted.text, metadata
+            if target == "tool result" and await try_context_call(
+                context, "append_to_last_tool_result", message.text, metadata
             ):
-                return place
-            if place == "next call":
-                await self._keep(role, fitted.text, metadata)
-            elif place != "denial":
-                await await_answer(context.add_message(role, fitted.text, metadata))
+                return target
+            if target == "next call":
+                await self._keep(role, message.text, metadata)
+            elif target != "denial":
+                await await_answer(context.add_message(role, message.text, metadata))
                 return "context"
         except asyncio.CancelledError:
-            await self._note("injection.failed", fitted.blocks, {"problem": "cancelled while the context took it"})
+            await self._note("injection.failed", message.blocks, {"problem": "cancelled while the context took it"})
             raise
-        return place
+        return target
 
     async def _keep(self, role: Role, text: str, metadata: dict[str, Any]) -> None:
         """Keep a message for the next model call only: in the context if it has `add_ephemeral`, otherwise here."""
@@ -325,13 +320,13 @@ class Injector:
             origin=one.source.origin,
         )
 
-    def _injection(self, one: Block, provenance: Provenance, place: InjectionTarget) -> Injection:
-        text = one.text if place != "nowhere" else ""
-        return Injection(provenance=provenance, role=one.role, text=text, size=one.size, target=place)
+    def _injection(self, one: Block, provenance: Provenance, target: InjectionTarget) -> Injection:
+        text = one.text if target != "nowhere" else ""
+        return Injection(provenance=provenance, role=one.role, text=text, size=one.size, target=target)
 
-    async def _report(self, carried: list[tuple[Block, Injection]], over: int) -> None:
+    async def _report(self, injections: list[tuple[Block, Injection]], over: int) -> None:
         """Record the injected texts; report cut texts, and texts over the budget, to the user."""
-        for one, injected in carried:
+        for one, injected in injections:
             facts = {
                 **injected.provenance.facts(),
                 "role": one.role,
@@ -351,13 +346,13 @@ class Injector:
                 tokens=injected.tokens,
             )
             if one.cut:
-                kept, total = one.cut.kept, one.cut.total
+                kept, total = one.cut.tokens, one.cut.total
                 await self._note("injection.trimmed", [one], {"kept": kept, "total": total})
                 said = f"was cut: the model reads {kept:,} of its {total:,} tokens, for {self._budget_text()}"
                 await self._tell_user([one], said)
         if over:
             said = f"went in all the same, {over:,} tokens over: {self._budget_text()}"
-            await self._tell_user([one for one, _ in carried], said)
+            await self._tell_user([one for one, _ in injections], said)
 
     async def _refuse(self, blocks: Sequence[Block], why: SkipReason, problem: str) -> None:
         """Record and report texts that are left out because of the session's limits."""
@@ -370,15 +365,20 @@ class Injector:
         await self._tell_user(blocks, f"did not reach the model: {problem}")
 
     async def _note(self, kind: str, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:
-        """Write a record and a log line for each text."""
-        for one in blocks:
-            who = {"hook": one.item.hook_name, "event": one.item.event, "size": one.size, "role": one.role}
-            log.warning(kind.replace(".", "_"), **who, **facts)
-            await self._recorder.note(kind, {**who, "digest": one.digest, **facts})
+        """Write one record and one log line for all these texts, which have one event."""
+        who = {
+            "hooks": hook_names(blocks),
+            "event": blocks[0].item.event,
+            "count": len(blocks),
+            "size": sum(one.size for one in blocks),
+        }
+        log.warning(kind.replace(".", "_"), **who, **facts)
+        digests = [one.digest for one in blocks[:DIGESTS]]
+        await self._recorder.note(kind, {**who, "digests": digests, **facts})
 
     async def _tell_user(self, blocks: Sequence[Block], what: str) -> None:
         """Send the user one message about all these texts."""
-        hooks = list(dict.fromkeys(one.item.hook_name for one in blocks))
+        hooks = hook_names(blocks)
         names = ", ".join(map(repr, hooks))
         text = f"a text of hook {names} {what}" if len(blocks) == 1 else f"{len(blocks)} texts of {names}: each {what}"
         with suppress(Exception):  # a failing screen must not decide about injections; the record has it
@@ -395,6 +395,25 @@ class Injector:
             if limit is not None
         ]
         return f"the budget is {' and '.join(allowed)}"
+
+
+def as_block(item: ContextInjection, source: SourceTrust, mark: str) -> Block:
+    """Return a text as a block, empty until `escape_block` escapes it."""
+    data = utf8(item.content)
+    role = "user" if item.role == "system" and not source.instructs else item.role
+    digest = hashlib.sha256(data).hexdigest()
+    return Block(item=item, role=role, text="", size=len(data), digest=digest, source=source, mark=mark)
+
+
+def escape_block(one: Block) -> Block:
+    """Return the block with its text, escaped for the model."""
+    text = for_model(one.item.content)
+    return msgspec.structs.replace(one, text=text, escaped=text != one.item.content)
+
+
+def hook_names(blocks: Sequence[Block]) -> list[str]:
+    """Return the names of the hooks of these texts, each once."""
+    return list(dict.fromkeys(one.item.hook_name for one in blocks))
 
 
 def forbidden_reason(one: Block) -> str:

@@ -12,6 +12,7 @@ that says so, and a result that arrives later replaces it.
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.act import freeze, thaw
@@ -36,15 +37,19 @@ class InMemoryContext:
     A message of the assistant may have `tool_calls`; one with the role `tool` has `tool_call_id` and `is_error`. An
     `id` is never used again, even after messages are removed. A message that was given out is never changed; if a text
     joins it, a new message replaces it.
+
+    Args:
+        mark: The mark in the headings of hooks' texts, for tests. The default is 32 random bits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str | None = None) -> None:
+        self.mark = mark or token_hex(4)
         self.messages: list[Message] = []
         self._number = 0
         self._open: set[str] = set()
         self._missing: dict[str, str] = {}
         """Calls without a result that were closed, with the id of the message that substitutes the result."""
-        self._held: list[tuple[Role | None, str, dict[str, Any]]] = []
+        self._queue: list[tuple[Role | None, str, dict[str, Any]]] = []
         """Texts to inject when all results are in; a text without a role joins the last result."""
         self._ephemeral: list[Message] = []
 
@@ -62,7 +67,7 @@ class InMemoryContext:
             raise HookUsageError(f"no message has the role {role!r}; pass system, user or assistant")
         _check_text(content)
         if self._open and is_injected(metadata):
-            self._held.append((role, content, dict(metadata or {})))
+            self._queue.append((role, content, dict(metadata or {})))
             return
         self._give_up()
         self._append(role, content, metadata)
@@ -125,7 +130,7 @@ class InMemoryContext:
         """
         _check_text(content)
         if self._open:
-            self._held.append((None, content, dict(metadata or {})))
+            self._queue.append((None, content, dict(metadata or {})))
             return True
         place = self._last_result_index()
         if place is not None:
@@ -177,13 +182,13 @@ class InMemoryContext:
 
         With `ephemeral`, the history includes the messages for the next call.
         """
-        return to_anthropic(self._history(ephemeral=ephemeral))
+        return to_anthropic(self._history(ephemeral=ephemeral), self.mark)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _history(self, *, ephemeral: bool) -> list[Message]:
         """Return the history; texts held back come last, after the results that are still to come."""
-        held = [{"role": role or "user", "content": text, "metadata": about} for role, text, about in self._held]
+        held = [{"role": role or "user", "content": text, "metadata": about} for role, text, about in self._queue]
         return [*self.messages, *held, *(self._ephemeral if ephemeral else ())]
 
     def _make_message(self, role: str, content: str, metadata: Mapping[str, Any] | None, **fields: Any) -> Message:
@@ -206,7 +211,7 @@ class InMemoryContext:
 
     def _append_held_back(self) -> None:
         """Append the texts held back, after the results."""
-        held, self._held = self._held, []
+        held, self._queue = self._queue, []
         place = len(self.messages) - 1
         for role, content, metadata in held:
             if role is None:
@@ -214,13 +219,13 @@ class InMemoryContext:
             else:
                 self._append(role, content, metadata)
 
-    def _join(self, place: int, content: str, metadata: dict[str, Any]) -> None:
+    def _join(self, index: int, content: str, metadata: dict[str, Any]) -> None:
         """Append the text, with its provenance, to the message at this index."""
-        message = self.messages[place]
+        message = self.messages[index]
         about = message["metadata"]
         text = f"{message['content']}\n\n{content}" if message["content"] else content
         about = {**about, "injections": [*about.get("injections", ()), metadata]}
-        self.messages[place] = {**message, "content": text, "metadata": about}
+        self.messages[index] = {**message, "content": text, "metadata": about}
 
     def _last_result_index(self) -> int | None:
         """Return the index of the last result, or None if the model has answered it."""

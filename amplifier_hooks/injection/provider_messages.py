@@ -12,7 +12,7 @@ with `id`, `name` and `input`, and one with the role `tool` has `tool_call_id` a
 | a call without a result              | gets `⟦no result⟧`       | gets `⟦no result⟧`, as an error     |
 | a result without a call              | text of the user         | text of the user                    |
 | system messages before all others    | as they are              | `system`                            |
-| later ones                           | as they are              | text of the user, marked `⟦system⟧` |
+| later ones                           | as they are              | text of the user, under `⟦system⟧`  |
 | several of one role in a row         | as they are              | one message                         |
 | begins with the assistant            | as it is                 | a user's `⟦begin⟧` before it        |
 | ends with the assistant              | as it is                 | a user's `⟦go on⟧` after it         |
@@ -30,7 +30,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field
+import msgspec
 
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.provenance import is_injected
@@ -71,8 +71,11 @@ def to_openai(history: Iterable[Mapping[str, Any]]) -> list[Message]:
     return messages
 
 
-def to_anthropic(history: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the arguments `messages`, and `system` if there is one. Raises `HookUsageError` for an invalid message."""
+def to_anthropic(history: Iterable[Mapping[str, Any]], mark: str = "") -> dict[str, Any]:
+    """Return the arguments `messages`, and `system` if there is one. `mark` is that of the session.
+
+    Raises `HookUsageError` for an invalid message.
+    """
     steps = list(_steps(history))
     first = next((number for number, step in enumerate(steps) if step.role != "system"), len(steps))
     messages: list[Message] = []
@@ -87,7 +90,7 @@ def to_anthropic(history: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         add("user", _text(marker("begin")))
     for step in steps[first:]:
         if step.role == "system":
-            add("user", _text(step.text if step.injected else f"{marker('system')}\n{step.text}"))
+            add("user", _text(step.text if step.injected else f"{marker('system', mark)}\n{step.text}"))
         elif step.text:
             add(step.role, _text(step.text))
         if step.calls:
@@ -115,8 +118,7 @@ def _result(call: _ToolUse) -> Message:
 # -- shared by both providers ------------------------------------------------------------------------------------------
 
 
-@define
-class _ToolUse:
+class _ToolUse(msgspec.Struct):
     """A tool call with its result."""
 
     id: str
@@ -126,14 +128,13 @@ class _ToolUse:
     failed: bool = True
 
 
-@define
-class _Step:
+class _Step(msgspec.Struct):
     """A message that is not blank, with the results of its calls."""
 
     role: str
     text: str
     injected: bool = False
-    calls: list[_ToolUse] = field(factory=list)
+    calls: list[_ToolUse] = msgspec.field(default_factory=list)
 
 
 def _steps(history: Iterable[Mapping[str, Any]]) -> Iterator[_Step]:

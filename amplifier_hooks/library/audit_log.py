@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.admission.judge import outcome_facts
 from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable
 from amplifier_hooks.events import SESSION_END, TOOL_PRE
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.result import CONTINUE
-from amplifier_hooks.session.session import outcome_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
         self, settings: AuditLogSettings | None = None, *, sink: AuditSink | None = None, clock: Clock | None = None
     ) -> None:
         super().__init__(settings)
-        self._lent = sink
+        self._caller_sink = sink
         self._log: AuditLog | None = None
         self._clock = SystemClock() if clock is None else clock
         self._opening: asyncio.Future[AuditLog] | None = None
@@ -114,17 +114,17 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
             self._closing = asyncio.ensure_future(self._close_sink(found, opening))
         await asyncio.shield(self._closing)
 
-    async def _close_sink(self, found: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
-        if found is None and opening is not None:
+    async def _close_sink(self, sink: AuditLog | None, opening: asyncio.Future[AuditLog] | None) -> None:
+        if sink is None and opening is not None:
             await asyncio.wait({opening})  # the thread that opens it cannot be stopped
-            found = opening.result() if opening.exception() is None else None
-        if found is not None:
-            await found.close()
+            sink = opening.result() if opening.exception() is None else None
+        if sink is not None:
+            await sink.close()
 
     async def _open(self) -> AuditSink:
         """Return the record, opened on first use. Raise `HookUnavailable`; the next event tries again."""
-        if self._lent is not None:
-            return self._lent
+        if self._caller_sink is not None:
+            return self._caller_sink
         if self._log is not None:
             return self._log
         if self._opening is None or self._opening.done():
@@ -151,9 +151,9 @@ class AuditLogHook(ReadyMade[AuditLogSettings]):
 
 def _digest(event: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the digest that a session would have for the call."""
-    tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
+    tenant, session, tool, cwd = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name", "cwd"))
     try:
-        action = Action(tenant, session, event, tool, freeze(data.get("tool_input")))
+        act = Act(tenant, session, event, tool, cwd, freeze(data.get("tool_input")))
     except InputNotFreezable as problem:
         return {"digest": None, "problem": str(problem)}
-    return {"digest": action.digest}
+    return {"digest": act.digest}

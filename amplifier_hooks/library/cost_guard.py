@@ -31,6 +31,7 @@ from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddre
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -123,7 +124,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         self._database: HookDatabase | None = None
         if database is not None or limits.store is not None:
             self._database = HookDatabase(
-                self.name, TABLES, database or database_opener(limits.store or "", "costs.db")
+                self.name, TABLES, database or database_opener(limits.store or "", StateFolder().costs)
             )
         self._sessions: PerSession[_Spending] = PerSession(_Spending)
         self._days = DailyUsage(clock or SystemClock(), self._database)

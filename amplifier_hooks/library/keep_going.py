@@ -20,13 +20,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import secrets
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from attrs import frozen
 from pydantic import AfterValidator, Field
 
-from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.clock import SystemClock, micros_of, moment_of
 from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
 from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
@@ -35,10 +34,12 @@ from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, P
 from amplifier_hooks.record.format.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.state_folder import StateFolder
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
 
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.storage.database import Database, Row
@@ -48,7 +49,6 @@ PRIORITY: Final = 410
 LONGEST_RESPONSE: Final = 4_000
 ORNAMENT: Final = " *_`#>.!\t"
 """Characters that may surround a promise on its line."""
-EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 TABLES: Final = Migrations(
     component="keep_going",
@@ -115,11 +115,11 @@ class AgentCheckpoint:
 class KeepGoing(ReadyMade[KeepGoingSettings]):
     """When an agent wants to stop, saves a checkpoint and makes it go on until its promise is met, so often at most.
 
-    The promise is met when the agent says so on a line of its own, all artifacts exist, and `kept` (if it is given)
-    agrees; `kept` returns True, or False, or a text that names the missing part. The checkpoint is in the store before
+    The promise is met when the agent says so on a line of its own, all artifacts exist, and `condition`, if there is
+    one, agrees; it returns True, or False, or a text that names the missing part. The checkpoint is in the store before
     the agent goes on: if none can be written, the agent stops, and the user is told. Rounds are counted in the store,
-    so that a restart does not begin them anew. If a stop comes without the agent's response, only artifacts and `kept`
-    are checked.
+    so that a restart does not begin them anew. If a stop comes without the agent's response, only artifacts and
+    `condition` are checked.
     """
 
     name = "keep_going"
@@ -129,18 +129,18 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         self,
         settings: KeepGoingSettings | None = None,
         *,
-        kept: Callable[[Mapping[str, Any]], bool | str | Awaitable[bool | str]] | None = None,
+        condition: Callable[[Mapping[str, Any]], bool | str | Awaitable[bool | str]] | None = None,
         database: Callable[[Migrations], Database] | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(settings)
-        self._kept = kept
+        self._condition = condition
         self._clock = clock or SystemClock()
         self._database = HookDatabase(
-            self.name, TABLES, database or database_opener(self.settings.store, "checkpoints.db")
+            self.name, TABLES, database or database_opener(self.settings.store, StateFolder().checkpoints)
         )
         self._redactor = Redactor(secrets.token_bytes(32))
-        self._begun: PerSession[list[int]] = PerSession(list)
+        self._starts: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
         """Return a gate for an agent that wants to stop, and observers of prompts and of the session's end."""
@@ -169,11 +169,11 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
 
     async def on_prompt(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Begin the rounds anew."""
-        self._begun.of(data)[:] = [self._micros()]
+        self._starts.of(data)[:] = [micros_of(self._clock.now())]
 
     async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session; its checkpoints stay."""
-        self._begun.forget(data)
+        self._starts.forget(data)
 
     async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
         """Return every checkpoint of a session, oldest first. Raise `StoreUnavailable`."""
@@ -185,8 +185,8 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
 
     async def _find_missing(self, data: Mapping[str, Any]) -> str:
         """Return the missing part of the promise in words, or an empty text if all is met."""
-        if self._kept is not None:
-            verdict = self._kept(data)
+        if self._condition is not None:
+            verdict = self._condition(data)
             verdict = await verdict if inspect.isawaitable(verdict) else verdict
             if verdict is not True:
                 return verdict if isinstance(verdict, str) and verdict else "what was promised is not there"
@@ -203,17 +203,14 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         turn = data.get("turn")
         turn = turn if isinstance(turn, int) else 0
         whose = tuple(for_log(str(data.get(name) or "")) for name in ("tenant_id", "session_id"))
-        since = max(self._begun.of(data), default=0)
+        since = max(self._starts.of(data), default=0)
         ((before,),) = yield Statement(COUNT, (*whose, turn, since))
         number = int(before) + 1
         if number <= self.settings.rounds:
             response = self._redactor.redact(for_log(text_of(data.get("response")) or "")[-LONGEST_RESPONSE:])
-            values = (*whose, self._micros(), turn, number, for_log(lacking), response)
+            values = (*whose, micros_of(self._clock.now()), turn, number, for_log(lacking), response)
             yield Statement(SAVE, values)
         return number
-
-    def _micros(self) -> int:
-        return (self._clock.now() - EPOCH) // timedelta(microseconds=1)
 
 
 def _says_promise(response: str, promise: str) -> bool:
@@ -227,6 +224,4 @@ def _message_result(message: str) -> HookResult:
 
 def _checkpoint(row: Row) -> AgentCheckpoint:
     at, turn, number, reason, response = row
-    return AgentCheckpoint(
-        at=EPOCH + timedelta(microseconds=at), turn=turn, round=number, reason=reason, response=response
-    )
+    return AgentCheckpoint(at=moment_of(at), turn=turn, round=number, reason=reason, response=response)

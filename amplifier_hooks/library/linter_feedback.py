@@ -49,6 +49,6 @@ class LinterFeedback(Feedback[LinterFeedbackSettings]):
     name = "linter_feedback"
     Settings = LinterFeedbackSettings
 
-    def targets(self, written: Path, folder: Path) -> list[Path]:  # of all feedback
+    def targets(self, path: Path, folder: Path) -> list[Path]:  # of all feedback
         """Return the written file alone."""
-        return [written]
+        return [path]

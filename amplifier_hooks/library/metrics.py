@@ -97,41 +97,41 @@ class Measure:
     read: Callable[[EventSample], Iterator[Reading]]
     """Function that yields the readings of one event."""
     buckets: tuple[float, ...] = ()
-    fixed: Mapping[str, str] = field(factory=dict)
+    constants: Mapping[str, str] = field(factory=dict)
     """Attributes that OpenTelemetry requires in addition; they are constant."""
 
 
-def _events(seen: EventSample) -> Iterator[Reading]:
-    yield 1, {"event": seen.label, "action": seen.outcome.action}
+def _events(sample: EventSample) -> Iterator[Reading]:
+    yield 1, {"event": sample.label, "action": sample.outcome.action}
 
 
-def _chains(seen: EventSample) -> Iterator[Reading]:
-    if seen.outcome.ran:
-        yield seen.outcome.total_duration_ms / 1e3, {"event": seen.label, "action": seen.outcome.action}
+def _chains(sample: EventSample) -> Iterator[Reading]:
+    if sample.outcome.ran:
+        yield sample.outcome.total_duration_ms / 1e3, {"event": sample.label, "action": sample.outcome.action}
 
 
-def _failures(seen: EventSample) -> Iterator[Reading]:
-    for answer in seen.outcome.failures:
-        yield 1, {"event": seen.label, "status": answer.status}
+def _failures(sample: EventSample) -> Iterator[Reading]:
+    for answer in sample.outcome.failures:
+        yield 1, {"event": sample.label, "status": answer.status}
 
 
-def _injections(seen: EventSample) -> Iterator[Reading]:
-    if seen.outcome.injections:
-        yield len(seen.outcome.injections), {"event": seen.label}
+def _injections(sample: EventSample) -> Iterator[Reading]:
+    if sample.outcome.injections:
+        yield len(sample.outcome.injections), {"event": sample.label}
 
 
-def _tools(seen: EventSample) -> Iterator[Reading]:
-    if seen.event in TOOL_ENDS and seen.seconds is not None:
-        yield seen.seconds, {"status": TOOL_ENDS[seen.event]}
+def _tools(sample: EventSample) -> Iterator[Reading]:
+    if sample.event in TOOL_ENDS and sample.seconds is not None:
+        yield sample.seconds, {"status": TOOL_ENDS[sample.event]}
 
 
-def _approvals(seen: EventSample) -> Iterator[Reading]:
-    if seen.event in DECISIONS:
-        yield seen.seconds or 0.0, {"decision": DECISIONS[seen.event]}
+def _approvals(sample: EventSample) -> Iterator[Reading]:
+    if sample.event in DECISIONS:
+        yield sample.seconds or 0.0, {"decision": DECISIONS[sample.event]}
 
 
-def _tokens(seen: EventSample) -> Iterator[Reading]:
-    used = tokens_of(seen.data) if seen.event == events.LLM_POST else None
+def _tokens(sample: EventSample) -> Iterator[Reading]:
+    used = tokens_of(sample.data) if sample.event == events.LLM_POST else None
     for kind, count in (used or {}).items():
         if count or kind in ("input", "output"):
             yield count, {"type": kind}
@@ -300,6 +300,6 @@ def _for_telemetry(provider: Any, measure: Measure) -> Any:
         ).record
 
     def take(number: float, labels: Mapping[str, str]) -> None:
-        add(number, {**measure.fixed, **{measure.labels[name]: value for name, value in labels.items()}})
+        add(number, {**measure.constants, **{measure.labels[name]: value for name, value in labels.items()}})
 
     return take

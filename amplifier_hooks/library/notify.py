@@ -172,7 +172,7 @@ class Notify(ReadyMade[NotifySettings]):
                     retry_within=self.settings.seconds,
                 )
             except InvalidRegistration as problem:
-                raise InvalidHookSettings(self.name, (f"setting 'webhook': {problem}",)) from None
+                raise InvalidHookSettings(self.name, (f"'webhook': {problem}",)) from None
 
     def points(self) -> tuple[Point, ...]:
         """Return observers of the chosen events."""

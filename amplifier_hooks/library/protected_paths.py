@@ -32,7 +32,8 @@ from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.paths import PATH_NAMES, CallPaths, TooManyParts, UnknownFolder, parse_patterns, texts_of
+from amplifier_hooks.text.paths import CallPaths, PathMatch, TooManyParts, UnknownFolder, parse_patterns
+from amplifier_hooks.threads import call_apart
 
 PRIORITY: Final = 10
 
@@ -55,7 +56,7 @@ class ProtectedPathsSettings(HookSettings):
     )
     action: Literal["ask", "deny"] = Field(default="ask", description="whether a person is asked, or it is denied")
     match: ToolMatch = Field(default="*", description="the tools that are held to it; those that only read are, too")
-    cwd: str = Field(default="", description="the folder that relative paths are in; the session's")
+    cwd: str = Field(default="", description="the folder at which relative patterns begin; the session's root")
 
 
 class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
@@ -77,7 +78,10 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         """Let a call pass unless a path in it is protected or cannot be resolved."""
         given = data.get("tool_input")
         arguments = given if isinstance(given, Mapping) else {"input": given}
-        problem = self._problem(CallPaths(arguments, folder_of(self.settings.cwd, data)))
+        own = "" if data.get("cwd") else self.settings.cwd
+        root = folder_of(self.settings.cwd, {"cwd": data.get("root") or data.get("cwd")})
+        where = CallPaths(arguments, folder_of(own, data), root)
+        problem = await call_apart(arguments, self._problem, where)
         if problem is None:
             return CONTINUE
         if self.settings.action == "deny":
@@ -86,9 +90,6 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
 
     def _problem(self, where: CallPaths) -> str | None:
         try:
-            lost = self._unresolved_path(where)
-            if lost is not None:
-                return f"the path {_short_text(lost)} cannot be resolved"
             caught = where.find_match(self._patterns)
         except TooManyParts:
             return "there is too much in the call to look for protected files"
@@ -96,12 +97,9 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
             return str(unknown)
         except TimeoutError:
             return "the search for protected files took too long"
-        return None if caught is None else f"{_short_text(caught.text)} is protected ({caught.pattern.spec!r})"
-
-    def _unresolved_path(self, where: CallPaths) -> str | None:
-        """Return a path, in an argument for paths, that cannot be resolved, or None."""
-        texts = (text for value in where.arguments_named(PATH_NAMES).values() for text in texts_of(value))
-        return next((text for text in texts if text and where.resolve(text) is None), None)
+        if isinstance(caught, PathMatch):
+            return f"{_short_text(caught.text)} is protected ({caught.pattern.spec!r})"
+        return None if caught is None else f"the path {_short_text(caught.text)} cannot be resolved"
 
 
 def _short_text(text: str) -> str:

@@ -63,7 +63,7 @@ class RateLimit(ReadyMade[RateLimitSettings]):
     def __init__(self, settings: RateLimitSettings | None = None, *, now: Callable[[], float] = monotonic) -> None:
         super().__init__(settings)
         self._now = now
-        self._begun: PerSession[dict[str, deque[float]]] = PerSession(dict)
+        self._starts: PerSession[dict[str, deque[float]]] = PerSession(dict)
 
     def points(self) -> tuple[Point, ...]:
         """Return a gate before tools."""
@@ -86,7 +86,7 @@ class RateLimit(ReadyMade[RateLimitSettings]):
         )
 
     def _window(self, data: Mapping[str, Any]) -> deque[float]:
-        windows = self._begun.of(data)
+        windows = self._starts.of(data)
         tool = str(data.get("tool_name")) if self.settings.per == "tool" else ""
         if tool not in windows and len(windows) >= TOOLS_APART:
             tool = ""

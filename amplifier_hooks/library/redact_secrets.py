@@ -1,4 +1,4 @@
-"""Secrets are taken out of prompts, tool inputs and tool results.
+"""Secrets are taken out of prompts, tool inputs, and the results and errors of tools.
 
 `amplifier_hooks.text.secrets` defines the shapes of secrets, and the record keeps them out by the same rules. The hook
 is a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be
@@ -31,11 +31,12 @@ from attrs import define, field
 from pydantic import Field, SecretStr
 
 from amplifier_hooks.errors import HookAbortError
-from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_POST, TOOL_PRE
+from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.secrets import Secrets, is_secret_name, names_a_secret, replace_spans
+from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,16 +74,16 @@ class RedactSecretsSettings(HookSettings):
         default="redact", description="what happens to secrets in a user's prompt"
     )
     results: Literal["redact", "leave"] = Field(
-        default="redact", description="what happens to secrets in what a tool returns"
+        default="redact", description="what happens to secrets in what a tool returns or raises"
     )
     known: tuple[SecretStr, ...] = Field(
         default=(), description="secrets by their value, of eight characters or more, besides those of the environment"
     )
-    match: ToolMatch = Field(default="*", description="the tools whose inputs and results are searched")
+    match: ToolMatch = Field(default="*", description="the tools whose inputs, results and errors are searched")
 
 
 class RedactSecrets(ReadyMade[RedactSecretsSettings]):
-    """Takes secrets out of prompts, tool inputs and tool results; a result it cannot search is withheld."""
+    """Takes secrets out of prompts, tool inputs, results and errors; a result it cannot search is withheld."""
 
     name = "redact_secrets"
     Settings = RedactSecretsSettings
@@ -92,10 +93,10 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
     ) -> None:
         super().__init__(settings)
         known = [secret.get_secret_value() for secret in self.settings.known]
-        self._secrets = Secrets(known=known, environment=environment)
+        self._secrets = Secrets(secrets=known, environment=environment)
 
     def points(self) -> tuple[Point, ...]:
-        """Return gates before tools and at prompts, and middleware and a hook for the results of tools."""
+        """Return gates before tools and at prompts, and middleware and hooks for the results and errors of tools."""
         match = self.settings.match
         wanted = (
             (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="gate", priority=PRIORITY)),
@@ -110,16 +111,19 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
                     event="tool", call=self.around_tool, intent="around", priority=PRIORITY, match=match, timeout=None
                 ),
             ),
-            (
-                self.settings.results,
-                Point(event=TOOL_POST, call=self.after, intent="on", priority=PRIORITY, match=match, timeout=None),
+            *(
+                (
+                    self.settings.results,
+                    Point(event=event, call=self.after, intent="on", priority=PRIORITY, match=match, timeout=None),
+                )
+                for event in (TOOL_POST, TOOL_ERROR)
             ),
         )
         return tuple(point for setting, point in wanted if setting != "leave")
 
     async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Take the secrets out of a prompt, or deny the prompt."""
-        prompt, found = self._redact(data.get("prompt"))
+        prompt, found = await self._redact(data.get("prompt"))
         if not found:
             return CONTINUE
         if self.settings.prompts == "deny":
@@ -128,7 +132,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Take the secrets out of a tool's input, or ask, or deny."""
-        given, found = self._redact(data.get("tool_input"))
+        given, found = await self._redact(data.get("tool_input"))
         if not found:
             return CONTINUE
         tool, told = for_log(str(data.get("tool_name"))), _counts_text(found)
@@ -146,26 +150,25 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
         """Take the secrets out of a tool's result. Raise `HookAbortError` if the result cannot be searched."""
         result = await call_next()
         try:
-            searched, found = self._redact(result)
+            searched, found = await self._redact(result)
         except Exception as error:
             problem = f"the result of {for_log(context.tool_name)} cannot be searched for secrets"
             raise HookAbortError(f"{problem} ({type(error).__name__}), and is withheld") from error
         return searched if found else None
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
-        """Take the secrets out of a tool's result, in a loop without middleware around tools."""
-        result, found = self._redact(data.get("result"))
+        """Take the secrets out of a tool's error, or of its result in a loop without middleware around tools."""
+        part = "error" if event == TOOL_ERROR else "result"
+        left, found = await self._redact(data.get(part))
         if not found:
             return CONTINUE
         tool = for_log(str(data.get("tool_name")))
-        return HookResult.modify(
-            {"result": result}, user_message=f"{_counts_text(found)} taken out of the result of {tool}"
-        )
+        return HookResult.modify({part: left}, user_message=f"{_counts_text(found)} taken out of the {part} of {tool}")
 
-    def _redact(self, value: object) -> tuple[Any, Counter[str]]:
+    async def _redact(self, value: object) -> tuple[Any, Counter[str]]:
         """Return the value without its secrets, and the number of secrets of each kind. Raise `Unsearchable`."""
         search = _Redaction(self._secrets)
-        return search.redact(value, 0), search.found
+        return await call_apart(value, search.redact, value, 0), search.counts
 
 
 @define
@@ -173,7 +176,7 @@ class _Redaction:
     """The redaction of one value."""
 
     secrets: Secrets
-    found: Counter[str] = field(factory=Counter)
+    counts: Counter[str] = field(factory=Counter)
     parts: int = 0
 
     def redact(self, value: Any, depth: int) -> Any:
@@ -230,11 +233,11 @@ class _Redaction:
         if not spans:
             return text
         kinds = [kind for _, _, kind in spans]
-        self.found.update(kinds)
+        self.counts.update(kinds)
         return replace_spans(text, spans, map(_mark, kinds))
 
     def _replace_whole(self, kind: str) -> str:
-        self.found[kind] += 1
+        self.counts[kind] += 1
         return _mark(kind)
 
 
@@ -243,7 +246,7 @@ def _mark(kind: str) -> str:
     return f"{MARK}{kind}]"
 
 
-def _counts_text(found: Counter[str]) -> str:
+def _counts_text(counts: Counter[str]) -> str:
     """Return a count such as `2 secrets (token, password)`."""
-    count = found.total()
-    return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(found))})"
+    count = counts.total()
+    return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(counts))})"

@@ -135,7 +135,7 @@ class Skills(ReadyMade[SkillsSettings]):
         super().__init__(settings)
         self._index: _Index | None = None
         self._reading = asyncio.Lock()
-        self._shown: PerSession[dict[Path, Stamp]] = PerSession(dict)
+        self._stamps: PerSession[dict[Path, Stamp]] = PerSession(dict)
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
@@ -163,14 +163,14 @@ class Skills(ReadyMade[SkillsSettings]):
 
     async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Forget the session."""
-        self._shown.forget(data)
+        self._stamps.forget(data)
         self._once.forget(data)
 
     def _skill_texts(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
         """Return the skills' texts, as far as there is room for them."""
         if not skills:
             return ""
-        shown, room, texts = self._shown.of(data), self.settings.characters, []
+        shown, room, texts = self._stamps.of(data), self.settings.characters, []
         for skill in skills:
             if shown.get(skill.path) == skill.stamp:
                 continue

@@ -68,13 +68,11 @@ class TestFeedback(Feedback[TestFeedbackSettings]):
     name = "test_feedback"
     Settings = TestFeedbackSettings
 
-    def targets(self, written: Path, folder: Path) -> list[Path]:
+    def targets(self, path: Path, folder: Path) -> list[Path]:
         """Return the file itself if it is a test, otherwise the tests that are named after it."""
-        name = written.stem
-        if any(
-            fnmatchcase(written.name, glob.rpartition("/")[2].replace("{name}", "*")) for glob in self.settings.tests
-        ):
-            return [written]
+        name = path.stem
+        if any(fnmatchcase(path.name, glob.rpartition("/")[2].replace("{name}", "*")) for glob in self.settings.tests):
+            return [path]
         if not name.isidentifier():
             return []
         found = (file for glob in self.settings.tests for file in folder.glob(glob.replace("{name}", name)))

@@ -24,15 +24,14 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 from attrs import define, frozen
 from pydantic import Field
 
-from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.clock import SystemClock, micros_of, moment_of
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
@@ -40,11 +39,13 @@ from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSess
 from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier, omission
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.state_folder import StateFolder
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from amplifier_hooks.dispatch.middleware import ToolContext
     from amplifier_hooks.ports import Clock
@@ -59,15 +60,12 @@ CallStatus = Literal["ok", "failed", "denied", "pending", "begun", "repeated"]
 result of the equal call before it.
 """
 
-LEDGER_FILE: Final = "ledger.db"
-"""Name of the ledger's file in the user's state folder."""
 
 BEFORE: Final = 260
 AFTER: Final = 390
 INNERMOST: Final = 499
 WATCHING: Final = 610
 
-EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 NODES: Final = 20_000
 DAY: Final = 86_400_000_000
 """One day in microseconds."""
@@ -170,7 +168,7 @@ class _Trouble:
 
     number: int = 0
     error: str = ""
-    missed: int = 0
+    count: int = 0
 
 
 class ToolLedger(ReadyMade[ToolLedgerSettings]):
@@ -196,13 +194,14 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
     ) -> None:
         super().__init__(settings)
         self._clock = clock or SystemClock()
-        self._database = HookDatabase(self.name, TABLES, database or database_opener(self.settings.store, LEDGER_FILE))
+        database = database or database_opener(self.settings.store, StateFolder().ledger)
+        self._database = HookDatabase(self.name, TABLES, database)
         self._redactor = Redactor(secrets.token_bytes(32))
         self._effects = compile_matcher(self.settings.effects)
-        self._answered: PerSession[OrderedDict[str, datetime]] = PerSession(OrderedDict)
+        self._answer_times: PerSession[OrderedDict[str, datetime]] = PerSession(OrderedDict)
         self._once = Once()
         self._trouble = _Trouble()
-        self._purged: int | None = None
+        self._last_purge: int | None = None
 
     def points(self) -> tuple[Point, ...]:
         """Return hooks and observers before and after tools, middleware around them, and hooks that report trouble."""
@@ -268,11 +267,11 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         call = whose.get("tool_call_id")
         if call is None or not self._effects.matches(context.tool_name):
             return await call_next()
-        data = {"tenant_id": context.tenant_id, "session_id": whose.get("session_id")}
+        data = {"tenant_id": context.tenant_id, "session_id": whose.get("session_id"), "cwd": whose.get("cwd")}
         earlier = await self._earlier({**data, "tool_name": context.tool_name, "tool_input": context.arguments})
         if earlier is None or not earlier.exact:
             return await call_next()
-        answered = self._answered.of(data)
+        answered = self._answer_times.of(data)
         answered[str(call)] = earlier.began
         if len(answered) > ANSWERS_KEPT:
             answered.popitem(last=False)
@@ -280,7 +279,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
 
     async def explain_denial(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Tell the model that a call did not run."""
-        began = self._answered.of(data).get(str(data.get("tool_call_id")))
+        began = self._answer_times.of(data).get(str(data.get("tool_call_id")))
         if began is None:
             return None
         return HookResult.inject(
@@ -303,7 +302,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
 
     async def on_return(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Keep a call that returned."""
-        answered = self._answered.of(data).pop(str(data.get("tool_call_id")), None)
+        answered = self._answer_times.of(data).pop(str(data.get("tool_call_id")), None)
         await self._keep(data, "ok" if answered is None else "repeated", output=data.get("result"), over=True)
 
     async def on_failure(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
@@ -320,7 +319,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
 
     async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
         """Forget the session; its calls stay."""
-        self._answered.forget(data)
+        self._answer_times.forget(data)
         self._once.forget(data)
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         """Write one call, as it is now."""
         spent = data.get("duration_ms")
         micros = round(spent * 1e3) if isinstance(spent, int | float) and 0 <= spent < NODES * 1e6 else None
-        now = self._micros()
+        now = micros_of(self._clock.now())
         text, exact = self._limit_value(output) if over and status != "failed" else (None, False)
         values = (
             *_whose(data),
@@ -386,9 +385,9 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             self._count_missed(error, calls=int(status != "begun"))
             return
         if self._is_due(now):
-            self._purged = now
+            self._last_purge = now
         if self._trouble.error:
-            self._trouble = _Trouble(self._trouble.number + 1, "", self._trouble.missed)
+            self._trouble = _Trouble(self._trouble.number + 1, "", self._trouble.count)
 
     def _write_call(self, values: tuple[Any, ...], now: int) -> Script[None]:
         yield Statement(WRITE, values)
@@ -397,7 +396,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
 
     def _is_due(self, now: int) -> bool:
         """Return True if old calls have to be removed, which happens once a day."""
-        return self._purged is None or now - self._purged >= DAY
+        return self._last_purge is None or now - self._last_purge >= DAY
 
     def _limit_value(self, value: object) -> tuple[str, bool]:
         """Return a value as the ledger keeps it, as JSON, and True if that is exactly the value."""
@@ -416,7 +415,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         trouble = self._trouble
         if not trouble.error:
             self._trouble = trouble = _Trouble(trouble.number + 1, str(error))
-        trouble.missed += calls
+        trouble.count += calls
 
     def _trouble_text(self, data: Mapping[str, Any]) -> str | None:
         """Return a message about the store that the user has not seen in this session, or None."""
@@ -425,10 +424,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             return None
         if trouble.error:
             return f"The ledger of tool calls cannot be used, and the session goes on without it: {trouble.error}"
-        return f"The ledger of tool calls works again; {trouble.missed} calls are missing from it."
-
-    def _micros(self) -> int:
-        return (self._clock.now() - EPOCH) // timedelta(microseconds=1)
+        return f"The ledger of tool calls works again; {trouble.count} calls are missing from it."
 
 
 def _whose(data: Mapping[str, Any]) -> tuple[str, str]:
@@ -438,9 +434,9 @@ def _whose(data: Mapping[str, Any]) -> tuple[str, str]:
 
 def _digest(data: Mapping[str, Any]) -> str:
     """Return the digest of a call, as in the record, or an empty text if its input cannot be frozen."""
-    tenant, session, tool = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name"))
+    tenant, session, tool, cwd = (str(data.get(name) or "") for name in ("tenant_id", "session_id", "tool_name", "cwd"))
     try:
-        return Action(tenant, session, TOOL_PRE, tool, freeze(data.get("tool_input"))).digest
+        return Act(tenant, session, TOOL_PRE, tool, cwd, freeze(data.get("tool_input"))).digest
     except InputNotFreezable:
         return ""
 
@@ -459,6 +455,6 @@ def _entry(row: Row) -> LedgerEntry:
         status=status,
         reason=reason,
         effects=None if effects is None else json.loads(effects),
-        began=EPOCH + timedelta(microseconds=began),
+        began=moment_of(began),
         duration_ms=None if duration is None else duration / 1e3,
     )

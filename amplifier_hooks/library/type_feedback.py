@@ -51,6 +51,6 @@ class TypeFeedback(Feedback[TypeFeedbackSettings]):
     name = "type_feedback"
     Settings = TypeFeedbackSettings
 
-    def targets(self, written: Path, folder: Path) -> list[Path]:  # of all feedback
+    def targets(self, path: Path, folder: Path) -> list[Path]:  # of all feedback
         """Return the written file alone."""
-        return [written]
+        return [path]

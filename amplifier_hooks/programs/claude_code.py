@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidResult
@@ -17,9 +17,6 @@ from amplifier_hooks.programs.dialect import (
     to_text,
     write_answer,
 )
-
-if TYPE_CHECKING:
-    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 
 
 def error_text(error: Any) -> str:
@@ -57,7 +54,7 @@ SPELLINGS: Final = (
         theirs="SessionStart",
         ours=events.SESSION_START,
         takes_context=True,
-        tested="source",
+        matcher_field="source",
         text_counts=True,
         blocks="nothing",
         fields=(Field("source", default="startup"), Field("model")),
@@ -65,7 +62,7 @@ SPELLINGS: Final = (
     Spelling(
         theirs="SessionEnd",
         ours=events.SESSION_END,
-        tested="reason",
+        matcher_field="reason",
         blocks="nothing",
         fields=(Field("reason", default="other"),),
     ),
@@ -80,7 +77,7 @@ SPELLINGS: Final = (
         theirs="PreToolUse",
         ours=events.TOOL_PRE,
         takes_context=True,
-        tested="tool_name",
+        matcher_field="tool_name",
         changes="tool_input",
         fields=(MODE, *TOOL),
     ),
@@ -88,7 +85,7 @@ SPELLINGS: Final = (
         theirs="PostToolUse",
         ours=events.TOOL_POST,
         takes_context=True,
-        tested="tool_name",
+        matcher_field="tool_name",
         changes="result",
         blocks="inject",
         fields=(MODE, *TOOL, Field("tool_response", "result", default=""), Field("duration_ms")),
@@ -97,7 +94,7 @@ SPELLINGS: Final = (
         theirs="PostToolUseFailure",
         ours=events.TOOL_ERROR,
         takes_context=True,
-        tested="tool_name",
+        matcher_field="tool_name",
         blocks="inject",
         fields=(
             MODE,
@@ -110,20 +107,20 @@ SPELLINGS: Final = (
     Spelling(
         theirs="PermissionRequest",
         ours=events.APPROVAL_REQUIRED,
-        tested="tool_name",
+        matcher_field="tool_name",
         fields=(MODE, Field("tool_name", default=""), Field("tool_input", default={})),
     ),
     Spelling(
         theirs="PermissionDenied",
         ours=events.APPROVAL_DENIED,
-        tested="tool_name",
+        matcher_field="tool_name",
         blocks="nothing",
         fields=(MODE, *TOOL, Field("reason", default="")),
     ),
     Spelling(
         theirs="Notification",
         ours=events.USER_NOTIFICATION,
-        tested="notification_type",
+        matcher_field="notification_type",
         blocks="nothing",
         fields=(Field("message", default=""), Field("notification_type", default="idle_prompt")),
     ),
@@ -131,7 +128,7 @@ SPELLINGS: Final = (
     Spelling(
         theirs="StopFailure",
         ours=events.ERROR_PROVIDER,
-        tested="error",
+        matcher_field="error",
         blocks="nothing",
         fields=(Field("error", default="unknown", to_theirs=stop_error, to_ours=error_of),),
     ),
@@ -139,7 +136,7 @@ SPELLINGS: Final = (
         theirs="SubagentStart",
         ours=events.SUBAGENT_START,
         takes_context=True,
-        tested="agent_type",
+        matcher_field="agent_type",
         blocks="nothing",
         fields=AGENT,
     ),
@@ -147,19 +144,19 @@ SPELLINGS: Final = (
         theirs="SubagentStop",
         ours=events.SUBAGENT_STOP,
         takes_context=True,
-        tested="agent_type",
+        matcher_field="agent_type",
         fields=(MODE, *AGENT, *STOPS, Field("agent_transcript_path", default="")),
     ),
     Spelling(
         theirs="PreCompact",
         ours=events.CONTEXT_PRE_COMPACT,
-        tested="trigger",
+        matcher_field="trigger",
         fields=(Field("trigger", default="auto"), Field("custom_instructions", default="")),
     ),
     Spelling(
         theirs="PostCompact",
         ours=events.CONTEXT_POST_COMPACT,
-        tested="trigger",
+        matcher_field="trigger",
         blocks="nothing",
         fields=(Field("trigger", default="auto"), Field("compact_summary", default="")),
     ),
@@ -199,8 +196,8 @@ TAKES_BLOCK: Final = frozenset(
 """Events at which Claude Code reads `decision: block`."""
 
 
-def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
-    """Return the answer as one JSON object, or empty output if there is nothing to answer."""
+def write(spelling: Spelling, verdict: Verdict) -> dict[str, Any]:
+    """Return the answer as one JSON object, empty if there is nothing to answer."""
     name, decision = spelling.theirs, verdict.decision
     reason = verdict.reason or "refused, without a reason"
     top: dict[str, Any] = {}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.programs import claude_code
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Field, Spelling, Verdict
@@ -78,16 +76,13 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     return verdict
 
 
-def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
+def write(spelling: Spelling, verdict: Verdict) -> dict[str, Any]:
     """Return the answer in the part of the shape that Codex supports. A verdict that it cannot express is a refusal.
 
     Codex cannot ask a person for a hook, so an open question is a refusal that says so.
     """
-    ended = claude_code.write(spelling, nearest_supported(spelling, verdict))
-    said = json.loads(ended.output or "{}")
-    for key in UNSUPPORTED.get(spelling.theirs, ()):
-        said.pop(key, None)
-    return ProgramExit(code=0, output=json.dumps(said).encode("ascii") if said else b"")
+    answer = claude_code.write(spelling, nearest_supported(spelling, verdict))
+    return {key: value for key, value in answer.items() if key not in UNSUPPORTED.get(spelling.theirs, ())}
 
 
 def nearest_supported(spelling: Spelling, verdict: Verdict) -> Verdict:

@@ -8,42 +8,21 @@ JSON shape that the programs share: the top of an answer, and its `hookSpecificO
 from __future__ import annotations
 
 import json
-import os
-import re
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.event_codec import (
-    BLOCKED,
-    STRAY,
-    ProgramExit,
-    as_reason,
-    decode_answer,
-    encode_message,
-    hides,
-)
-from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
-from amplifier_hooks.logs import get_logger
-from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.errors import InvalidPayload, InvalidResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-log = get_logger(__name__)
-
 ABSENT: Final = object()
 """Value of a part that an answer does not have."""
 
 Block = Literal["deny", "inject", "nothing"]
-
-DECISION: Final = re.compile(
-    rb'"(?:hookSpecificOutput|permissionDecision|stopReason)"\s*:|"continue"\s*:\s*false'
-    rb'|"(?:decision|behavior)"\s*:\s*"(?:allow|approve|ask|block|defer|deny)"'
-)
-"""Pattern of a program's decision within other text."""
 
 
 def identity(value: Any) -> Any:
@@ -75,15 +54,14 @@ class Spelling:
     """One event of a program.
 
     `blocks` is the effect of a refusal there: it denies the act, or the act is over and the model reads the refusal, or
-    it does nothing. `tested` is the field at which matchers look. If `text_counts`, plain text on standard output is
-    context.
+    it does nothing. Matchers look at `matcher_field`. If `text_counts`, plain text on standard output is context.
     """
 
     theirs: str
     ours: str
     fields: tuple[Field, ...] = ()
     blocks: Block = "deny"
-    tested: str = ""
+    matcher_field: str = ""
     text_counts: bool = False
     takes_context: bool = False
     """True if the program reads text for its model in an answer to this event."""
@@ -106,22 +84,6 @@ class Verdict:
     """Unknown keys. They are reported and change nothing."""
 
 
-class AnswerReader(Protocol):
-    """A reader of answers for one program. It raises `InvalidResult` for an answer that the program rejects."""
-
-    def __call__(self, spelling: Spelling, answer: dict[str, Any]) -> Verdict:
-        """Return the verdict that the answer states."""
-        ...
-
-
-class AnswerWriter(Protocol):
-    """A writer of answers for one program."""
-
-    def __call__(self, spelling: Spelling, verdict: Verdict) -> ProgramExit:
-        """Return the output and exit status that tell the program the verdict."""
-        ...
-
-
 @frozen(kw_only=True)
 class Dialect:
     """A program's protocol for hooks.
@@ -135,8 +97,10 @@ class Dialect:
     title: str
     spellings: tuple[Spelling, ...]
     common: tuple[Field, ...]
-    read: AnswerReader
-    write: AnswerWriter
+    read: Callable[[Spelling, dict[str, Any]], Verdict]
+    """Returns the verdict that an answer states. Raises `InvalidResult` for one that the program rejects."""
+    write: Callable[[Spelling, Verdict], dict[str, Any]]
+    """Returns the JSON object that tells the program a verdict, empty if there is nothing to tell."""
     settings: tuple[str, ...]
     """Paths of the program's settings in a project: the file that a team commits, and the user's own file, if any.
 
@@ -198,102 +162,6 @@ def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
-@frozen(kw_only=True)
-class DialectCodec:
-    """A codec that speaks a dialect to commands and services, as the program would."""
-
-    dialect: Dialect
-    cwd: str = field(factory=os.getcwd)
-    tools: Mapping[str, str] = field(factory=dict)
-    """The program's names of tools, by their names here."""
-
-    def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:  # noqa: ARG002  # dialects have no request ids
-        """Return the payload in the program's spelling. Raises `HookUnavailable` for an event that it does not have."""
-        spelling = self._spelling(event)
-        said = self.dialect.describe(spelling, data, self.cwd)
-        if "tool_name" in said:
-            said["tool_name"] = self.tools.get(said["tool_name"], said["tool_name"])
-        return encode_message(said)
-
-    def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
-        """Return the result that the program would read from a command's output and exit status.
-
-        Raises `InvalidResult` or `HookFailed` if the program counts the hook as failed. The registration fixed the
-        consequence of a failure, by the program's policy.
-        """
-        dialect, spelling = self.dialect, self._spelling(event)
-        said = as_reason(ended.errors)
-        if ended.code == BLOCKED and (said or dialect.silent_block):
-            return as_hook_result(spelling, Verdict(decision="deny", reason=said))
-        if ended.code in dialect.warns:
-            return HookResult.proceed(user_message=said, user_message_level="warning") if said else CONTINUE
-        if ended.code != 0:
-            if dialect.failures == "closed":
-                return as_hook_result(
-                    spelling, Verdict(decision="deny", reason=said or f"the command {ended.in_words}")
-                )
-            raise HookFailed(f"the command {ended.in_words}{f': {said}' if said else ''}")
-        output = ended.output.strip()
-        if output.startswith(b"{"):
-            return self._read(spelling, data, decode_answer(output))
-        if hides(output, DECISION):
-            if dialect.failures == "closed":
-                return as_hook_result(spelling, Verdict(decision="deny", reason=STRAY))
-            raise InvalidResult(STRAY)
-        text = output.decode("utf-8", "backslashreplace")
-        return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
-
-    def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # dialects have no request ids
-        """Return the result that the program would read from a service's answer. An empty body changes nothing."""
-        return self._read(self._spelling(event), data, decode_answer(body)) if body.strip() else CONTINUE
-
-    def _spelling(self, event: str) -> Spelling:
-        spelling = self.dialect.spelling(event)
-        if spelling is None:
-            raise HookUnavailable(f"{self.dialect.title} has no event like {event!r}; register the hook where it has")
-        return spelling
-
-    def _read(self, spelling: Spelling, data: Mapping[str, Any], answer: dict[str, Any]) -> HookResult:
-        verdict = self.dialect.read(spelling, answer)
-        before = data.get(spelling.changes)
-        if self.dialect.merges and isinstance(verdict.update, dict) and isinstance(before, dict):
-            verdict = evolve(verdict, update={**before, **verdict.update})
-        if verdict.unknown:
-            log.warning("hook_answer_has_unknown_keys", dialect=self.dialect.name, keys=sorted(verdict.unknown))
-        return as_hook_result(spelling, verdict)
-
-
-def as_hook_result(spelling: Spelling, verdict: Verdict) -> HookResult:
-    """Return a program's verdict as a `HookResult`.
-
-    A hook can refuse and ask, never grant: a program's permit is no objection here.
-    """
-    extra: dict[str, Any] = {}
-    if verdict.message:
-        extra["user_message"] = verdict.message
-    if verdict.quiet:
-        extra["suppress_output"] = True
-    context = [verdict.context] if verdict.context else []
-    refused = verdict.decision == "deny" or verdict.stop
-    if refused and spelling.blocks == "inject" and not verdict.stop:
-        context.insert(0, verdict.reason or "a hook objects to this, without a reason")
-        refused = False
-    if context:
-        extra["context_injection"] = "\n\n".join(context)
-        extra["append_to_last_tool_result"] = spelling.ours in (events.TOOL_POST, events.TOOL_ERROR)
-    if refused and spelling.blocks != "nothing":
-        return HookResult.deny(verdict.reason or None, **extra)
-    if verdict.update is not ABSENT and spelling.changes:
-        extra["data"] = {spelling.changes: verdict.update}
-    if verdict.decision in ("ask", "defer"):
-        return HookResult.ask(verdict.reason or None, **extra)
-    if "data" in extra:
-        return HookResult.modify(extra.pop("data"), **extra)
-    if context:
-        return HookResult(action="inject_context", **extra)
-    return HookResult.proceed(**extra)
-
-
 def to_text(value: Any) -> str:
     """Return a value as text, for fields where a program expects text."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
@@ -311,11 +179,11 @@ class AnswerParts:
     own: dict[str, Any]
     rest: dict[str, Any]
 
-    def verdict(self, **decided: Any) -> Verdict:
-        """Return the verdict of these parts and of `decided`. Keys that no reader took are unknown."""
+    def verdict(self, **fields: Any) -> Verdict:
+        """Return the verdict of these parts, with these `fields`. Keys that no reader took are unknown."""
         unknown = (*self.rest, *(f"hookSpecificOutput.{key}" for key in self.own))
         common = {"reason": self.reason, "stop": self.stop, "message": self.message, "quiet": self.quiet}
-        return Verdict(**{**common, **decided, "unknown": unknown})
+        return Verdict(**{**common, **fields, "unknown": unknown})
 
 
 def split(spelling: Spelling, answer: Mapping[str, Any]) -> AnswerParts:
@@ -353,8 +221,10 @@ def take(answer: dict[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def write_answer(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]) -> ProgramExit:
-    """Return an answer of the shared shape, or empty output if there is nothing to answer."""
+def write_answer(
+    spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an answer of the shared shape, empty if there is nothing to answer."""
     said, specific = dict(top), dict(own)
     if verdict.stop:
         said |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}
@@ -366,4 +236,4 @@ def write_answer(spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], o
         said["suppressOutput"] = True
     if specific:
         said["hookSpecificOutput"] = {"hookEventName": spelling.theirs, **specific}
-    return ProgramExit(code=0, output=json.dumps(said).encode("ascii") if said else b"")
+    return said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidResult
@@ -18,10 +18,6 @@ from amplifier_hooks.programs.dialect import (
     write_answer,
 )
 
-if TYPE_CHECKING:
-    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
-
-
 TOOL: Final = (Field("tool_name"), Field("tool_input", default={}))
 
 
@@ -35,7 +31,7 @@ SPELLINGS: Final = (
         theirs="SessionStart",
         ours=events.SESSION_START,
         takes_context=True,
-        tested="source",
+        matcher_field="source",
         text_counts=True,
         blocks="nothing",
         fields=(Field("source", default="startup"),),
@@ -43,7 +39,7 @@ SPELLINGS: Final = (
     Spelling(
         theirs="SessionEnd",
         ours=events.SESSION_END,
-        tested="reason",
+        matcher_field="reason",
         blocks="nothing",
         fields=(Field("reason", default="other"),),
     ),
@@ -63,19 +59,19 @@ SPELLINGS: Final = (
             Field("stop_hook_active", default=False),
         ),
     ),
-    Spelling(theirs="BeforeTool", ours=events.TOOL_PRE, tested="tool_name", changes="tool_input", fields=TOOL),
+    Spelling(theirs="BeforeTool", ours=events.TOOL_PRE, matcher_field="tool_name", changes="tool_input", fields=TOOL),
     Spelling(
         theirs="AfterTool",
         ours=events.TOOL_POST,
         takes_context=True,
-        tested="tool_name",
+        matcher_field="tool_name",
         blocks="inject",
         fields=(*TOOL, Field("tool_response", "result", default={}, to_theirs=as_response)),
     ),
     Spelling(
         theirs="Notification",
         ours=events.USER_NOTIFICATION,
-        tested="notification_type",
+        matcher_field="notification_type",
         blocks="nothing",
         fields=(
             Field("notification_type", default=""),
@@ -86,7 +82,7 @@ SPELLINGS: Final = (
     Spelling(
         theirs="PreCompress",
         ours=events.CONTEXT_PRE_COMPACT,
-        tested="trigger",
+        matcher_field="trigger",
         blocks="nothing",
         fields=(Field("trigger", default="auto"),),
     ),
@@ -107,8 +103,8 @@ def read(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     return parts.verdict(decision=decision, context=context, update=ABSENT if update is None else update)
 
 
-def write(spelling: Spelling, verdict: Verdict) -> ProgramExit:
-    """Return the answer as one JSON object, or empty output if there is nothing to answer."""
+def write(spelling: Spelling, verdict: Verdict) -> dict[str, Any]:
+    """Return the answer as one JSON object, empty if there is nothing to answer."""
     changed = verdict.update is not ABSENT and spelling.theirs == "BeforeTool"
     decision = "ask" if verdict.decision == "defer" or (changed and verdict.decision == "none") else verdict.decision
     top: dict[str, Any] = {}

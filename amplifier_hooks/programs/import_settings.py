@@ -20,9 +20,10 @@ from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.trust import digest_of, words_of
 from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
-from amplifier_hooks.programs.dialect import DialectCodec
+from amplifier_hooks.programs.dialect_codec import DialectCodec
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -133,15 +134,8 @@ def read_settings(
 
 
 def _load_object(path: Path) -> dict[str, Any]:
-    def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        for name in names:
-            if names.count(name) > 1:
-                raise SettingsError(path, f"the key {name!r:.60} stands there twice; programs differ on which counts")
-        return dict(pairs)
-
     try:
-        value = json.loads(path.read_text("utf-8"), object_pairs_hook=unique_object)
+        value = load_json(path.read_text("utf-8"))
     except OSError as error:
         raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -183,8 +177,8 @@ class _Reading:
             for place, definition in enumerate(group["hooks"]):
                 self._read_hook(f"{where}.hooks[{place}]", spelling, group.get("matcher"), definition)
 
-    def _skip_unknown(self, where: str, value: Mapping[str, Any], known: frozenset[str]) -> None:
-        for key in value.keys() - known:
+    def _skip_unknown(self, where: str, value: Mapping[str, Any], keys: frozenset[str]) -> None:
+        for key in value.keys() - keys:
             self.skipped.append(Skipped(f"{where}.{key}", "is not known, and changes nothing"))
 
     def _read_hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
@@ -217,12 +211,12 @@ class _Reading:
         except HookUsageError as error:
             self.skipped.append(Skipped(where, str(error)))
 
-    def _seconds(self, spelling: Spelling, given: Any) -> float:
-        if given is None:
+    def _seconds(self, spelling: Spelling, value: Any) -> float:
+        if value is None:
             return self.dialect.timeouts.get(spelling.theirs, self.dialect.timeout)
-        if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
-            raise InvalidRegistration(f"its timeout {given!r:.40} is no positive number")
-        return float(given) / self.dialect.second
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise InvalidRegistration(f"its timeout {value!r:.40} is no positive number")
+        return float(value) / self.dialect.second
 
     def _command(self, definition: Mapping[str, Any]) -> tuple[str, list[str], CommandHook]:
         command, arguments = definition.get("command"), definition.get("args")
@@ -309,7 +303,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
     spelling, asked = hook.spelling, set[str]()
 
     def applies(data: Mapping[str, Any]) -> bool:
-        tested = data.get(spelling.tested) if spelling.tested not in ("", "tool_name") else None
+        tested = data.get(spelling.matcher_field) if spelling.matcher_field not in ("", "tool_name") else None
         if isinstance(tested, str) and not hook.matcher.matches(tested):
             return False
         if not hook.condition(data):
@@ -331,7 +325,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
         await run(event, data)
 
     name = f"{hook.dialect.name}:{hook.where}"
-    match = hook.matcher if spelling.tested == "tool_name" else None
+    match = hook.matcher if spelling.matcher_field == "tool_name" else None
     if hook.background:
         return registry.observe(spelling.ours, tell, name=name, match=match, timeout=hook.timeout, **options)
     return registry.on(

@@ -94,7 +94,7 @@ def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -
     changed = without_bridge(settings)
     hooks = changed.setdefault("hooks", {})
     for spelling in dialect.spellings:
-        matched = {"matcher": "*"} if spelling.tested == "tool_name" else {}
+        matched = {"matcher": "*"} if spelling.matcher_field == "tool_name" else {}
         hooks.setdefault(spelling.theirs, []).append({**matched, "hooks": [bridge.entry(dialect, spelling)]})
     return changed
 

@@ -1,8 +1,7 @@
 """Questions of one session of another program come in; answers in its dialect go out.
 
-The program runs the tools, but its calls take the path of all calls (see `session/program_call.py`). The program gets
-the verdict before the tool runs, and its report after the run is the tool's result. So this module decides nothing.
-`PendingApprovals` is a backend that asks no approver: the user at the program's own prompt decides.
+The program runs the tools, but its calls take the path of all calls (see `program_call.py`). The program gets the
+verdict before the tool runs, and its report after the run is the tool's result. So this module decides nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from uuid import uuid4
 
-from attrs import define, evolve, field
+from attrs import evolve
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.dispatch.bounded_wait import within
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import ApprovalPending
 from amplifier_hooks.events import (
     AGENT_STOP,
     PROMPT_SUBMIT,
@@ -28,17 +25,15 @@ from amplifier_hooks.events import (
     TOOL_POST,
     TOOL_PRE,
 )
+from amplifier_hooks.foreign_code import within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
 from amplifier_hooks.session.program_call import ProgramToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
-    from amplifier_hooks.ports import ApprovalRequest
-    from amplifier_hooks.result import Level, Role
+    from amplifier_hooks.programs.session_pool import StoredTries
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
 
@@ -69,64 +64,6 @@ class ProgramNews(Protocol):
         ...
 
 
-class Tries(Protocol):
-    """Undecided calls, by a hash of their content, for as long as the program may try them again.
-
-    Every method may raise; then only this process knows the calls.
-    """
-
-    async def load(self) -> Mapping[str, str]:
-        """Return the calls that an earlier process stored."""
-        ...
-
-    async def keep(self, content: str, call: str) -> None:
-        """Store the id of a call whose question stays open."""
-        ...
-
-    async def forget(self, content: str) -> None:
-        """Delete a call that was tried again and decided."""
-        ...
-
-
-@define(eq=False)
-class ProgramOutbox:
-    """Texts for a program's context and lines for its screen, kept until its next answer."""
-
-    texts: list[str] = field(factory=list)
-    lines: list[str] = field(factory=list)
-
-    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002  # programs know one kind of text
-        """Keep a text for the model."""
-        self.texts.append(content)
-
-    def add_ephemeral(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> bool:  # noqa: ARG002  # as above
-        """Keep a text for the model, and return True. The program cannot remove a text that its model has read."""
-        self.texts.append(content)
-        return True
-
-    def take_ephemeral(self) -> tuple[()]:
-        """Return nothing, because ephemeral texts go with the others."""
-        return ()
-
-    async def take_texts(self) -> list[str]:
-        """Return and remove the texts for the model."""
-        taken, self.texts = self.texts, []
-        return taken
-
-    async def take_lines(self) -> list[str]:
-        """Return and remove the lines for the program's user."""
-        taken, self.lines = self.lines, []
-        return taken
-
-    def get_messages(self) -> tuple[()]:
-        """Return nothing, because the program owns its context."""
-        return ()
-
-    def show_message(self, message: str, level: Level, source: str) -> None:
-        """Keep a line for the program's user."""
-        self.lines.append(f"{level}: {message} ({source})" if level != "info" else f"{message} ({source})")
-
-
 class ProgramToolFailed(Exception):
     """The program reports that its tool failed."""
 
@@ -140,7 +77,7 @@ class ProgramSession:
         session: SessionCoordinator,
         news: ProgramNews,
         asking: Asking,
-        tries: Tries | None = None,
+        tries: StoredTries | None = None,
     ) -> None:
         self._dialect = dialect
         self._session = session
@@ -150,8 +87,6 @@ class ProgramSession:
         self._calls: dict[str, ProgramToolCall] = {}
         self._tries = tries
         self._pending: dict[str, str] | None = None
-        self.approved: set[str] = set()
-        """Ids of calls that an approver or a rule has approved."""
         self.closed = False
         """True if the session is over. A program that continues under the same id needs another session."""
         self._steps: Final[Mapping[str, Callable[[Spelling, dict[str, Any]], Awaitable[Verdict]]]] = {
@@ -164,8 +99,8 @@ class ProgramSession:
             AGENT_STOP: self._stop,
         }
 
-    async def answer(self, question: Mapping[str, Any]) -> ProgramExit:
-        """Return the answer to a question of the program.
+    async def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question of the program, empty if there is nothing to answer.
 
         Raises `InvalidPayload` for a question that names no event. A cancellation, as when the program hangs up,
         withdraws an open question.
@@ -175,9 +110,13 @@ class ProgramSession:
         verdict = await self._steps.get(spelling.ours, self._other)(spelling, payload)
         return self._dialect.write(spelling, await self._with_news(spelling, verdict))
 
-    def call(self, tool_use_id: str) -> ProgramToolCall | None:
-        """Return the call with this id if it was admitted and has not been reported yet."""
-        return self._calls.get(tool_use_id)
+    def begin(self, tool_use_id: str, tool: str, given: Any) -> ProgramToolCall | None:
+        """Return the admitted call with this id if it is exactly this act, and begins for the first time."""
+        call = self._calls.get(tool_use_id)
+        if call is None or call.begun or not call.permits(tool, given):
+            return None
+        call.begun = True
+        return call
 
     async def give_up(self, tool_use_id: str) -> None:
         """Give up an admitted call that the program will not carry out. Does nothing without such a call."""
@@ -223,7 +162,7 @@ class ProgramSession:
     async def _prompt(self, _spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         await self._turn.aclose()
         prompt = str(payload.get("prompt", ""))
-        turn = await self._turn.enter_async_context(self._session.turn(prompt))
+        turn = await self._turn.enter_async_context(self._session.turn(prompt, cwd=payload.get("cwd")))
         if turn.denied:
             return Verdict(decision="deny", reason=turn.reason or "")
         if turn.prompt != prompt:
@@ -239,26 +178,33 @@ class ProgramSession:
         return verdict
 
     async def _other(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
-        outcome = await self._session.emit(spelling.ours, payload)
-        return Verdict(decision="deny" if outcome.denied else "none", reason=outcome.reason or "")
+        outcome = await self._session.emit(spelling.ours, payload, cwd=payload.get("cwd"))
+        if outcome.denied:
+            return Verdict(decision="deny", reason=outcome.reason or "")
+        left = outcome.data.get(spelling.changes, ABSENT)
+        return Verdict(update=ABSENT if left == payload.get(spelling.changes) else left)
 
     async def _before(self, _spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
         named = payload.get("tool_call_id") or f"call_{uuid4().hex}"
+        await self.give_up(named)  # an id that comes again is for another call
+        cwd = payload.get("cwd")
         waiting = await self._waiting_calls()
-        tried = content_of(tool, given) if waiting else ""
+        tried = content_of(tool, given, cwd) if waiting else ""
         earlier = waiting.pop(tried, None)
-        call = ProgramToolCall(self._session, tool, given, id=earlier or named)
+        call = ProgramToolCall(self._session, tool, given, id=earlier or named, cwd=cwd)
         admitted = await call.admit()
         if admitted:
-            self._calls[named] = call
+            replaced, self._calls[named] = self._calls.get(named), call
+            if replaced is not None:  # two calls were asked about under one id at once
+                await replaced.give_up()
         if earlier is not None and (call.outcome is None or call.outcome.pending is None):
             await self._keep_try(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
-        changed = freeze(call.input) != freeze(given)  # True is not 1 there
         return Verdict(
-            decision="allow" if call.id in self.approved else "none", update=call.input if changed else ABSENT
+            decision="allow" if call.allowed else "none",
+            update=ABSENT if call.asks_about(tool, call.input) else call.input,
         )
 
     async def _not_admitted(self, call: ProgramToolCall) -> Verdict:
@@ -272,7 +218,7 @@ class ProgramSession:
             return Verdict(decision="defer", reason=reason)
         if self._asking != "inbox":
             return Verdict(decision="ask", reason=reason)
-        tried = content_of(call.tool, call.given)
+        tried = content_of(call.tool, call.arguments, call.cwd)
         (await self._waiting_calls())[tried] = call.id
         await self._keep_try(lambda tries: tries.keep(tried, call.id))
         return Verdict(decision="deny", reason=AGAIN.format(reason))
@@ -282,7 +228,7 @@ class ProgramSession:
         if self._pending is None:
             found: dict[str, str] = {}
 
-            async def load(tries: Tries) -> None:
+            async def load(tries: StoredTries) -> None:
                 found.update(await tries.load())
 
             await self._keep_try(load)
@@ -290,7 +236,7 @@ class ProgramSession:
                 self._pending = found
         return self._pending
 
-    async def _keep_try(self, step: Callable[[Tries], Awaitable[None]]) -> None:
+    async def _keep_try(self, step: Callable[[StoredTries], Awaitable[None]]) -> None:
         """Store or delete a try that must outlive this process. If that fails, a try after a restart asks again."""
         if self._tries is not None:
             try:
@@ -302,6 +248,10 @@ class ProgramSession:
         call = self._calls.pop(self._name_of(payload), None)
         if call is None:
             return await self._other(spelling, payload)  # begun before this session, or approved at the program
+        tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
+        if not call.permits(tool, given):
+            await call.report_mismatch(tool, given)
+            return await self._other(spelling, payload)
         if spelling.ours == TOOL_ERROR:
             error = payload.get("error")
             await call.report_error(ProgramToolFailed(error.get("message") if isinstance(error, dict) else str(error)))
@@ -315,44 +265,11 @@ class ProgramSession:
         """Return the id of a report's call: the id that it names, or that of the oldest call with its exact input."""
         if named := payload.get("tool_call_id"):
             return str(named)
-        content = freeze([str(payload.get("tool_name", "")), payload.get("tool_input")])
-        return next((name for name, call in self._calls.items() if freeze([call.tool, call.given]) == content), "")
+        about = str(payload.get("tool_name", "")), payload.get("tool_input")
+        named = next((name for name, call in self._calls.items() if call.permits(*about)), None)
+        return named or next((name for name, call in self._calls.items() if call.asks_about(*about)), "")
 
 
-def content_of(tool: str, given: Any) -> str:
+def content_of(tool: str, arguments: Any, cwd: str | None) -> str:
     """Return the hash of a call's content, which all tries of the call share."""
-    return sha256(freeze([tool, given])).hexdigest()
-
-
-class PendingApprovals:
-    """An approval backend that leaves every question open for ever. It approves nothing, so no claim succeeds."""
-
-    durable = True
-
-    async def request(self, request: ApprovalRequest) -> NoReturn:
-        """Raise `ApprovalPending`."""
-        raise ApprovalPending(request.id)
-
-    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # this backend approves nothing
-        """Return False."""
-        return False
-
-    async def settle(self, request_id: str, outcome: str) -> None:
-        """Do nothing."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:
-        """Do nothing."""
-
-    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # this backend keeps no questions
-        """Return no unfinished questions."""
-        return Unfinished()
-
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Do nothing."""
-
-    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
-        """Do nothing."""
-
-    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # this backend keeps no questions
-        """Return nothing, because this backend keeps no questions."""
-        return ()
+    return sha256(freeze([tool, arguments, cwd])).hexdigest()

@@ -2,36 +2,40 @@
 
 A server creates a session with its first question. `DeliveryStore` keeps answers and open calls beside the approvals,
 over restarts: a program that delivers a question twice under one id gets the first answer, and a program that tries an
-undecided call again reaches the question that is still open.
+undecided call again reaches the question that is still open. `PendingApprovals` is a backend that asks no approver: the
+user at the program's own prompt decides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import OrderedDict
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
-from amplifier_hooks.errors import InvalidPayload
-from amplifier_hooks.events import APPROVAL_GRANTED
+from amplifier_hooks.errors import ApprovalPending, InvalidPayload
+from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
 from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.gemini import GEMINI
-from amplifier_hooks.programs.program_session import Asking, PendingApprovals, ProgramOutbox, ProgramSession
+from amplifier_hooks.programs.program_session import Asking, ProgramSession
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.ports import Clock
+    from amplifier_hooks.ports import ApprovalRequest, Clock, KeptResult
     from amplifier_hooks.programs.dialect import Dialect
     from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.result import Level, Role
     from amplifier_hooks.storage.database import Database, Script
 
 
@@ -39,6 +43,79 @@ DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (
 
 MOST: Final = 256
 """Most open sessions. One more closes the session that was silent longest."""
+
+
+@define(eq=False)
+class ProgramOutbox:
+    """Texts for a program's context and lines for its screen, kept until its next answer."""
+
+    texts: list[str] = field(factory=list)
+    lines: list[str] = field(factory=list)
+
+    def add_message(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> None:  # noqa: ARG002  # programs know one kind of text
+        """Keep a text for the model."""
+        self.texts.append(content)
+
+    def add_ephemeral(self, role: Role, content: str, metadata: Mapping[str, Any] | None = None) -> bool:  # noqa: ARG002  # as above
+        """Keep a text for the model, and return True. The program cannot remove a text that its model has read."""
+        self.texts.append(content)
+        return True
+
+    def take_ephemeral(self) -> tuple[()]:
+        """Return nothing, because ephemeral texts go with the others."""
+        return ()
+
+    async def take_texts(self) -> list[str]:
+        """Return and remove the texts for the model."""
+        taken, self.texts = self.texts, []
+        return taken
+
+    async def take_lines(self) -> list[str]:
+        """Return and remove the lines for the program's user."""
+        taken, self.lines = self.lines, []
+        return taken
+
+    def get_messages(self) -> tuple[()]:
+        """Return nothing, because the program owns its context."""
+        return ()
+
+    def show_message(self, message: str, level: Level, source: str) -> None:
+        """Keep a line for the program's user."""
+        self.lines.append(f"{level}: {message} ({source})" if level != "info" else f"{message} ({source})")
+
+
+class PendingApprovals:
+    """An approval backend that leaves every question open for ever. It approves nothing, so no claim succeeds."""
+
+    durable = True
+
+    async def request(self, request: ApprovalRequest) -> NoReturn:
+        """Raise `ApprovalPending`."""
+        raise ApprovalPending(request.id)
+
+    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # this backend approves nothing
+        """Return False."""
+        return False
+
+    async def settle(self, request_id: str, outcome: str, result: KeptResult | None = None) -> None:
+        """Do nothing."""
+
+    async def withdraw(self, request_id: str, reason: str) -> None:
+        """Do nothing."""
+
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # this backend keeps no questions
+        """Return no unfinished questions."""
+        return Unfinished()
+
+    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+        """Do nothing."""
+
+    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
+        """Do nothing."""
+
+    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # this backend keeps no questions
+        """Return nothing, because this backend keeps no questions."""
+        return ()
 
 
 @define(eq=False)
@@ -54,13 +131,11 @@ class ProgramSessions:
     """Store of questions over restarts; without one they end with this process."""
     _sessions: OrderedDict[tuple[str, str], ProgramSession] = field(factory=OrderedDict, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.hooks.observe(APPROVAL_GRANTED, self._note_granted, name="guests")
-
     async def answer(self, program: str, question: Mapping[str, Any]) -> ProgramExit:
         """Return the answer to a program's question.
 
-        Raises `InvalidPayload` for an unknown program, or a question without a session or an event.
+        Raises `InvalidPayload` for an unknown program, a question without a session or an event, and a folder that is
+        no absolute path.
         """
         dialect = DIALECTS.get(program)
         if dialect is None:
@@ -68,9 +143,13 @@ class ProgramSessions:
         session = question.get("session_id")
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
-        guest = await self._session_of(dialect, session, question.get("cwd"))
+        cwd = question.get("cwd")
+        if cwd is not None and not (isinstance(cwd, str) and Path(cwd).is_absolute() and "\0" not in cwd):
+            raise InvalidPayload(f"a question with the cwd {cwd!r:.80}: it is the absolute path of a folder")
+        guest = await self._session_of(dialect, session, cwd)
         try:
-            return await guest.answer(question)
+            answer = await guest.answer(question)
+            return ProgramExit(code=0, output=json.dumps(answer).encode("ascii") if answer else b"")
         finally:
             if guest.closed and self._sessions.get((dialect.name, session)) is guest:
                 del self._sessions[dialect.name, session]
@@ -91,7 +170,7 @@ class ProgramSessions:
         guests, self._sessions = list(self._sessions.values()), OrderedDict()
         await asyncio.gather(*(guest.close() for guest in guests))
 
-    async def _session_of(self, dialect: Dialect, session: str, cwd: Any) -> ProgramSession:
+    async def _session_of(self, dialect: Dialect, session: str, cwd: str | None) -> ProgramSession:
         key = (dialect.name, session)
         guest = self._sessions.get(key)
         if guest is None:
@@ -105,7 +184,7 @@ class ProgramSessions:
                 context=outbox,
                 display=outbox,
                 agent=dialect.title,
-                cwd=cwd if isinstance(cwd, str) else None,
+                cwd=cwd,
                 approval_wait=0.0 if self.asking == "native" else self.waits,
                 **options,
             )
@@ -116,12 +195,6 @@ class ProgramSessions:
             _, oldest = self._sessions.popitem(last=False)
             await oldest.close()
         return guest
-
-    async def _note_granted(self, _event: str, data: Mapping[str, Any], _outcome: object) -> None:
-        call = data.get("tool_call_id")
-        for (_, session), guest in self._sessions.items():
-            if session == data.get("session_id") and isinstance(call, str):
-                guest.approved.add(call)
 
 
 DELIVERY_TABLES: Final = Migrations(
@@ -181,27 +254,27 @@ class DeliveryStore:
             del self._answering[name]
             over.set_result(None)
 
-    async def _stored_answer(self, name: str, asked: str) -> ProgramExit | None:
+    async def _stored_answer(self, name: str, question_hash: str) -> ProgramExit | None:
         rows = await self.database.fetch(
             "SELECT question, code, output, errors FROM {schema}.guest_delivery WHERE id = $1", name
         )
         if not rows:
             return None
         question, code, output, errors = rows[0]
-        check_same_question(question, asked)
+        check_same_question(question, question_hash)
         return ProgramExit(code=code, output=bytes.fromhex(output), errors=bytes.fromhex(errors))
 
-    async def _keep(self, name: str, asked: str, ended: ProgramExit) -> ProgramExit:
+    async def _keep(self, name: str, question_hash: str, answer: ProgramExit) -> ProgramExit:
         await self.database.run(
             _insert(
                 "INSERT INTO {schema}.guest_delivery (id, question, code, output, errors, at) "
                 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
-                (name, asked, ended.code, ended.output.hex(), ended.errors.hex(), self._now()),
+                (name, question_hash, answer.code, answer.output.hex(), answer.errors.hex(), self._now()),
                 "DELETE FROM {schema}.guest_delivery WHERE at < $1",
                 self._now() - DELIVERIES,
             )
         )
-        return await self._stored_answer(name, asked) or ended  # another server's, if that was first
+        return await self._stored_answer(name, question_hash) or answer  # another server's, if that was first
 
     def tries(self, *whose: str) -> StoredTries:
         """Return the tries of one session of one program."""
@@ -234,7 +307,7 @@ class DeliveryStore:
 
 @frozen
 class StoredTries:
-    """The calls of one session that wait for another try, kept over restarts; see `program_session.Tries`."""
+    """Undecided calls of one session, by a hash of their content, for as long as the program may try them again."""
 
     deliveries: DeliveryStore
     whose: str

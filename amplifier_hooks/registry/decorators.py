@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.registry.event_names import applies
-from amplifier_hooks.registry.handler_shapes import HookMatcher, HookObject, hooks_of, loop_handler, object_handler
-from amplifier_hooks.registry.registration import Handler, handler_name
+from amplifier_hooks.registry.handler_shapes import (
+    HookMatcher,
+    HookObject,
+    LoopContext,
+    hooks_of,
+    loop_handler,
+    object_handler,
+)
+from amplifier_hooks.registry.registration import (
+    Handler,
+    HookOptions,
+    Middleware,
+    MoreOptions,
+    Observer,
+    Participant,
+    handler_name,
+)
 
 if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Hook, Intent
@@ -19,7 +34,9 @@ if TYPE_CHECKING:
 
 
 Undo = Callable[[], None]
-H = TypeVar("H", bound=Handler)
+P = TypeVar("P", bound=Participant)
+W = TypeVar("W", bound=Observer)
+M = TypeVar("M", bound=Middleware)
 
 
 class Registrar(ABC):
@@ -63,7 +80,12 @@ class Registrar(ABC):
     # -- by intent -----------------------------------------------------------------------------------------------
 
     def register(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
+        self,
+        event: str,
+        handler: Participant,
+        priority: int = 0,
+        name: str | None = None,
+        **options: Unpack[MoreOptions],
     ) -> Undo:
         """Register a handler as the upstream kernel does: it gets a copy of the data and runs exactly once.
 
@@ -73,11 +95,23 @@ class Registrar(ABC):
         return self._add("register", event, handler, priority=priority, name=name, **options)
 
     @overload
-    def on(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
+    def on(self, event: str, **options: Unpack[HookOptions]) -> Callable[[P], P]: ...
     @overload
-    def on(self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any) -> Undo: ...
     def on(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
+        self,
+        event: str,
+        handler: Participant,
+        priority: int = 0,
+        name: str | None = None,
+        **options: Unpack[MoreOptions],
+    ) -> Undo: ...
+    def on(
+        self,
+        event: str,
+        handler: Participant | None = None,
+        priority: int = 0,
+        name: str | None = None,
+        **options: Unpack[MoreOptions],
     ) -> Any:
         """Register a hook that answers and gets a read-only view of the data.
 
@@ -86,73 +120,59 @@ class Registrar(ABC):
         return self._register_or_decorate("on", event, handler, priority=priority, name=name, **options)
 
     @overload
-    def gate(self, event: str, *, priority: int = 0, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
+    def gate(self, event: str, **options: Unpack[HookOptions]) -> Callable[[P], P]: ...
     @overload
-    def gate(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def gate(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
+    def gate(self, event: str, handler: Participant, **options: Unpack[HookOptions]) -> Undo: ...
+    def gate(self, event: str, handler: Participant | None = None, **options: Unpack[HookOptions]) -> Any:
         """Register a hook that answers and fails closed: an error, a timeout, or an invalid answer denies.
 
         A gate sees changed data a second time; `recheck=False` is for gates that count, such as rate limits. In front
         of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: a denial there would make the agent continue.
         `risk` and `risk_reason` apply to all its questions.
         """
-        return self._register_or_decorate("gate", event, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("gate", event, handler, **options)
 
     @overload
-    def observe(
-        self, event: str, *, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Callable[[H], H]: ...
+    def observe(self, event: str, **options: Unpack[HookOptions]) -> Callable[[W], W]: ...
     @overload
-    def observe(
-        self, event: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def observe(
-        self, event: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
+    def observe(self, event: str, handler: Observer, **options: Unpack[HookOptions]) -> Undo: ...
+    def observe(self, event: str, handler: Observer | None = None, **options: Unpack[HookOptions]) -> Any:
         """Register a hook that receives the event and its outcome, last and always, and gives no answer.
 
         `"*"` is every event but `hook:*`. `concurrent=True` lets the hook run beside the other concurrent observers.
         """
-        return self._register_or_decorate("observe", event, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("observe", event, handler, **options)
 
     @overload
-    def around(
-        self, operation: str, *, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Callable[[H], H]: ...
+    def around(self, operation: str, **options: Unpack[HookOptions]) -> Callable[[M], M]: ...
     @overload
-    def around(
-        self, operation: str, handler: Handler, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Undo: ...
-    def around(
-        self, operation: str, handler: Handler | None = None, priority: int = 0, name: str | None = None, **options: Any
-    ) -> Any:
+    def around(self, operation: str, handler: Middleware, **options: Unpack[HookOptions]) -> Undo: ...
+    def around(self, operation: str, handler: Middleware | None = None, **options: Unpack[HookOptions]) -> Any:
         """Register middleware around an operation: agent, tool, workflow, request, model or memory.
 
         Time spent inside `call_next` does not count against the hook's timeout.
         """
-        return self._register_or_decorate("around", operation, handler, priority=priority, name=name, **options)
+        return self._register_or_decorate("around", operation, handler, **options)
 
     # -- in other programs' shapes -------------------------------------------------------------------------------
 
-    def add(self, hook: HookObject, **options: Any) -> Undo:
+    def add(self, hook: HookObject, **options: Unpack[MoreOptions]) -> Undo:
         """Register a hook object, with the event, the name and the priority from its attributes."""
         intent, event, handler = object_handler(hook)
         return self._add(intent, event, handler, priority=hook.priority, name=hook.name, **options)
 
-    def register_loop_hook(self, event: str, handler: Handler, /, *, name: str | None = None, **options: Any) -> Undo:
+    def register_loop_hook(
+        self, event: str, handler: Callable[[LoopContext, Any], Any], /, **options: Unpack[HookOptions]
+    ) -> Undo:
         """Register `handler(context, data)` at a point of the loop, `onIntake` to `onTurnComplete`.
 
         `data` is the replaceable part of the payload there. A returned value replaces it; `None` or a failure leaves
         it.
         """
-        name = name or handler_name(handler)
-        return self._add("on", event, loop_handler(self._row(event), handler), name=name, **options)
+        options["name"] = options.get("name") or handler_name(handler)
+        return self._add("on", event, loop_handler(self._row(event), handler), **options)
 
-    def register_matchers(self, table: Mapping[str, Iterable[HookMatcher]], **options: Any) -> Undo:
+    def register_matchers(self, table: Mapping[str, Iterable[HookMatcher]], **options: Unpack[HookOptions]) -> Undo:
         """Register a whole table of events and matchers, or nothing of it. The handlers are those of `register`."""
         added: list[Hook] = []
         try:

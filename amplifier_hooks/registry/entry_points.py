@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -22,23 +22,16 @@ from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from amplifier_hooks.registry.permissions import RegistryScope
+    from amplifier_hooks.registry.registry import HookRegistry
 
 
 GROUP: Final = "amplifier_hooks.hooks"
 OURS: Final = "amplifier-hooks"
 
 log = get_logger(__name__)
-
-
-class ScopeFactory(Protocol):
-    """A function that creates a scope of the registry for one name."""
-
-    def __call__(self, name: str, *, ours: bool) -> RegistryScope:
-        """Return the scope for `name`; `ours` is True for a hook that ships with this package."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -62,8 +55,10 @@ def list_installed() -> dict[str, list[EntryPoint]]:
     return found
 
 
-def discover(enabled: Iterable[str], scoped: ScopeFactory, *, required: bool) -> tuple[DiscoveryResult, ...]:
-    """Load these names, and let each register its hooks in a scope of its own, made by `scoped`.
+def discover(
+    registry: HookRegistry, enabled: Iterable[str], permissions: Mapping[str, Iterable[str]], *, required: bool
+) -> tuple[DiscoveryResult, ...]:
+    """Load these names, and let each register its hooks in a scope of its own, with the permissions for its name.
 
     A broken package leaves nothing behind; the failure is logged and reported in `error`. If the names are `required`,
     it raises `HookUnavailable` instead; packages loaded before it stay.
@@ -71,7 +66,7 @@ def discover(enabled: Iterable[str], scoped: ScopeFactory, *, required: bool) ->
     there = list_installed()
     results = []
     for name in dict.fromkeys(enabled):
-        result = _load(name, there, scoped)
+        result = _load(registry, name, there.get(name, []), permissions.get(name, ()))
         if result.error is not None:
             if required:
                 raise HookUnavailable(f"hook {name!r} cannot be used: {result.error}")
@@ -80,17 +75,16 @@ def discover(enabled: Iterable[str], scoped: ScopeFactory, *, required: bool) ->
     return tuple(results)
 
 
-def _load(name: str, there: dict[str, list[EntryPoint]], scoped: ScopeFactory) -> DiscoveryResult:
-    points = there.get(name, [])
+def _load(registry: HookRegistry, name: str, points: list[EntryPoint], permissions: Iterable[str]) -> DiscoveryResult:
     packages = ", ".join(sorted({_package(point) for point in points}))
     if not points:
-        known = ", ".join(sorted(there)) or "none"
+        known = ", ".join(sorted(list_installed())) or "none"
         return DiscoveryResult(name=name, error=f"no installed package has a hook of that name; there are: {known}")
     if len(points) > 1:
         return DiscoveryResult(
             name=name, package=packages, error=f"several packages have a hook of that name: {packages}"
         )
-    scope = scoped(name, ours=packages == OURS)
+    scope = registry.scope(name, built_in=packages == OURS, permissions=permissions)
     try:
         _admit(scope, points[0].load())
     except (Exception, SystemExit) as error:  # noqa: BLE001  # an import may raise anything

@@ -25,13 +25,13 @@ class Vocabulary:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
-        self._declared: dict[str, Event] = {}
+        self._declarations: dict[str, Event] = {}
         self._models: dict[str, type[Payload]] = {}
         self._own: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Event]:
         yield from events.CATALOGUE
-        yield from self._declared.values()
+        yield from self._declarations.values()
 
     def __contains__(self, event: str) -> bool:
         """Return True if an event, or one that a pattern stands for, is catalogued, declared, or the host's own."""
@@ -39,7 +39,7 @@ class Vocabulary:
 
     def find(self, event: str) -> Event | None:
         """Return the description of an event; None for an event that is not described."""
-        return events.find(event) or self._declared.get(event)
+        return events.find(event) or self._declarations.get(event)
 
     def row(self, event: str) -> Event:
         """Return the description of an event; for an event that is not described, its name alone."""
@@ -59,9 +59,9 @@ class Vocabulary:
         if not name or "*" in name or events.find(name):
             raise InvalidRegistration(f"{name!r} cannot be declared: choose an unused name, as 'domain:phase'")
         self._refuse_alike(name)
-        if self._declared.get(name, row) != row:
+        if self._declarations.get(name, row) != row:
             raise InvalidRegistration(f"event {name!r} was declared before, and differently")
-        self._declared[name] = row
+        self._declarations[name] = row
         if model is not None:
             self._models[name] = model
 
@@ -124,7 +124,7 @@ class Vocabulary:
 
     def _names(self) -> tuple[str, ...]:
         """Return the names that are known besides those of the catalogue."""
-        return (*self._declared, *(name for name in self._own if not is_pattern(name)))
+        return (*self._declarations, *(name for name in self._own if not is_pattern(name)))
 
     def _refuse_alike(self, name: str) -> None:
         known = events.alike(name, self._names())

@@ -1,26 +1,21 @@
-"""Explains an event without running anything: the hooks that would run, and the reasons why the others would not.
-
-`hook_events` makes the `hook:*` events from the recorded answers of hooks.
-"""
+"""Explains an event without running anything: the hooks that would run, and the reasons why the others would not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import Chain, hook_for_call
-from amplifier_hooks.events import IDENTITY_FIELDS
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.hook_table import may_join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.events import Event
-    from amplifier_hooks.result import Answer, Cause
+    from amplifier_hooks.result import Cause
 
 
 @frozen(kw_only=True)
@@ -34,8 +29,14 @@ class HookExplanation:
     on_failure: str
     """Effect of a failure of the hook."""
 
+    @property
+    def looks_twice(self) -> bool:
+        """True if the hook looks again after a change of the data, and after a person's answer."""
+        return self.hook.recheck
+
     def __str__(self) -> str:
-        return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}): {self.why}"
+        twice = ", looks twice" if self.looks_twice else ""
+        return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}{twice}): {self.why}"
 
 
 @frozen(kw_only=True)
@@ -47,18 +48,18 @@ class Explanation:
     """Hooks that answer, in order. A hook runs only if no hook before it denies."""
     observers: tuple[HookExplanation, ...] = ()
     others: tuple[HookExplanation, ...] = ()
-    refused: Cause | None = None
+    refusal: Cause | None = None
     """Cause of a denial by the registry itself, whatever the hooks answer."""
 
     def __str__(self) -> str:
-        lines = [f"{self.event}: denied in any case ({self.refused})" if self.refused else f"{self.event}:"]
+        lines = [f"{self.event}: denied in any case ({self.refusal})" if self.refusal else f"{self.event}:"]
         for title, hooks in (("asked", self.hooks), ("told", self.observers)):
             lines += [f"  {title}: {one}; if it fails, {one.on_failure}" for one in hooks]
         lines += [f"  left out: {one}" for one in self.others]
         return "\n".join(lines)
 
 
-def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, refused: Cause | None) -> Explanation:
+def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, refusal: Cause | None) -> Explanation:
     """Explain one payload, by its tenant and tool, for all of these hooks."""
     in_turn: dict[Hook, str] = {}
     for hook in (*chain.participants, *chain.observers):
@@ -76,7 +77,7 @@ def explain(chain: Chain, hooks: Iterable[Hook], tenant: str, tool: str | None, 
         others=tuple(
             explain_hook(hook, _why_skipped(hook, chain.event, tenant, tool)) for hook in hooks if hook not in in_turn
         ),
-        refused=refused,
+        refusal=refusal,
     )
 
 
@@ -111,33 +112,3 @@ def _on_failure(hook: Hook, event: str) -> str:
     if hook.intent == "observe":
         return "that is logged"
     return "the event is denied" if hook.denies(event) else "it is skipped"
-
-
-def hook_events(
-    event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield two events for each hook that was called, for its start and its end. A disabled hook was not called.
-
-    The identity fields come from the payload of the event. A hook whose own duration was not measured gets the duration
-    of its chain.
-    """
-    about = {name: data[name] for name in IDENTITY_FIELDS.intersection(data)}
-    if "event_id" in about:
-        about["parent_id"] = about.pop("event_id")
-    for answer in answers:
-        if answer.status == "disabled":
-            continue
-        duration = chain_ms if answer.duration_ms is None else answer.duration_ms
-        for name, facts in ((events.HOOK_START, {}), _end_event(answer, duration)):
-            told = {"hook_name": answer.hook_name, "event": event, "event_type": name.replace(":", "_")}
-            yield name, {**about, **told, **facts}
-
-
-def _end_event(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]:
-    if not answer.success:
-        name = events.HOOK_TIMEOUT if answer.status == "timeout" else events.HOOK_FAILED
-        behavior = "deny" if answer.denies else "continue"
-        return name, {"error": answer.error or answer.status, "on_error_behavior": behavior, "duration_ms": duration_ms}
-    if answer.action == "deny":
-        return events.HOOK_BLOCKED, {"block_reason": answer.result.reason, "duration_ms": duration_ms}
-    return events.HOOK_COMPLETE, {"action": answer.action, "duration_ms": duration_ms}

@@ -10,7 +10,7 @@ HookMatcher    a tool matcher with its hooks                                    
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field, frozen
@@ -19,16 +19,13 @@ from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
 from amplifier_hooks.errors import HookAbortError, HookUsageError, InvalidRegistration
-from amplifier_hooks.registry.registration import Handler, awaits, check_arguments, handler_name
+from amplifier_hooks.registry.registration import CallNext, Handler, Participant, awaits, check_arguments, handler_name
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.events import Event
     from amplifier_hooks.text.matching import Matcher
-
-
-CallNext = Callable[..., Awaitable[Any]]
 
 
 class HookObject(Protocol):
@@ -97,7 +94,7 @@ class HookMatcher:
     """Hooks for the tools that a matcher names, as agent SDKs write them; no matcher means every tool."""
 
     matcher: str | Matcher | None = None
-    hooks: Sequence[Handler] = ()
+    hooks: Sequence[Participant] = ()
     timeout: float | None = None
     """Seconds for each of these hooks; None is the default timeout."""
 
@@ -201,9 +198,9 @@ def _participant_handler(hook: HookObject) -> Handler:
     return take_part
 
 
-def _result_unless_context(context: HookContext, returned: object) -> object:
+def _result_unless_context(context: HookContext, value: object) -> object:
     """Return the value, or None if it is the context: hook objects of other programs return the context they got."""
-    return None if returned is context else returned
+    return None if value is context else value
 
 
 def loop_handler(row: Event, handler: Handler) -> Handler:

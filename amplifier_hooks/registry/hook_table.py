@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from attrs import frozen
+import msgspec
 
 from amplifier_hooks.dispatch.middleware import OPERATIONS, operation_of
 from amplifier_hooks.errors import TooManyHooks
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.events import Event
 
 
-@frozen(kw_only=True)
-class RegistryChange:
+class RegistryChange(msgspec.Struct, frozen=True, kw_only=True):
     """One change of a registry, for its listeners and the record."""
 
     what: Literal[
@@ -46,11 +45,11 @@ class Roster:
     except inside `at_once`, which works on a copy.
     """
 
-    def __init__(self, changed: Callable[[RegistryChange], None]) -> None:
-        self._changed = changed
+    def __init__(self, report: Callable[[RegistryChange], None]) -> None:
+        self._report = report
         self._hooks: list[Hook] = []
         self._by_name: dict[str, tuple[Hook, ...]] = {}
-        self._untold: list[RegistryChange] | None = None
+        self._news: list[RegistryChange] | None = None
         self._public, self._public_names = self._hooks, self._by_name
 
     def __iter__(self) -> Iterator[Hook]:
@@ -68,29 +67,29 @@ class Roster:
 
         The changes are reported at the end of the outermost block.
         """
-        hooks, by_name, outer = self._hooks, self._by_name, self._untold
+        hooks, by_name, outer = self._hooks, self._by_name, self._news
         self._hooks, self._by_name = list(hooks), dict(by_name)
-        untold = self._untold = [] if outer is None else outer
+        untold = self._news = [] if outer is None else outer
         told, kept = len(untold), False
         try:
             yield
             kept = keep
         finally:
-            self._untold = outer
+            self._news = outer
             if not kept:
                 self._hooks, self._by_name = hooks, by_name
                 del untold[told:]
         if outer is None:
             self._public, self._public_names = self._hooks, self._by_name
             for change in untold:
-                self._changed(change)
+                self._report(change)
 
     def tell(self, change: RegistryChange) -> None:
         """Report a change; inside `at_once`, at the end of the block."""
-        if self._untold is None:
-            self._changed(change)
+        if self._news is None:
+            self._report(change)
         else:
-            self._untold.append(change)
+            self._news.append(change)
 
     def add(self, hook: Hook, limit: int) -> None:
         """Append a hook, under a name that no other hook of the same chain can have.

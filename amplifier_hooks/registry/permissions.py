@@ -10,7 +10,7 @@ configuration is as foreign as an installed package.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
@@ -100,14 +100,6 @@ def _describe_scope(scope: Scope, tenant: str) -> str:
     return f"{scope.owner or 'hook'} of tenant {tenant!r}" if tenant else scope.owner
 
 
-class Enter(Protocol):
-    """The function by which a registry registers hooks for a scope."""
-
-    def __call__(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
-        """Register a hook on behalf of the scope."""
-        ...
-
-
 class RegistryScope(Registrar):
     """A plugin's view of the registry. It registers hooks within its permissions and removes only its own.
 
@@ -116,7 +108,7 @@ class RegistryScope(Registrar):
     belongs in another process.
     """
 
-    def __init__(self, scope: Scope, roster: Roster, enter: Enter, row: Callable[[str], Event]) -> None:
+    def __init__(self, scope: Scope, roster: Roster, enter: Callable[..., Hook], row: Callable[[str], Event]) -> None:
         self._scope = scope
         self._roster = roster
         self._let_in = enter

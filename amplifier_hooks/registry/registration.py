@@ -1,37 +1,80 @@
-"""Builds a `Hook` from a handler and its options, or raises an error that names the mistake.
-
-`fingerprint` computes the version of a handler from its code: equal in every process, different after a change.
-"""
+"""Builds a `Hook` from a handler and its options, or raises an error that names the mistake."""
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from math import inf, nan
 from reprlib import repr as shortened
-from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, cast
 
 from amplifier_hooks.dispatch.captured_output import capture_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.dispatch.middleware import run_layer
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
+from amplifier_hooks.registry.handler_version import fingerprint
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
     from types import EllipsisType
 
+    from amplifier_hooks.dispatch.chain import OnError
     from amplifier_hooks.registry.permissions import Scope
-    from amplifier_hooks.result import Risk
+    from amplifier_hooks.result import Outcome, Risk
 
 
 Handler = Callable[..., Any]
+"""Handler of any kind, as the registry keeps it."""
+
+
+class UpstreamResult(Protocol):
+    """A result of the upstream kernel's class; the registry reads its fields by name."""
+
+    @property
+    def action(self) -> str:
+        """Action of the answer."""
+        ...
+
+
+HookAnswer = HookResult | UpstreamResult | Mapping[str, Any] | None
+Participant = Callable[[str, dict[str, Any]], HookAnswer | Awaitable[HookAnswer]]
+"""Handler `(event, data)` that answers, plain or async."""
+Observer = Callable[[str, dict[str, Any], "Outcome"], object]
+"""Handler `(event, data, outcome)` whose result is ignored, plain or async."""
+CallNext = Callable[[], Awaitable[Any]]
+Middleware = Callable[[Any, CallNext], Awaitable[object]]
+"""Handler `(context, call_next)`; the operation determines the class of the context."""
+
+
+class MoreOptions(TypedDict, total=False):
+    """Options of a registration, besides `priority` and `name`; `Registrar` explains them."""
+
+    match: str | Iterable[str] | re.Pattern[str] | Matcher | None
+    timeout: float | None
+    on_error: OnError | None
+    tenant: str
+    thread: bool
+    recheck: bool
+    concurrent: bool
+    capture: bool
+    source: Source
+    budget: float | None
+    risk: Risk | None
+    risk_reason: str
+    own_event: bool
+
+
+class HookOptions(MoreOptions, total=False):
+    """All options of a registration."""
+
+    priority: int
+    name: str | None
+
 
 ARGUMENTS: Final = {
     "register": "(event, data)",
@@ -123,6 +166,7 @@ def make_hook(
         event=event,
         intent=intent,
         handler=handler,
+        version=fingerprint(handler),
         call=capture_output(call) if capture else call,
         awaits=is_async or thread or capture or intent == "observe",
         number=number,
@@ -205,21 +249,21 @@ def handler_name(handler: object) -> str:
     return getattr(handler, "__name__", None) or type(handler).__name__
 
 
-def check_arguments(name: str, handler: Handler, expected: str) -> None:
-    """Refuse a handler that cannot be called with `expected`, as in "(event, data)".
+def check_arguments(name: str, handler: Handler, arguments: str) -> None:
+    """Refuse a handler that cannot be called with `arguments`, as in "(event, data)".
 
     Raises `InvalidRegistration`.
     """
-    if takes(handler, expected.count(",") + 1):
+    if takes(handler, arguments.count(",") + 1):
         return
     try:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # some callables written in C have no signature
         return
     try:
-        signature.bind(*expected.split(","))
+        signature.bind(*arguments.split(","))
     except TypeError:
-        raise InvalidRegistration(f"{name}{signature} cannot be called with {expected}") from None
+        raise InvalidRegistration(f"{name}{signature} cannot be called with {arguments}") from None
 
 
 def takes(handler: object, count: int) -> bool:
@@ -283,44 +327,16 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
         return inner if not is_async or is_coroutine_by_code(handler) else as_coroutine(handler)
     if is_async or thread:
 
-        async def watch(event: str, seen: ObservedEvent) -> HookResult:
-            await inner(event, seen.data, seen.outcome)
+        async def watch(event: str, news: ObservedEvent) -> HookResult:
+            await inner(event, news.data, news.outcome)
             return CONTINUE
 
     else:
 
-        async def watch(event: str, seen: ObservedEvent) -> HookResult:
-            answer = handler(event, seen.data, seen.outcome)
+        async def watch(event: str, news: ObservedEvent) -> HookResult:
+            answer = handler(event, news.data, news.outcome)
             if hasattr(answer, "__await__"):
                 await answer
             return CONTINUE
 
     return watch
-
-
-def fingerprint(handler: object) -> str:
-    """Return the version of a handler: its `hook_version`, or a digest of its code.
-
-    The digest leaves out the variables that a function closes over; a handler made from data sets its own version.
-    """
-    said = getattr(handler, "hook_version", None)
-    if isinstance(said, str):
-        return said
-    while isinstance(handler, partial) or hasattr(handler, "__wrapped__"):
-        handler = handler.func if isinstance(handler, partial) else handler.__wrapped__
-    code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
-    if not isinstance(code, CodeType):
-        return f"{type(handler).__module__}.{type(handler).__qualname__}"
-    return hashlib.sha256("\0".join(code_parts(code)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def code_parts(code: CodeType) -> Iterator[str]:
-    """Yield the parts of a code object that identify it, without its location."""
-    yield code.co_qualname
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars))
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from code_parts(value)
-        else:
-            yield repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value)

@@ -16,7 +16,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, tenant_and_tool
+from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, Snapshot, tenant_and_tool
 from amplifier_hooks.dispatch.merge import refusal
 from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_middleware
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
@@ -34,7 +34,8 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import TRUST_LEVELS, SourceTrust
 from amplifier_hooks.registry.decorators import Registrar, Undo
 from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
-from amplifier_hooks.registry.explain import hook_events
+from amplifier_hooks.registry.handler_version import version_of
+from amplifier_hooks.registry.hook_events import hook_events
 from amplifier_hooks.registry.hook_table import RegistryChange, Roster
 from amplifier_hooks.registry.permissions import (
     BUILT_IN,
@@ -49,7 +50,6 @@ from amplifier_hooks.registry.registration import (
     Handler,
     ObservedEvent,
     check_timeout,
-    fingerprint,
     handler_name,
     make_hook,
 )
@@ -89,25 +89,15 @@ class HookRegistry(Registrar):
     One registry may serve any number of sessions and event loops. Register and unregister from one thread.
     """
 
-    # One constant for each event: HookRegistry.TOOL_POST == "tool:post".
-    # fmt: off
-    # isort: off
-    from amplifier_hooks.events import (
-        AGENT_POST, AGENT_PRE, AGENT_STOP, APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED,
-        ARTIFACT_READ, ARTIFACT_WRITE, CANCEL_COMPLETED, CANCEL_REQUESTED, CONTENT_BLOCK_DELTA, CONTENT_BLOCK_END,
-        CONTENT_BLOCK_START, CONTEXT_ASSEMBLED, CONTEXT_COMPACTION, CONTEXT_INCLUDE, CONTEXT_POST_COMPACT,
-        CONTEXT_PRE_COMPACT, DECISION_TOOL_RESOLUTION, ERROR_ORCHESTRATOR, ERROR_PROVIDER, ERROR_TOOL, EXECUTION_END,
-        EXECUTION_START, HOOK_BLOCKED, HOOK_COMPLETE, HOOK_FAILED, HOOK_START, HOOK_TIMEOUT, LLM_POST, LLM_PRE,
-        LLM_REQUEST, LLM_RESPONSE, MEMORY_POST, MEMORY_PRE, MODULE_LOAD_FAILED, MODULE_ON_SESSION_READY_FAILED,
-        ORCHESTRATOR_COMPLETE, PLAN_END, PLAN_START, POLICY_VIOLATION, PROMPT_COMPLETE, PROMPT_SUBMIT, PROVIDER_ERROR,
-        PROVIDER_REQUEST, PROVIDER_RESOLVE, PROVIDER_RESPONSE, PROVIDER_RETRY, PROVIDER_THROTTLE,
-        PROVIDER_TOOL_SEQUENCE_REPAIRED, REQUEST_POST, REQUEST_PRE, RUN_ERROR, RUN_FINISH, RUN_RESULT, RUN_START,
-        RUN_TIMEOUT, SESSION_END, SESSION_FORK, SESSION_RESUME, SESSION_START, SUBAGENT_START, SUBAGENT_STOP,
-        THINKING_DELTA, THINKING_FINAL, TOOL_ERROR, TOOL_POST, TOOL_PRE, USER_NOTIFICATION, WORKFLOW_POST,
-        WORKFLOW_PRE,
-    )
-    # isort: on
-    # fmt: on
+    # The constants that the upstream kernel's registry has.
+    SESSION_START: Final = events.SESSION_START
+    SESSION_END: Final = events.SESSION_END
+    PROMPT_SUBMIT: Final = events.PROMPT_SUBMIT
+    TOOL_PRE: Final = events.TOOL_PRE
+    TOOL_POST: Final = events.TOOL_POST
+    CONTEXT_PRE_COMPACT: Final = events.CONTEXT_PRE_COMPACT
+    ORCHESTRATOR_COMPLETE: Final = events.ORCHESTRATOR_COMPLETE
+    USER_NOTIFICATION: Final = events.USER_NOTIFICATION
 
     def __init__(
         self,
@@ -145,12 +135,15 @@ class HookRegistry(Registrar):
 
     # -- emitting ------------------------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: Mapping[str, Any], *, notify: bool = True) -> Outcome:
+    async def emit(
+        self, event: str, data: Mapping[str, Any], *, notify: bool = True, snapshot: Snapshot | None = None
+    ) -> Outcome:
         """Call every hook of this event and return their merged outcome.
 
         The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` includes the hooks'
-        changes. Without `notify` the caller notifies the observers later. Cancelling an emit cancels the running hook;
-        no further hook runs.
+        changes. Without `notify` the caller notifies the observers later. With a `snapshot` of fields, each hook gets a
+        copy of them; a hook that changes its copy in place denies the event. Cancelling an emit cancels the running
+        hook; no further hook runs.
 
         Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
         an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
@@ -162,31 +155,62 @@ class HookRegistry(Registrar):
             return Outcome(chain.name, data)
         # `_run` for the common case, inlined: a call costs half as much as the work in it.
         if plain and not chain.completed and CURRENT.get() is None:
-            run = Run(chain.everybody or chain.pick(data), data, DataView(data))
+            run = Run(chain.everybody or chain.pick(data), data, DataView(data), snapshot=snapshot)
         else:
             run = self._run(chain, data)
+            run.snapshot = snapshot
         outcome = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
         if chain.careful or self._stopped is not None:
             outcome = await self._conclude(chain, run, outcome)
         if notify and chain.watched:
-            await self._notify(chain, outcome)
+            await self._notify(chain, outcome, snapshot)
         return outcome
 
-    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
+    def decide(
+        self, event: str, data: Mapping[str, Any], snapshot: Snapshot | None = None
+    ) -> Coroutine[Any, Any, Outcome]:
         """Call the participants only, the first half of `emit`. Call `notify` once the effects are known."""
-        return self.emit(event, data, notify=False)
+        return self.emit(event, data, notify=False, snapshot=snapshot)
 
-    async def notify(self, outcome: Outcome) -> None:
+    def in_force(self, event: str) -> Chain:
+        """Return the hooks in force at an event; any change to the registry puts another object in force."""
+        return self._chains.get(event) or self._chain(event)
+
+    async def look_again(
+        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, snapshot: Snapshot
+    ) -> Outcome:
+        """Return the outcome with a second look: of the gates, and of hooks that are not in the chain `before`.
+
+        Only their denials, questions and risks count. A hook that wants another change denies; only the hook whose
+        change was the last may want it again. Without `before` every hook looks, and none conflicts.
+        """
+        chain = self._chains.get(outcome.event) or self._chain(outcome.event)
+        looked = set() if before is None else {hook.number for hook in before.participants}
+        run = self._run(chain, data)
+        taking = (hook for hook in run.selection.hooks if hook.enabled)
+        hooks = tuple(hook for hook in taking if hook.recheck or hook.number not in looked)
+        run.selection, run.snapshot = evolve(run.selection, hooks=hooks), snapshot
+        run.recheck, run.answers = True, list(outcome.answers)
+        run.changer = None if before is None else outcome.changed_by(snapshot.values)
+        found = run.start() or await run.finish()
+        if chain.stoppable and has_cancelled_itself():
+            await asyncio.sleep(0)  # raises, as in `emit`
+        found = self._refuse_by_registry(chain, data, found)
+        return replace(
+            found, data=outcome.data, modified=outcome.modified, ran=tuple(dict.fromkeys((*outcome.ran, *found.ran)))
+        )
+
+    async def notify(self, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
         """Show the observers an outcome as it stands after its effects, the second half of `emit`.
 
         Observers run in order, `concurrent` ones side by side. An observer cannot change the outcome; its failure is
-        logged and has no other effect.
+        logged and has no other effect. With a `snapshot` of fields, each observer gets a copy of them.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         if chain.watched:
-            await self._notify(chain, outcome)
+            await self._notify(chain, outcome, snapshot)
 
     async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
         """Return the `data` of every hook's answer, in order. No hook sees the data of another.
@@ -197,7 +221,7 @@ class HookRegistry(Registrar):
         limit = check_timeout(timeout, "timeout")
         collected: list[dict[str, Any]] = []
         before: Run | None = None
-        for hook in self._run(chain, data).picked.hooks:
+        for hook in self._run(chain, data).selection.hooks:
             alone = evolve(hook, timeout=min(hook.timeout, limit))
             run = self._run(chain, data, chain.selection_of((alone,)))
             if before is not None:
@@ -268,7 +292,7 @@ class HookRegistry(Registrar):
     def version_of(self, hook: str, tenant: str = "") -> str:
         """Return the version of a hook, found by the name that a tenant knows. A new version needs new approvals."""
         named = self._roster.find_by_name(hook)
-        return next((fingerprint(one.handler) for one in named if one.tenant in ("", tenant)), "")
+        return next((version_of(one) for one in named if one.tenant in ("", tenant)), "")
 
     # -- around operations ---------------------------------------------------------------------------------------
 
@@ -333,12 +357,7 @@ class HookRegistry(Registrar):
 
         if isinstance(enabled, str):
             raise InvalidRegistration(f"enabled {enabled!r} is one text; pass a list of names")
-        granted = permissions or {}
-
-        def make_scope(name: str, *, ours: bool) -> RegistryScope:
-            return self.scope(name, built_in=ours, permissions=granted.get(name, ()))
-
-        results = discover(enabled, make_scope, required=required)
+        results = discover(self, enabled, permissions or {}, required=required)
         for result in results:
             if result.error is not None:
                 self._apply_change(
@@ -610,7 +629,7 @@ class HookRegistry(Registrar):
 
     def _check_not_stopped(self) -> None:
         if self._stopped is not None:
-            raise HookAbortError(f"emergency stop: {self._stopped}", "registry")
+            raise HookAbortError(f"emergency stop: {self._stopped}", "registry", "emergency_stop")
 
     def _row(self, event: str) -> Event:
         return self._vocabulary.row(event)
@@ -632,36 +651,40 @@ class HookRegistry(Registrar):
         return {**self._defaults, **data} if self._defaults else data
 
     def _run(
-        self, chain: Chain, data: Mapping[str, Any], picked: Selection | None = None, *, told: bool = False
+        self, chain: Chain, data: Mapping[str, Any], selection: Selection | None = None, *, notification: bool = False
     ) -> Run:
         """Return a run of one chain.
 
-        A notification (`told`) works at any depth; an emit of the notified observers is one level deeper.
+        A `notification` works at any depth; an emit of the notified observers is one level deeper.
         """
         data = self._payload(chain, data)
         outer = CURRENT.get()
         depth = 1 if outer is None else outer.depth + 1
-        if depth > self._max_depth and not told:
+        if depth > self._max_depth and not notification:
             raise EmitTooDeep(chain.name, self._max_depth)
-        if picked is None:
-            picked = chain.everybody or chain.pick(data)
-        return Run(picked, data, DataView(data), outer, depth)
+        if selection is None:
+            selection = chain.everybody or chain.pick(data)
+        return Run(selection, data, DataView(data), outer, depth)
 
     async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
         """Return the outcome after second looks, required gates and an emergency stop."""
         if run.modifier is not None and run.denied is None:
-            earlier = run.picked.hooks[: run.picked.hooks.index(run.modifier)]
+            earlier = run.selection.hooks[: run.selection.hooks.index(run.modifier)]
             again = tuple(hook for hook in earlier if hook.recheck and hook.enabled)
             if again:
                 outcome = await run.look_again(again)
-        if chain.required and not _has_gate(run.picked.hooks):
+        return self._refuse_by_registry(chain, run.data, outcome)
+
+    def _refuse_by_registry(self, chain: Chain, data: Mapping[str, Any], outcome: Outcome) -> Outcome:
+        """Return the outcome, denied if a required gate is missing, or under an emergency stop."""
+        if chain.required and not _has_gate(chain.pick(data).hooks):
             outcome = refusal(outcome, "no_policy", "registry", f"no gate looks at this {chain.name}, and one must")
         if self._stopped is not None and chain.stoppable:
             outcome = refusal(outcome, "emergency_stop", "registry", f"emergency stop: {self._stopped}")
         return outcome
 
-    async def _notify(self, chain: Chain, outcome: Outcome) -> None:
-        told = await self._show(chain, outcome)
+    async def _notify(self, chain: Chain, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
+        told = await self._show(chain, outcome, snapshot)
         if chain.reported and not _is_about_hooks():
             answers = (*outcome.hook_results, *told)
             await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
@@ -672,20 +695,23 @@ class HookRegistry(Registrar):
             chain = self._chains.get(name) or self._chain(name)
             await self._show(chain, Outcome(name, facts))
 
-    async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
+    async def _show(self, chain: Chain, outcome: Outcome, snapshot: Snapshot | None = None) -> tuple[Answer, ...]:
         """Show the observers an outcome. Return their recorded answers."""
         watchers = chain.watchers(outcome.data).hooks
         in_turn = tuple(hook for hook in watchers if not hook.concurrent)
         beside = [(hook,) for hook in watchers if hook.concurrent]
         if not beside:
-            return await self._show_to(chain, outcome, in_turn)
-        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
+            return await self._show_to(chain, outcome, in_turn, snapshot)
+        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks, snapshot) for hooks in (in_turn, *beside)))
         return tuple(answer for answers in told for answer in answers)
 
-    async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
+    async def _show_to(
+        self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...], snapshot: Snapshot | None
+    ) -> tuple[Answer, ...]:
         if not hooks:
             return ()
-        run = self._run(chain, outcome.data, chain.selection_of(hooks), told=True)
+        run = self._run(chain, outcome.data, chain.selection_of(hooks), notification=True)
+        run.snapshot = snapshot
         run.view = ObservedEvent(
             run.view, replace(outcome, data=run.view)
         )  # the emitter keeps using the data of `outcome`

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
+from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.json_schema import Schema, SchemaError
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
-
-    from pydantic_core import ErrorDetails
 
 
 AgentType = Literal["autonomous", "procedural"]
@@ -158,7 +158,8 @@ def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping
     try:
         return Blueprint.model_validate(document)
     except ValidationError as problem:
-        raise BlueprintError(name, _mistakes(problem)) from None
+        wrong = [error_sentence(error, Blueprint) for error in problem.errors(include_url=False)]
+        raise BlueprintError(name, wrong) from None
 
 
 def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
@@ -198,7 +199,7 @@ def _load_json(text: str | bytes, name: str) -> Any:
     if len(data) > LARGEST_BLUEPRINT:
         raise BlueprintError(name, [f"it has {len(data):,} bytes; at most {LARGEST_BLUEPRINT:,} are read"])
     try:
-        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
+        return load_json(data.decode("utf-8-sig"))
     except json.JSONDecodeError as problem:
         said = f"line {problem.lineno}, column {problem.colno}: this is not JSON: {problem.msg}"
     except UnicodeDecodeError as problem:
@@ -208,34 +209,6 @@ def _load_json(text: str | bytes, name: str) -> Any:
     except ValueError as problem:
         said = str(problem)
     raise BlueprintError(name, [said])
-
-
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice:.40} stands twice in one object; give each key once")
-    return fields
-
-
-def _refuse_constant(found: str) -> NoReturn:
-    raise ValueError(f"{found} is no JSON number; write a finite one")
-
-
-def _mistakes(problem: ValidationError) -> list[str]:
-    return [_mistake(error) for error in problem.errors(include_url=False)]
-
-
-def _mistake(error: ErrorDetails) -> str:
-    """Return the place and the problem, in pydantic's words if they are plain, otherwise in ours."""
-    where = ".".join(str(part) for part in error["loc"])
-    words = {
-        "extra_forbidden": "is no field; leave it out, or mend its spelling",
-        "missing": "is missing",
-    }
-    said = words.get(error["type"]) or error["msg"].removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said
 
 
 NAMED_HOOKS: Final = "hooks.json"

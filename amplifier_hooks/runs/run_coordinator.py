@@ -15,14 +15,15 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.act import freeze
+from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.hooks.call_hooks import HookCaller, child_id
-from amplifier_hooks.runs.hooks.hook_answers import plain_parameters
+from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.runs.hooks.call_hooks import HookKit, child_id
+from amplifier_hooks.runs.hooks.hook_answers import freeze_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_errors import (
@@ -33,7 +34,7 @@ from amplifier_hooks.runs.run_errors import (
     UnknownAgent,
     UnknownRun,
 )
-from amplifier_hooks.runs.run_states import ENDED, Holder, RunEnding, RunRecord, RunRefusal
+from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, RunRefusal
 from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartConclusion, StartOutcome
 from amplifier_hooks.storage.database import StoreUnavailable
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents, Blueprint
     from amplifier_hooks.runs.run_states import RunEvent
     from amplifier_hooks.runs.store.run_store import RunStore
@@ -90,13 +90,12 @@ class RunCoordinator:
         self.store = store
         self.agents = agents
         self.name = f"coordinator-{uuid4().hex[:12]}"
-        self._registry = registry
         self.leases = leases or Leases()
         self._max_depth = max_depth
         self._run_hooks = RunHooks(
-            carriers=HookCaller(agents=self, **carriers),
+            kit=HookKit(agents=self, **carriers),
             note=store.note,
-            registry=registry,
+            registry=HookRegistry() if registry is None else registry,
             clock=clock or SystemClock(),
         )
         self._takes: Lane[tuple[ClaimFilter, str], RunRecord | None] = Lane(self._take_all, self._return_unclaimed)
@@ -165,6 +164,7 @@ class RunCoordinator:
         *,
         tenant: str,
         parent: str | None,
+        parent_tenant: str | None = None,
         session: str | None = None,
         run: str | None = None,
         bare: bool = False,
@@ -172,13 +172,9 @@ class RunCoordinator:
     ) -> RunRecord:
         blueprint = self.agents.get(agent)
         try:
-            plain = plain_parameters(parameters)
+            plain: Any = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
-        schema = blueprint.parameters_schema
-        flaw = None if schema is None else schema.problem(plain)
-        if flaw is not None:
-            raise ParametersRefused(agent, flaw)
         hooks = blueprint.hooks
         new = NewRun(
             id=run or f"run_{uuid4().hex}",
@@ -187,6 +183,7 @@ class RunCoordinator:
             agent=agent,
             parameters=plain,
             parent=parent,
+            parent_tenant=parent_tenant,
             bare=bare,
             urgent=urgent,
             hooked=not bare and (hooks.on_run_start is not None or hooks.on_run_finish is not None),
@@ -451,8 +448,8 @@ class RunCoordinator:
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
             if entry is not None and entry.mode == "async":
                 await self.store.note(record.id, (), settled=True)
-            if entry is not None:
-                await self._run_hooks.finish(record, entry)
+            if blueprint is not None and entry is not None:
+                await self._run_hooks.finish(record, blueprint, entry)
             if entry is None or entry.mode != "async":
                 await self.store.note(record.id, (), settled=True)
         except StoreUnavailable as problem:
@@ -460,7 +457,7 @@ class RunCoordinator:
         except Exception:
             log.exception("run_finish_failed", run=record.id)
 
-    async def stop(self, run: str, *, reason: str = "stopped on request", tenant: str | None = None) -> RunRecord:
+    async def stop(self, run: str, *, reason: str = STOP_REASON, tenant: str | None = None) -> RunRecord:
         """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
 
         The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
@@ -517,8 +514,9 @@ class RunCoordinator:
             return await self._submit(
                 order.agent,
                 order.parameters,
-                tenant=order.tenant,
+                tenant=order.owner,
                 parent=order.parent,
+                parent_tenant=order.tenant,
                 run=run,
                 bare=True,
                 urgent=urgent,
@@ -551,7 +549,7 @@ class RunCoordinator:
         # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
         # They get it only once: a machine that is always slow would otherwise never take back a lost run.
         if now - self._back >= self.leases.runner / 2:
-            found = await self.store.recover(self._starting)
+            found = await self.store.recover(tuple(self._starting))
             self._recovered = True
             if any(record.owes for record in found):
                 await self._take_up()
@@ -569,7 +567,7 @@ class RunCoordinator:
         starting = dict(self._starting)
         if not starting and not self._finishing:
             return
-        ours = await self.store.hold_on(self.name, starting, self._finishing, self.leases.coordinator)
+        ours = await self.store.hold_on(self.name, starting, tuple(self._finishing), self.leases.coordinator)
         for run in starting.keys() - ours:
             with suppress(UnknownRun):
                 record = await self.store.get(run)

@@ -54,6 +54,7 @@ RunMove = Literal[
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
 ENDED: Final[frozenset[Stage]] = frozenset(ENDINGS)
+STOP_REASON: Final = "stopped on request"
 MOST_ATTEMPTS: Final = 3
 """Runners that may hold a run before the run counts as one that ends its runners."""
 MOST_STARTS: Final = 5

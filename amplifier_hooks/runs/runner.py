@@ -27,9 +27,9 @@ from uuid import uuid4
 
 from attrs import frozen
 
+from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookFailed
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.contain_errors import contain_errors, describe_error
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
@@ -275,13 +275,16 @@ class Runner:
         Raise no error that would end an event loop; only the runner can cancel the agent.
         """
         try:
-            with contain_errors():
-                return await self._call_agent(task)
+            return await self._call_agent(task)
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
             raise HookFailed("it cancelled itself") from None
+        except Exception:
+            raise
+        except BaseException as problem:  # in a task it would end the loop and every other task
+            raise HookFailed(f"it ended with {type(problem).__name__}") from problem
 
     async def _call_agent(self, task: RunnerTask) -> Any:
         function = self._agents.get(task.agent_name)
@@ -400,5 +403,5 @@ def _task(said: Mapping[str, Any]) -> RunnerTask:
 
 def _error(problem: BaseException) -> str:
     """Return an error in words for readers of the run. Lone surrogates are escaped, because no answer can hold them."""
-    words = str(problem) if isinstance(problem, HookFailed) else describe_error(problem)
+    words = str(problem) if isinstance(problem, HookFailed) else describe(problem, LONGEST_ERROR)
     return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)

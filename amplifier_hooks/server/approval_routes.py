@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote, unquote
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from amplifier_hooks.approvals import grant_keys, kept_keys
-from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, offered
+from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
@@ -37,10 +36,9 @@ STATUS_OF: Final[dict[RefusalCode, int]] = {
     "wrong_digest": 412,
     "not_offered": 422,
     "bad_arguments": 422,
+    "above_ceiling": 422,
 }
 """HTTP status of a refused decision; every other refusal, for one too late or too early, is 409."""
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class QuestionBody(BaseModel):
@@ -104,8 +102,12 @@ class ApprovalBody(BaseModel):
 
     @classmethod
     def of(cls, record: RequestRecord, keep: float | None) -> ApprovalBody:
-        """Return a request with its decision. `keep` is the seconds for which an "always" outlives its session."""
+        """Return a request with its decision. `keep` is the seconds for which an "always" outlives its session.
+
+        Raises `ApprovalMismatch` for a request whose arguments do not have its digest.
+        """
         request, decision = record.request, record.decision
+        check_digest(request)
         keys = grant_keys(request) if keep is None else kept_keys(request)
         return cls(
             id=record.id,
@@ -124,7 +126,7 @@ class ApprovalBody(BaseModel):
                 QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
                 for one, key in zip(request.questions, keys, strict=True)
             ],
-            options=[OptionBody(id=one.id, label=one.label, kind=one.kind) for one in request.options],
+            options=[OptionBody(id=one.id, label=one.label, kind=one.kind) for one in offered(request)],
             default=request.default,
             created=record.created.wall,
             expires=record.expires,
@@ -188,7 +190,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
             cursor_of(
                 caller.tenant,
                 filters,
-                (last.created - EPOCH) // timedelta(microseconds=1),
+                micros_of(last.created),
                 quote(last.id, errors="replace"),
             )
             if last
@@ -205,11 +207,12 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         summary="Decide a request. Only the first valid decision counts.",
         responses={**missing, 409: response_description(409), 412: response_description(412)},
     )
-    async def decide(caller: Deciding, request_id: str, verdict: AnswerBody) -> ApprovalBody:
+    async def decide(caller: Deciding, http: Request, request_id: str, verdict: AnswerBody) -> ApprovalBody:
         decider = _decider(caller)
         await _find_visible(broker, request_id, decider)
         await _record_answer(record, "approval.answered", caller, request_id, verdict)
         try:
+            await http.app.state.admission.check_again(caller)  # the record may have taken its time
             resolution = await broker.decide(
                 request_id,
                 verdict.digest,
@@ -242,7 +245,7 @@ def _decider(caller: Caller) -> Decider:
 def _request_cursor(at: int, quoted: str) -> RequestCursor:
     """Return the cursor at which a page begins. Raises `Problem` for a time outside of the calendar."""
     try:
-        return RequestCursor(EPOCH + timedelta(microseconds=at), unquote(quoted))
+        return RequestCursor(moment_of(at), unquote(quoted))
     except OverflowError:
         raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one") from None
 

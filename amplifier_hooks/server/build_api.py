@@ -1,6 +1,6 @@
 """The HTTP API as a whole: a database, a registry and a broker come in; the application and its parts go out.
 
-async with open_api(database, registry=registry, broker=broker, record=log) as api:
+async with open_api(registry=registry, broker=broker, record=log) as api:
     async with listening(api.app, loopback_socket(8438)):
         ...
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -30,6 +30,8 @@ from amplifier_hooks.server.hooks.change_hooks import HookKeeper
 from amplifier_hooks.server.hooks.hook_routes import executions_router, hooks_router
 from amplifier_hooks.server.hooks.stored_hooks import StoredHooks
 from amplifier_hooks.server.hooks.try_hook import Trials
+from amplifier_hooks.server.stop_routes import stops_router
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection
@@ -45,15 +47,6 @@ if TYPE_CHECKING:
 
 API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
 """Tables that the database has to have."""
-
-
-@runtime_checkable
-class CheckedRecord(Protocol):
-    """A record that can check whether it accepts entries."""
-
-    async def check(self) -> None:
-        """Raise an error while the record accepts no entries."""
-        ...
 
 
 @frozen(eq=False, kw_only=True)
@@ -72,7 +65,7 @@ class ManagedApi:
 
 @asynccontextmanager
 async def open_api(
-    database: Database,
+    database: Database | None = None,
     *,
     registry: HookRegistry,
     broker: Broker,
@@ -86,10 +79,13 @@ async def open_api(
 ) -> AsyncIterator[ManagedApi]:
     """Put the definitions of an open database in force, and make the application, for the duration of the block.
 
-    `routers` are further routes; `made` makes the `DefinedHooks` of a registry, for hosts with further kinds of hooks.
+    Without a database, definitions and tokens are in memory and end with the block. `routers` are further routes;
+    `made` makes the `DefinedHooks` of a registry, for hosts with further kinds of hooks.
     Raises `StoreUnavailable` when the database cannot be read.
     """
     settings, clock = settings or DefinitionSettings(), clock or SystemClock()
+    own = database is None
+    database = database or MemoryDatabase(*API_TABLES)
     store, executions = DefinitionStore(database), ExecutionStore(database)
     standing = StoredHooks(registry, settings, made or partial(DefinedHooks, tenant_handlers=tenant_handlers))
     keeper = HookKeeper(
@@ -97,7 +93,6 @@ async def open_api(
         in_force=standing,
         record=record,
         clock=clock,
-        tenant_handlers=tenant_handlers,
         changed=partial(void_questions, broker),
     )
     retention = timedelta(hours=settings.hooks_execution_log_retention_hours)
@@ -112,21 +107,25 @@ async def open_api(
         "approvals": partial(broker.store.get, ""),
         "definitions": standing.check,
     }
-    if isinstance(record, CheckedRecord):
-        looks["record"] = record.check
+    if check := getattr(record, "check", None):
+        looks["record"] = check
     app = create_api(
         admission,
         executions_router(executions),
         hooks_router(keeper, Trials(standing.alone, clock)),
         approvals_router(broker, record),
+        stops_router(broker, record),
         metrics_router(meter),
         pages_router(),
         *routers,
         bounds=bounds,
-        health=Health(looks),
+        health=Health(looks, stopped=broker.is_stopped),
     )
     app.add_middleware(MeasuringMiddleware, meter=meter)
     async with AsyncExitStack() as stack:
+        if own:
+            await database.open()
+            stack.push_async_callback(database.close)
         stack.callback(undo)
         await stack.enter_async_context(standing.following(store))
         if settings.hooks_execution_log_enabled:

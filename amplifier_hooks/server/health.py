@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from attrs import define, field
 from fastapi import APIRouter, Depends, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
@@ -41,6 +41,7 @@ class HealthBody(BaseModel):
 
     status: State
     parts: dict[str, State]
+    stopped: bool = Field(description="True while a stop of acts is in force.")
 
 
 @define(eq=False)
@@ -48,6 +49,7 @@ class Health:
     """Health check of a server. Each function in `parts` raises, with the reason, while its part is down."""
 
     parts: Mapping[str, Callable[[], Awaitable[object]]]
+    stopped: Callable[[], Awaitable[bool]] | None = None
     fresh: float = FRESH
     timeout: float = CHECK_TIMEOUT
     clock: Callable[[], float] = monotonic
@@ -61,7 +63,9 @@ class Health:
             if self._found is None or self.clock() >= self._at + self.fresh:
                 states = await asyncio.gather(*(self._state(name) for name in self.parts))
                 whole: State = "down" if "down" in states else "ok"
-                self._found = HealthBody(status=whole, parts=dict(zip(self.parts, states, strict=True)))
+                stopped = self.stopped is not None and await self.stopped()
+                parts = dict(zip(self.parts, states, strict=True))
+                self._found = HealthBody(status=whole, parts=parts, stopped=stopped)
                 self._at = self.clock()
             return self._found
 

@@ -6,7 +6,6 @@ has to name this machine, so that no page in a browser can ask in the user's nam
 
 from __future__ import annotations
 
-import json
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
 from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,9 +77,11 @@ def parse_question(body: bytes) -> dict[str, Any]:
     if len(body) > LARGEST_PAYLOAD:
         raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
     try:
-        question = json.loads(body)
+        question = load_json(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidPayload(f"a question that is not JSON: {error}") from None
+        raise InvalidPayload(
+            f"a question that is not JSON, or that two readers could read differently: {error}"
+        ) from None
     if not isinstance(question, dict):
         raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
     return question

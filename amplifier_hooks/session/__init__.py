@@ -1,1 +1,1 @@
-"""The session package carries out turns, model calls and tool calls: it checks, decides and records each of them."""
+"""Turns, model calls and tool calls come in; each is checked, decided and recorded, and its outcome goes out."""

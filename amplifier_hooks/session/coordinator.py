@@ -9,23 +9,23 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
-from math import inf
-from os import fspath, getcwd
+from os import fspath
+from os.path import realpath
+from secrets import token_hex
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack
 
 from attrs import define
 
 from amplifier_hooks.admission.apply_rules import FailClosedRules
 from amplifier_hooks.admission.ask_approver import Approver, Lease
 from amplifier_hooks.admission.build_request import Origin
+from amplifier_hooks.admission.hook_inventory import Inventory
+from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.admission.upstream_backend import as_backend
-from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.dispatch.bounded_wait import TooLate, within
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import InvalidCollaborator, InvalidLimit, InvalidRegistration, UnknownTool
+from amplifier_hooks.errors import UnknownTool
 from amplifier_hooks.events import (
     CANCEL_COMPLETED,
     CANCEL_REQUESTED,
@@ -40,49 +40,39 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.injection.budget import Budget, InjectionLimits
+from amplifier_hooks.foreign_code import TooLate, within
+from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
-from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.injection.tokens import choose_counter
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder
-from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session import operations
-from amplifier_hooks.session.display import LogDisplay
-from amplifier_hooks.session.hook_inventory import Inventory
+from amplifier_hooks.session.display import show
 from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream
-from amplifier_hooks.session.session import Session, denial_line, deny_outcome, problem_of
+from amplifier_hooks.session.options import SessionOptions, Settings
+from amplifier_hooks.session.session import Session, denial_line
 from amplifier_hooks.session.tool_call import ToolCall, ToolOutcome
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
     from os import PathLike
-    from types import TracebackType, UnionType
+    from types import TracebackType
 
     from amplifier_hooks.injection.inject import Injection
     from amplifier_hooks.ports import (
-        ApprovalBackend,
-        ArgumentStore,
-        AuditSink,
-        Clock,
-        ContextManager,
-        DisplaySystem,
         Grant,
-        GrantStore,
-        Risk,
-        RulePolicy,
-        TokenCounter,
-        UpstreamMethod,
     )
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.result import UserMessage
     from amplifier_hooks.session.operations import StepOutcome
-    from amplifier_hooks.text.json_schema import Schema
+    from amplifier_hooks.session.tool_call import Returned
 
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
-
-EXAMPLE: Final = "SessionCoordinator(registry, session_id='s1')"
 
 CLOSING: Final = 5.0
 """Seconds that each step of closing a session may take."""
@@ -131,11 +121,12 @@ class SessionCoordinator:
         counter: A token counter of the host's own.
         tenant: The tenant of the session; system hooks and this tenant's hooks take part.
         agent: The name of the agent that acts.
+        parent: The session above; `child` names it.
         tools: Functions for `execute_tool`, by name.
         tool_schemas: The JSON schemas of tools' inputs, by name. An input that hooks changed has to fit, or the call is
             denied as `hook_invalid_output`; an input as the agent sent it is not checked.
         run_id: The run to which the session belongs.
-        rules: The rules that decide without a person, at every tool call.
+        rules: The rules that decide without a person, at every event that can be stopped.
         cwd: The directory in which the agent works; this program's working directory, unless it is given.
         risk: A function that assesses the risk of a tool call, by name and arguments; a failure counts as "high". The
             highest assessment of the host, hooks and rules counts. Without it, a question without a risk has "medium".
@@ -153,103 +144,23 @@ class SessionCoordinator:
         self,
         hooks: HookRegistry | None = None,
         *,
-        session_id: str | None = None,
-        context: ContextManager | None = None,
-        approvals: ApprovalBackend | UpstreamMethod | None = None,
-        approval_system: ApprovalBackend | UpstreamMethod | None = None,
-        display: DisplaySystem | None = None,
-        display_system: DisplaySystem | None = None,
-        audit: AuditSink | None = None,
-        budget: InjectionLimits | None = None,
-        model: str | None = None,
-        counter: TokenCounter | None = None,
-        tenant: str = "",
         agent: str = "agent",
-        tools: Mapping[str, Callable[[Any], Awaitable[Any] | Any]] | None = None,
-        run_id: str | None = None,
-        clock: Clock | None = None,
         parent: SessionCoordinator | None = None,
-        rules: RulePolicy | None = None,
-        cwd: str | PathLike[str] | None = None,
-        risk: Callable[[str, Mapping[str, Any]], Risk] | None = None,
-        approval_wait: float | None = None,
-        grants: GrantStore | None = None,
-        audit_required: bool = True,
-        audit_runs: bool = False,
-        arguments: ArgumentStore | None = None,
-        tool_schemas: Mapping[str, Any] | None = None,
+        **options: Unpack[SessionOptions],
     ) -> None:
-        # Compared with None, because a context with a length is false while it is empty.
-        hooks = HookRegistry() if hooks is None else hooks
-        check_place("hooks", hooks, HookRegistry)
-        check_place("session_id", session_id, str | None)
-        check_once(approvals=approvals, approval_system=approval_system)
-        check_once(display=display, display_system=display_system)
-        approvals = approval_system if approvals is None else approvals
-        display = display_system if display is None else display
-        session_id = session_id or uuid4().hex
-        clock = SystemClock() if clock is None else clock
-        backend = as_backend(approvals)
-        self._approvals, self._limits, self._model, self._counter = approvals, budget, model, counter
-        self._audit: AuditSink = NoRecord() if audit is None else audit
-        self._rules, self._approval_wait, self._grants = rules, check_wait(approval_wait), grants
-        origin = Origin(
-            agent=agent,
-            cwd=working_directory() if cwd is None else fspath(cwd),
-            wait=approval_wait,
-            assess=risk,
-            version=partial(hooks.version_of, tenant=tenant),
-            ours=hooks.may_instruct,
-        )
         self._parent = parent
         self._children: list[SessionCoordinator] = []
-        self._tools = dict(tools or {})
         self._closing: asyncio.Task[None] | None = None
         self._started = self._final = False
-        self._audited = {"audit_required": audit_required, "audit_runs": audit_runs, "arguments": arguments}
-        recorder = Recorder(
-            PunctualSink(self._audit), clock, session_id, tenant, required=audit_required, arguments=arguments
-        )
-        self._session: Session = Session(
-            id=session_id,
-            tenant=tenant,
-            agent=agent,
-            hooks=hooks,
-            context=InMemoryContext() if context is None else context,
-            display=LogDisplay() if display is None else display,
-            clock=clock,
-            recorder=recorder,
-            approver=None,  # type: ignore[arg-type]  # set below, like the injector: both show messages through the session
-            injector=None,  # type: ignore[arg-type]
-            rules=None if rules is None else FailClosedRules(rules),
-            origin=origin,
-            inventory=None if audit is None else Inventory(hooks, recorder, tenant, audit_runs),
-            schemas=compile_schemas(tool_schemas or {}),
-            parent=parent._session if parent is not None else None,  # noqa: SLF001  # its own kind
-            run=run_id,
-        )
-        self._session.approver = Approver(
-            backend,
-            recorder,
-            clock,
-            origin,
-            lease=Lease(backend, recorder, tenant, session_id, self._session.show_message),
-            emit=self._session.announce,
-        )
-        if grants is not None:
-            self._session.approver.grants = grants
-        self._session.injector = Injector(
-            self._session.context,
-            recorder,
-            clock,
-            tenant,
-            Budget(limits=budget or InjectionLimits()),
-            choose_counter.counter_for(model)
-            if counter is None
-            else choose_counter.guard_counter(counter, run=DaemonPool(1, "counter").run),
-            hooks.source_trust,
-            self._session.show_message,
-        )
+        if parent is None:
+            self._settings: Settings = Settings.of(options, hooks=hooks, agent=agent)
+            self._session: Session = make_session(self._settings, None)
+            return
+        self._settings = Settings.of(options, parent._settings, hooks=hooks, agent=agent)
+        self._session = make_session(self._settings, parent._session)
+        parent._children.append(self)
+        if parent._session.closed:
+            self._stop(parent._session.stopped or "", closed=True)
 
     # -- identity ------------------------------------------------------------------------------------------------
 
@@ -274,12 +185,17 @@ class SessionCoordinator:
         return self._session.injector.injections
 
     @property
+    def mark(self) -> str:
+        """The mark that ends every heading of this session in the model's context, for the host's system prompt."""
+        return self._session.mark
+
+    @property
     def transcript(self) -> tuple[tuple[str, str], ...]:
         """The texts that captured hooks printed and did not hide, with the hook's name: the last 1,000, in order.
 
         A program that shows a text escapes it. The record has size and digest of every output, hidden or not.
         """
-        return tuple(self._session.printed)
+        return tuple(self._session.outputs)
 
     @property
     def tokens_this_turn(self) -> int:
@@ -375,8 +291,8 @@ class SessionCoordinator:
             if self._session.inventory is not None:
                 await self._run_closing_step(self._session.inventory.close())
         finally:  # also when the event loop itself is being shut down
-            if self._parent is not None and self in self._parent._children:  # noqa: SLF001  # its own kind
-                self._parent._children.remove(self)  # noqa: SLF001
+            if self._parent is not None and self in self._parent._children:
+                self._parent._children.remove(self)
 
     async def _run_closing_step(self, step: Coroutine[Any, Any, Any]) -> None:
         """Carry out one step of closing. A step that fails or hangs does not keep the next ones from running."""
@@ -387,42 +303,16 @@ class SessionCoordinator:
         except Exception as error:  # noqa: BLE001  # a hook or a backend may raise anything
             log.warning("session_closing_failed", session_id=self.session_id, error=describe(error))
 
-    def child(self, agent: str, **options: Any) -> SessionCoordinator:
+    def child(
+        self, agent: str, *, hooks: HookRegistry | None = None, **options: Unpack[SessionOptions]
+    ) -> SessionCoordinator:
         """Return a sub-agent's session: linked to this one, in its record, with grants and a budget of its own.
 
         Options are those of a session; hooks, approver, screen, record, limits, tenant, tools and their schemas are the
-        parent's unless an option replaces them. The child is closed with its parent.
+        parent's unless an option replaces them, also by None. The child is closed with its parent.
         """
-        session = self._session
-        defaults: dict[str, Any] = {
-            "hooks": session.hooks,
-            "approvals": self._approvals,
-            "display": session.display,
-            "audit": self._audit,
-            **self._audited,
-            "budget": self._limits,
-            "model": self._model,
-            "counter": self._counter,
-            "tenant": session.tenant,
-            "tools": self._tools,
-            "tool_schemas": self._session.schemas,
-            "run_id": session.run,
-            "clock": session.clock,
-            "rules": self._rules,
-            "cwd": session.origin.cwd,
-            "risk": session.origin.assess,
-            "approval_wait": self._approval_wait,
-            "grants": self._grants,
-        }
-        path = f"{session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
-        for name, other in (("approvals", "approval_system"), ("display", "display_system")):
-            if options.get(other) is not None:
-                del defaults[name]
-        child = SessionCoordinator(agent=path, parent=self, **(defaults | options))
-        self._children.append(child)
-        if session.closed:
-            child._stop(session.stopped or "", closed=True)
-        return child
+        path = f"{self._session.agent} › {agent}"  # noqa: RUF001  # no name has this character by accident
+        return SessionCoordinator(self.hooks if hooks is None else hooks, agent=path, parent=self, **options)
 
     async def cancel(self, reason: str = "cancelled") -> None:
         """Stop the work under way: withdraw open questions, cancel running hooks, and deny every act that waits.
@@ -437,19 +327,19 @@ class SessionCoordinator:
     async def _withdraw_waiting(self, reason: str) -> None:
         await self._session.approver.withdraw_waiting(reason)
         for child in tuple(self._children):
-            await child._withdraw_waiting(reason)  # noqa: SLF001  # its own kind
+            await child._withdraw_waiting(reason)
 
     async def _tell_cancelled(self, reason: str) -> None:
         await self._session.emit(CANCEL_REQUESTED, {"reason": reason})
         for child in tuple(self._children):
-            await child._tell_cancelled(reason)  # noqa: SLF001  # its own kind
+            await child._tell_cancelled(reason)
         await self._session.emit(CANCEL_COMPLETED, {"reason": reason})
 
     def _stop(self, reason: str, *, closed: bool = False) -> None:
         self._session.closed = self._session.closed or closed
         self._session.stop(reason)
         for child in self._children:
-            child._stop(reason, closed=closed)  # noqa: SLF001  # its own kind
+            child._stop(reason, closed=closed)
 
     # -- grants --------------------------------------------------------------------------------------------------
 
@@ -473,8 +363,12 @@ class SessionCoordinator:
     # -- turns ---------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def turn(self, prompt: str, *, orchestrator: str = "") -> AsyncIterator[Turn]:
+    async def turn(
+        self, prompt: str, *, orchestrator: str = "", cwd: str | PathLike[str] | None = None
+    ) -> AsyncIterator[Turn]:
         """Open a turn: the prompt passes its hooks, and the injection budget begins anew.
+
+        `cwd` is the folder of the prompt; it is the session's folder unless it is given.
 
         When a hook denies the prompt, model and tool calls in this turn are denied with its reason. At the end, also
         after an error, the hooks are notified that the orchestrator is done and then that the turn is complete; before
@@ -484,7 +378,7 @@ class SessionCoordinator:
         session.turn += 1
         session.begin_turn()
         began = perf_counter()
-        turn = await self._begin_turn(prompt)
+        turn = await self._begin_turn(prompt, real_folder(cwd))
         try:
             yield turn
         except Exception as error:
@@ -497,8 +391,8 @@ class SessionCoordinator:
         finally:
             await self._end_turn(turn, orchestrator or session.agent, (perf_counter() - began) * 1e3)
 
-    async def _begin_turn(self, prompt: str) -> Turn:
-        outcome = await self._session.emit(PROMPT_SUBMIT, {"prompt": prompt})
+    async def _begin_turn(self, prompt: str, cwd: str | None) -> Turn:
+        outcome = await self._session.emit(PROMPT_SUBMIT, {"prompt": prompt}, cwd)
         left = outcome.data.get("prompt")
         if not isinstance(left, str):
             problem = f"a hook replaced the prompt by something of type {type(left).__name__}"
@@ -531,13 +425,17 @@ class SessionCoordinator:
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    def emit(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
+    def emit(
+        self, event: str, data: Mapping[str, Any], *, cwd: str | PathLike[str] | None = None
+    ) -> Coroutine[Any, Any, Outcome]:
         """Ask the hooks, carry their answers out, and return the outcome after its effects.
+
+        `cwd` is the folder of the event; it is the session's folder unless it is given.
 
         If the event can be stopped, the outcome is denied when an approver does not allow it and when the record cannot
         be written. Injections of a denied event stay in the outcome, for the denial to quote.
         """
-        return self._session.emit(event, data)
+        return self._session.emit(event, data, real_folder(cwd))
 
     execute_with_hooks = emit
 
@@ -568,11 +466,15 @@ class SessionCoordinator:
         self,
         name: str,
         tool_input: Mapping[str, Any],
-        call: Callable[[Any], Awaitable[Any] | Any],
+        call: Callable[[Any], Returned[T]],
         *,
         call_id: str | None = None,
-    ) -> ToolOutcome:
+        cwd: str | PathLike[str] | None = None,
+    ) -> ToolOutcome[T]:
         """Run one tool call past the hooks: decide, ask, record, run, notify.
+
+        `cwd` is the folder in which this call happens: its paths are resolved there, and it is part of what is
+        approved. It is the session's folder unless it is given.
 
         A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception (`SystemExit`,
         too, and a `CancelledError` if the caller did not cancel this call). Nothing runs that was not recorded first,
@@ -581,18 +483,39 @@ class SessionCoordinator:
         Cancelling takes back an open question, or cancels the tool; the record tells the two apart. The method
         `cancel` leaves a running tool alone.
         """
-        return await ToolCall(self._session, name, call_id or self._session.new_id(), tool_input, call).carry_out()
+        return await self._tool_call(name, tool_input, call, call_id=call_id, cwd=cwd).carry_out()
+
+    def _tool_call(
+        self,
+        name: str,
+        tool_input: Mapping[str, Any] | bytes,
+        call: Callable[[Any], Any],
+        *,
+        call_id: str | None,
+        cwd: str | PathLike[str] | None,
+    ) -> ToolCall:
+        """Return a tool call that has not begun. Bytes are the sender's own JSON."""
+        return ToolCall(
+            self._session,
+            name,
+            call_id or self._session.new_id(),
+            tool_input,
+            call,
+            cwd=real_folder(cwd),
+            chosen=call_id is not None,
+        )
 
     async def execute_tool(
         self, name: str, tool_input: Mapping[str, Any], *, call_id: str | None = None
-    ) -> ToolOutcome:
+    ) -> ToolOutcome[Any]:
         """Run one of the session's own tools as `call_tool` does.
 
         Raises `UnknownTool`.
         """
-        if name not in self._tools:
-            raise UnknownTool(name, tuple(self._tools))
-        return await self.call_tool(name, tool_input, self._tools[name], call_id=call_id)
+        tools = self._settings.tools
+        if name not in tools:
+            raise UnknownTool(name, tuple(tools))
+        return await self.call_tool(name, tool_input, tools[name], call_id=call_id)
 
     async def call_model(
         self,
@@ -607,7 +530,7 @@ class SessionCoordinator:
         `tool_calls` returns the tool calls in a response, for the hooks that read them. A denial comes back as a
         `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
         """
-        return await ModelCall(self._session, messages, model or self._model or "", tool_calls).carry_out(call)
+        return await ModelCall(self._session, messages, model or self._settings.model or "", tool_calls).carry_out(call)
 
     def stream_model(
         self,
@@ -619,7 +542,7 @@ class SessionCoordinator:
         tool_calls: Callable[[Any], Sequence[Any]] | None = None,
     ) -> ModelStream:
         """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`."""
-        one = ModelCall(self._session, messages, model or self._model or "", tool_calls)
+        one = ModelCall(self._session, messages, model or self._settings.model or "", tool_calls)
         return ModelStream(one, call, join)
 
     async def invoke_agent(
@@ -667,44 +590,73 @@ class SessionCoordinator:
         return await operations.operate(self._session, kind, data, call)
 
 
-def check_place(name: str, value: object, wanted: type | UnionType) -> None:
-    """Refuse an argument that stands in the place of another one. Raises `InvalidCollaborator`."""
-    if not isinstance(value, wanted):
-        problem = f"{name} is of type {type(value).__name__}"
-        raise InvalidCollaborator(f"{problem}; pass the HookRegistry first, and everything else by its name: {EXAMPLE}")
+def real_folder(cwd: str | PathLike[str] | None) -> str | None:
+    """Return a folder as it is hashed: its real path; None stands for the session's root."""
+    return None if cwd is None else realpath(fspath(cwd))
 
 
-def check_once(**names: object) -> None:
-    """Refuse one thing under two names. Raises `InvalidCollaborator`."""
-    if None not in names.values():
-        raise InvalidCollaborator(f"{' and '.join(names)} are two names of one thing; pass one of them")
+def make_session(settings: Settings, parent: Session | None) -> Session:
+    """Return a session with its collaborators, each made from the settings."""
+    hooks, clock, tenant, session_id = settings.hooks, settings.clock, settings.tenant, settings.session_id
+    recorder = Recorder(
+        PunctualSink(NoRecord() if settings.audit is None else settings.audit),
+        clock,
+        session_id,
+        tenant,
+        required=settings.audit_required,
+        arguments=settings.arguments,
+    )
+    origin = Origin(
+        agent=settings.agent,
+        cwd=settings.cwd,
+        wait=settings.approval_wait,
+        assess=settings.risk,
+        version=partial(hooks.version_of, tenant=tenant),
+        ours=hooks.may_instruct,
+    )
+    backend = as_backend(settings.approvals)
 
+    async def tell(message: UserMessage) -> None:
+        await show(settings.display, [message])
 
-def working_directory() -> str:
-    """Return the working directory of this program; empty if it is gone."""
-    try:
-        return getcwd()  # noqa: PTH109  # pathlib would be a tenth of what the front door loads
-    except OSError:
-        return ""
+    async def announce(event: str, data: dict[str, Any]) -> Outcome | None:
+        return await session.announce(event, data)
 
-
-def check_wait(seconds: float | None) -> float | None:
-    """Return the seconds to wait inline, once they are checked. Raises `InvalidLimit`."""
-    if seconds is not None and not 0 <= seconds < inf:
-        raise InvalidLimit("approval_wait", seconds, "a number of seconds, or None to wait until the question expires")
-    return seconds
-
-
-def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
-    """Read the schemas of tools, each once. Raises `InvalidRegistration` for one that is broken or could do harm."""
-    if not given:
-        return {}
-    from amplifier_hooks.text.json_schema import Schema, SchemaError
-
-    schemas = {}
-    for tool, document in given.items():
-        try:
-            schemas[tool] = document if isinstance(document, Schema) else Schema(document)
-        except SchemaError as problem:
-            raise InvalidRegistration(f"tool_schemas[{tool!r}]: {problem}") from None
-    return schemas
+    approver = Approver(
+        backend,
+        recorder,
+        clock,
+        origin,
+        lease=Lease(backend, recorder, tenant, session_id, tell),
+        emit=announce,
+    )
+    if settings.grants is not None:
+        approver.grants = settings.grants
+    counter = (
+        choose_counter.counter_for(settings.model)
+        if settings.counter is None
+        else choose_counter.guard_counter(settings.counter, run=DaemonPool(1, "counter").run)
+    )
+    budget = Budget(limits=settings.budget)
+    mark = getattr(settings.context, "mark", None)
+    mark = mark if isinstance(mark, str) and mark else token_hex(4)
+    session = Session(
+        id=session_id,
+        tenant=tenant,
+        agent=settings.agent,
+        hooks=hooks,
+        context=settings.context,
+        display=settings.display,
+        clock=clock,
+        recorder=recorder,
+        approver=approver,
+        injector=Injector(settings.context, recorder, clock, tenant, budget, counter, hooks.source_trust, tell, mark),
+        mark=mark,
+        rules=None if settings.rules is None else FailClosedRules(settings.rules),
+        origin=origin,
+        inventory=None if settings.audit is None else Inventory(hooks, recorder, tenant, settings.audit_runs),
+        schemas=settings.tool_schemas,
+        parent=parent,
+        run=settings.run_id,
+    )
+    return session

@@ -11,11 +11,10 @@ import inspect
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
+import msgspec
 
-from amplifier_hooks.dispatch.bounded_wait import TooLate, within
-from amplifier_hooks.dispatch.captured_output import without_capture
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.foreign_code import TooLate, within, without_capture
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
 
@@ -146,8 +145,7 @@ class TerminalDisplay:
         return list(text.split("\n", allow_blank=True))
 
 
-@frozen
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """The look of a level: a shape, its ASCII stand-in, and a style."""
 
     shape: str
@@ -191,10 +189,10 @@ async def _show_one(display: DisplaySystem, message: UserMessage, seconds: float
         return LATE
 
 
-async def _await_end(shown: Any) -> str | None:
+async def _await_end(awaitable: Any) -> str | None:
     """Await the display. Return its problem, or None; a task that raised SystemExit would take the loop with it."""
     try:
-        await shown
+        await awaitable
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001  # a display may raise anything

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.dispatch.captured_output import without_capture
+from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.dispatch.middleware import ModelContext
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
-from amplifier_hooks.session.session import cancellations, deny_outcome, problem_of, was_cancelled_since
+from amplifier_hooks.foreign_code import without_capture
+from amplifier_hooks.session.session import cancellations, was_cancelled_since
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 
 END: Final = object()
+
+CALL_IDS: Final = ("tool_call_id", "call_id", "id")
+"""Names under which providers give the id of a tool call. Where a call has both, `id` is the id of its message."""
 
 
 @frozen(kw_only=True)
@@ -52,10 +57,14 @@ class ModelCall:
     """One call under way. `carry_out` is the sequence; the steps stand below it in the order they are taken."""
 
     session: Session
-    given: Sequence[Any] | None
+    messages: Sequence[Any] | None
     model: str
     tool_calls: Callable[[Any], Sequence[Any]] | None
     ran: bool = False
+    answer: Any = None
+    """The model's own answer: the host may have read its tool calls already."""
+    denials: int = 0
+    """Number of the session's denied answers before this call."""
     failure: BaseException | None = None
     """The exception that the provider itself raised."""
     ephemeral: list[dict[str, Any]] = field(factory=list)
@@ -73,6 +82,7 @@ class ModelCall:
 
     async def _carry_out(self, call: Callable[[list[Any]], Awaitable[Any] | Any]) -> ModelOutcome:
         session = self.session
+        self.denials = session.denied_answers.count
         if session.stopped is not None:
             return await self._refuse("session", session.stopped)
         messages, outcome = await self._assemble()
@@ -92,7 +102,7 @@ class ModelCall:
     async def _assemble(self) -> tuple[list[Any], Outcome]:
         """Return the messages that the model will read, as the hooks left them, and the last outcome."""
         session = self.session
-        messages = await self._context_messages() if self.given is None else list(self.given)
+        messages = await self._context_messages() if self.messages is None else list(self.messages)
         seen = len(messages)
         messages += self._take_ephemeral()
         outcome = await session.emit(CONTEXT_ASSEMBLED, {"messages": list(messages)})
@@ -104,7 +114,7 @@ class ModelCall:
             injected = injected or bool(outcome.injections)
             messages, outcome = self._apply_changes(messages, outcome)
         if injected and not outcome.denied:  # an injection of this call belongs to this call, not to the next
-            if self.given is None:
+            if self.messages is None:
                 messages += (await self._context_messages())[seen:]
             messages += self._take_ephemeral()
         return messages, outcome
@@ -146,23 +156,24 @@ class ModelCall:
                 self.failure = error
                 raise
             self.ephemeral = []
+            self.answer = answer
             return answer
 
         return await self.session.wrap("model", lambda: around, operate)
 
-    async def _decide_answer(self, response: Any, spent: float) -> ModelOutcome:
+    async def _decide_answer(self, response: Any, duration: float) -> ModelOutcome:
         """Let the hooks decide on the model's answer, and return the outcome."""
         session = self.session
-        told = {"response": response, "model": self.model, "duration_ms": spent}
+        told = {"response": response, "model": self.model, "duration_ms": duration}
         usage = response.get("usage") if isinstance(response, Mapping) else getattr(response, "usage", None)
         if isinstance(usage, Mapping):
             told["usage"] = usage
         outcome = await session.emit(LLM_POST, told)
         if outcome.denied:
             return await self._withhold(outcome.denied_by or "registry", outcome.reason, outcome)
-        session.tools_denied = None
         response = outcome.data["response"]
         calls = list(self.tool_calls(response)) if self.tool_calls is not None else []
+        session.denied_answers.allow(self.denials, ids_of(calls))
         if calls:
             await session.emit(DECISION_TOOL_RESOLUTION, {"tool_calls": calls})
         return ModelOutcome(value=response, answered=True)
@@ -182,7 +193,12 @@ class ModelCall:
 
     async def _withhold(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
         """Withhold the answer that the model gave, and deny its tool calls."""
-        self.session.tools_denied = f"the model's response was denied by {by}" + (f": {reason}" if reason else "")
+        calls: list[Any] = []
+        if self.tool_calls is not None:
+            with suppress(Exception):  # without their ids, no call runs
+                calls = list(self.tool_calls(self.answer))
+        why = f"the model's response was denied by {by}" + (f": {reason}" if reason else "")
+        self.session.denied_answers.deny(why, ids_of(calls))
         refused = await self._refuse(by, reason, outcome)
         return ModelOutcome(denied=True, by=refused.by, reason=refused.reason, answered=True)
 
@@ -190,7 +206,19 @@ class ModelCall:
         """Record a denial, and return it as an outcome the host can read."""
         facts = {"model": self.model, "by": by, "reason": reason}
         await self.session.recorder.note("model.denied", facts, durable=True)
-        return ModelOutcome(denied=True, by=by, reason=await self.session.refusal(by, reason, outcome))
+        return ModelOutcome(denied=True, by=by, reason=await self.session.denial_text(by, reason, outcome))
+
+
+def ids_of(calls: Sequence[Any]) -> list[str]:
+    """Return the ids of tool calls, or none if one of the calls has no id."""
+    found = [id_of(call) for call in calls]
+    return found if all(found) else []
+
+
+def id_of(call: object) -> str:
+    """Return the id of a tool call in the format of any provider, or an empty text."""
+    get = call.get if isinstance(call, Mapping) else partial(getattr, call)
+    return next((value for name in CALL_IDS if isinstance(value := get(name, None), str) and value), "")
 
 
 class ModelStream:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from copy import deepcopy
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import attrs
-from attrs import define, frozen
+import msgspec
+from attrs import define
 
-from amplifier_hooks.dispatch.captured_output import without_capture
+from amplifier_hooks.act import Call, freeze, thaw
+from amplifier_hooks.admission.decisions import Permit
+from amplifier_hooks.admission.judge import problem_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
-from amplifier_hooks.errors import HookAbortError, InvalidRegistration
-from amplifier_hooks.session.session import problem_of
+from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
+from amplifier_hooks.foreign_code import without_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.result import Outcome
+    from amplifier_hooks.ports import Settlement
     from amplifier_hooks.session.session import Session
 
+
+ENDS: Final[Mapping[Settlement, str]] = {"done": "done", "failed": "failed", "unknown": "cancelled"}
+"""The record of an operation's end, by the end."""
 
 OWN_WAY: Final[Mapping[str, str]] = {"tool": "call_tool", "model": "call_model"}
 """The methods of operations that have more steps than an `OperationCall`."""
@@ -30,8 +35,7 @@ SHARED: Final = frozenset(field.name for field in attrs.fields(HookContext))
 """Fields of a context that belong to the layers, and not to the operation inside them."""
 
 
-@frozen(kw_only=True)
-class StepOutcome:
+class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a workflow step."""
 
     status: Literal["completed", "failed"]
@@ -41,63 +45,94 @@ class StepOutcome:
 
 @define(eq=False)
 class OperationCall:
-    """One operation on its way through a pre event, around hooks and a post event."""
+    """One operation on its way through admission, around hooks and a post event."""
 
     session: Session
     kind: str
     data: dict[str, Any]
 
     async def carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any]) -> Any:
-        """Ask the hooks, run `call` with the data as they left it, and report the result, also an error.
+        """Admit the operation, run `call` with the data as it was decided about, and report the result or error.
 
-        Raises the errors of `call`, and `HookAbortError` when a hook denies or stops it. Cancelling cancels the call.
+        Fields that are JSON are frozen: `call` gets fresh copies of exactly what was judged, shown and approved. Other
+        fields are passed by reference. Raises the errors of `call`, and `HookAbortError` when a hook denies or stops
+        it. Cancelling takes back an open question, or cancels the call.
         """
         session, row = self.session, OPERATIONS[self.kind]
-        data = await self._decide()
+        permit = await self._admit()
+        data = {name: permit.outcome.data[name] for name in self.data} | permit.act.arguments()
         around = self._context(data)
+        began = perf_counter()
+        became: Settlement = "failed"
 
         async def operate() -> Any:
-            given = {name: getattr(around, name) if name in self._fields else data[name] for name in data}
+            nonlocal became
+            given = await self._check_layers(permit, around, data)
+            became = "unknown"  # from here on it may have had its effect
             with without_capture():  # as in a tool call
                 value = call(given)
                 return await value if inspect.isawaitable(value) else value
 
-        began = perf_counter()
         try:
             result = await session.wrap(self.kind, lambda: around, operate)
+            became = "done"
         except HookAbortError as abort:
             await self._record_denial(abort)
             raise
         except Exception as error:
+            became = "failed"
             facts = {"result": None, "duration_ms": (perf_counter() - began) * 1e3, "error": problem_of(error)}
             await session.emit(row.last, {**data, **facts, "status": "failed"})
             raise
+        finally:
+            await self._settle(permit, became, (perf_counter() - began) * 1e3)
         spent = (perf_counter() - began) * 1e3
         await session.emit(row.last, {**data, "result": result, "duration_ms": spent, "status": "completed"})
         return result
 
-    async def _decide(self) -> dict[str, Any]:
-        """Return the data as the hooks at the pre event left it."""
-        session = self.session
+    async def _admit(self) -> Permit:
+        """Return the permit for the data as the hooks at the pre event left it, after the effects of their answers."""
+        session, row = self.session, OPERATIONS[self.kind]
         if session.stopped is not None:
-            raise await self._record_denial(HookAbortError(session.stopped, "session"))
-        outcome = await session.emit(OPERATIONS[self.kind].first, self.data)
-        if outcome.denied:
-            by = outcome.denied_by or "registry"
-            said = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
-            raise await self._record_denial(HookAbortError("\n\n".join(said), by))
-        return await self._apply_changes(outcome)
+            raise await self._record_denial(HookAbortError(session.stopped, "session", "session_cancelled"))
+        fields, handles, problem = split_fields(self.data, row.handles)
+        name = "/".join(str(self.data[part]) for part in row.name if self.data.get(part) is not None)
+        act = session.act(row.first, name, fields)
+        with session.undecided:
+            verdict = await session.admission.admit(
+                act, Call(id=session.new_id(), chosen=False, returns=False), handles, kind=self.kind, problem=problem
+            )
+        await session.inject(verdict.outcome)
+        notifying = session.start_notifying(verdict.outcome, verdict.act)
+        if notifying is not None:
+            await notifying
+        if isinstance(verdict, Permit):
+            return verdict
+        by, outcome = verdict.outcome.denied_by or "registry", verdict.outcome
+        reasons = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
+        raise await self._record_denial(HookAbortError("\n\n".join(reasons), by, outcome.cause))
 
-    async def _apply_changes(self, outcome: Outcome) -> dict[str, Any]:
-        data = {name: outcome.data[name] for name in self.data}
-        for name, value in data.items():
-            if isinstance(self.data[name], Mapping) and not isinstance(value, Mapping):
-                problem = f"a hook replaced {name} by something of type {type(value).__name__}"
-                raise await self._record_denial(HookAbortError(problem, "session"))
-        return data
+    async def _check_layers(self, permit: Permit, around: HookContext, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data for the call, as the layers left it where their context lets them change it."""
+        given = {name: getattr(around, name) if name in self._fields else value for name, value in data.items()}
+        try:
+            frozen = freeze({name: given[name] for name in permit.act.arguments()})
+        except InputNotFreezable as error:
+            raise HookAbortError(str(error), "InputNotFreezable") from error
+        if frozen != permit.act.input:
+            denial = await self.session.admission.admit_change(permit, frozen)
+            if denial is not None:
+                raise HookAbortError(denial.reason or "denied", denial.denied_by or "registry", denial.cause)
+        return {**given, **cast("dict[str, Any]", thaw(frozen))}
+
+    async def _settle(self, permit: Permit, became: Settlement, spent: float) -> None:
+        """Record the end of the operation, and report it to the approver."""
+        facts = {"name": permit.act.name, "digest": permit.act.digest, "duration_ms": spent}
+        await self.session.recorder.note(f"{self.kind}.{ENDS[became]}", facts)
+        await self.session.admission.settle(permit, became)
 
     async def _record_denial(self, abort: HookAbortError) -> HookAbortError:
-        facts = {"by": abort.hook, "reason": abort.reason}
+        facts = {"by": abort.hook, "reason": abort.reason, "cause": abort.cause}
         await self.session.recorder.note(f"{self.kind}.denied", facts, durable=True)
         return abort
 
@@ -111,6 +146,25 @@ class OperationCall:
         row = OPERATIONS[self.kind]
         known = {name: data[name] for name in self._fields}
         return row.context(event_type=row.first, tenant_id=self.session.tenant, **known)
+
+
+def split_fields(data: Mapping[str, Any], declared: frozenset[str]) -> tuple[bytes, dict[str, Any], str]:
+    """Return the JSON fields as frozen bytes, the other fields, and the problem with an undeclared one of those."""
+    frozen: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
+    problem = ""
+    for name, value in data.items():
+        if name in declared:
+            handles[name] = value
+            continue
+        try:
+            freeze({name: value})
+        except InputNotFreezable as error:
+            handles[name] = value
+            problem = problem or str(error)
+        else:
+            frozen[name] = value
+    return freeze(frozen), handles, problem
 
 
 async def invoke_agent(

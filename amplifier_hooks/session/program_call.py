@@ -14,16 +14,20 @@ from uuid import uuid4
 
 from attrs import define, field
 
+from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.session.model_call import ModelOutcome
 from amplifier_hooks.session.tool_call import ToolOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from amplifier_hooks.admission.decisions import Permit
     from amplifier_hooks.session.coordinator import SessionCoordinator
+    from amplifier_hooks.session.tool_call import ToolCall
 
 
-Became = TypeVar("Became", ToolOutcome, ModelOutcome)
+Became = TypeVar("Became", ToolOutcome[Any], ModelOutcome)
 
 
 @define(eq=False)
@@ -35,7 +39,7 @@ class ProgramCall(ABC, Generic[Became]):
     """The input with which the program carries the call out, as it was decided about; set when the call is admitted."""
     outcome: Became | None = field(default=None, init=False)
     """The outcome of the call, once it is over."""
-    _decided: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    _decision: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -46,9 +50,9 @@ class ProgramCall(ABC, Generic[Became]):
         """
         if self._task is None:
             self._task = asyncio.create_task(self._carry_out())
-        if not self._decided.done():
+        if not self._decision.done():
             try:
-                await self._decided
+                await self._decision
             except asyncio.CancelledError:
                 await self.give_up()
                 raise
@@ -85,12 +89,12 @@ class ProgramCall(ABC, Generic[Became]):
             self._mark_decided()
 
     def _mark_decided(self) -> None:
-        if not self._decided.done():
-            self._decided.set_result(None)
+        if not self._decision.done():
+            self._decision.set_result(None)
 
-    async def _run(self, given: Any) -> Any:
+    async def _run(self, final_input: Any) -> Any:
         """Mark the call as admitted, and wait for its result."""
-        self.input = given
+        self.input = final_input
         self._mark_decided()
         return await self._result
 
@@ -103,15 +107,57 @@ class ProgramCall(ABC, Generic[Became]):
 
 
 @define(eq=False)
-class ProgramToolCall(ProgramCall[ToolOutcome]):
-    """A tool call. With an id that was used before it goes on from there."""
+class ProgramToolCall(ProgramCall[ToolOutcome[Any]]):
+    """A tool call. With an id that was used before it goes on from there.
+
+    The id only selects: a question, a permission and a report are about this call if they have its tool and input.
+    """
 
     tool: str
-    given: Any
+    arguments: Any
+    """The program's input; bytes are its own JSON."""
     id: str = field(factory=lambda: f"call_{uuid4().hex}")
+    cwd: str | None = None
+    """The folder of this call; None is the session's root."""
+    begun: bool = field(default=False, init=False)
+    """True if the program said that the call begins; it begins once."""
+    _call: ToolCall | None = field(default=None, init=False)
 
-    def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[ToolOutcome]:
-        return self.session.call_tool(self.tool, self.given, run, call_id=self.id)
+    @property
+    def allowed(self) -> bool:
+        """True if a person, a rule or a grant allowed the call; False if no part of the path denied it."""
+        permit = self._permit
+        return permit is not None and permit.allowed
+
+    def asks_about(self, tool: str, arguments: Any) -> bool:
+        """Return True if the program asked about exactly this call."""
+        try:
+            return tool == self.tool and frozen_object(arguments) == frozen_object(self.arguments)
+        except InputNotFreezable:
+            return False
+
+    def permits(self, tool: str, given: Any) -> bool:
+        """Return True if the permit is for exactly this act, as hooks and approver left it."""
+        permit = self._permit
+        try:
+            return permit is not None and (permit.act.name, permit.act.input) == (tool, frozen_object(given))
+        except InputNotFreezable:
+            return False
+
+    async def report_mismatch(self, tool: str, given: Any) -> None:
+        """Report that the program ran another act. The record has it, the user reads a warning, the call is over."""
+        permit = self._permit
+        if self._call is not None and permit is not None:
+            await self._call.end_in_mismatch(permit, tool, given)
+        await self.give_up()
+
+    @property
+    def _permit(self) -> Permit | None:
+        return None if self._call is None else self._call.permit
+
+    def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[ToolOutcome[Any]]:
+        self._call = self.session._tool_call(self.tool, self.arguments, run, call_id=self.id, cwd=self.cwd)  # noqa: SLF001
+        return self._call.carry_out()
 
 
 @define(eq=False)

@@ -8,55 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-import msgspec
-from attrs import define, frozen
+from attrs import define, evolve, frozen
 
-from amplifier_hooks.act import Action, thaw, unchanged
-from amplifier_hooks.dispatch.captured_output import without_capture
+from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
+from amplifier_hooks.admission.decisions import Pending, Permit, Refused
+from amplifier_hooks.admission.judge import frozen_object, problem_of
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.result import Outcome
-from amplifier_hooks.session.session import cancellations, deny_outcome, frozen_object, problem_of, was_cancelled_since
+from amplifier_hooks.foreign_code import without_capture
+from amplifier_hooks.ports import KeptResult
+from amplifier_hooks.result import Outcome, UserMessage
+from amplifier_hooks.session.display import show
+from amplifier_hooks.session.session import cancellations, was_cancelled_since
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.admission.approval_result import Approval
     from amplifier_hooks.ports import Settlement
-    from amplifier_hooks.result import Ask, Assessment, Cause, ContextInjection
+    from amplifier_hooks.result import Cause, ContextInjection
     from amplifier_hooks.session.session import Session
 
+    T = TypeVar("T")
+    Returned: TypeAlias = "T | Awaitable[Returned[T]]"
+    """A value, or an awaitable of it. The recursion makes mypy look inside of an awaitable first."""
 
-ROUNDS: Final = 3
-"""Number of times that an approver's own arguments pass through the gates in one call."""
 
-TOO_MANY_CHANGES: Final = "the hooks that asked were changed each time before their questions were answered"
+T_co = TypeVar("T_co", covariant=True)
 
-TOO_MANY_EDITS: Final = f"the arguments were edited {ROUNDS} times, and no edit passed its gates as it was"
+LARGEST_RESULT: Final = 65_536
+"""Bytes of a result that a store keeps whole."""
 
-DOES_NOT_FIT: Final = "the input that a hook changed does not fit the tool's schema"
+SUCCEEDED: Final = "this call has run already and succeeded, so it is not run again; its result was not kept"
 
-CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
+NO_TEXT: Final = "the text of this error was replaced by something that is no text"
 
 
 @frozen(kw_only=True)
-class ToolOutcome:
+class ToolOutcome(Generic[T_co]):
     """The end of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
-    `reason` is the text about a denial for the model, escaped and ready for its context, and `cause` the kind of
-    reason: `denied_by_person` is a person's denial, `approval_expired` is not. `pending` is the id of an undecided
-    request; nothing ran. Calling again with this `call_id` (in another process, if need be) goes on from there: the
-    call finds an answer given meanwhile, and the tool then runs once.
+    `reason` is the text for the model: about a denial, escaped and ready for its context; about a failure, the message
+    of `error` as the hooks left it. `cause` is the kind of a denial: `denied_by_person` is a person's denial,
+    `approval_expired` is not. `pending` is the id of an undecided request; nothing ran. Calling again with this
+    `call_id` (in another process, if need be) goes on from there: the call finds an answer given meanwhile, and the
+    tool then runs once.
     """
 
-    value: Any = None
+    value: T_co | None = None
     denied: bool = False
     reason: str | None = None
     by: str | None = None
@@ -82,17 +87,19 @@ class ToolOutcome:
 
 @define(eq=False)
 class ToolCall:
-    """One call under way. `carry_out` is the sequence; the steps stand below it in the order they are taken."""
+    """One call under way: it translates for admission, then runs the tool and reports the end."""
 
     session: Session
     tool: str
     call_id: str
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any] | bytes
+    """The input; bytes are the sender's own JSON."""
     call: Callable[[Any], Awaitable[Any] | Any]
-    action: Action | None = None
-    """The action that is about to happen, once the hooks have answered."""
-    approval: Approval | None = None
-    claimed: bool = False
+    cwd: str | None = None
+    """The folder of this call; None is the session's root."""
+    chosen: bool = True
+    """True if the caller chose the id, so that an earlier attempt may have left a decision."""
+    permit: Permit | None = None
     ran: bool = False
     over: bool = False
     """True if the end of the call is on record."""
@@ -101,142 +108,66 @@ class ToolCall:
     notifying: asyncio.Task[None] | None = None
     """The task that shows the observers of tool:pre the outcome, beside the tool."""
 
-    async def carry_out(self) -> ToolOutcome:
+    async def carry_out(self) -> ToolOutcome[Any]:
         """Carry the call out. Nothing runs that was not recorded first, and it runs with exactly the approved input.
 
         Cancelling takes back the question or approval, or cancels the tool, and records that.
         """
         session = self.session
+        act: Act | None = None
         try:
             with session.undecided:
-                reason = session.stopped or session.tools_denied
+                reason = session.stopped or session.denial_of_answer(self.call_id if self.chosen else "")
                 if reason is not None:
                     return await self._refuse("session", reason)
-                outcome = await self._decide(frozen_object(self.given))
-                self.notifying = session.start_notifying(outcome)
-                if self.approval is not None and self.approval.status == "pending":
-                    return await self._leave_pending(self.approval)
-                if self.action is None or outcome.denied:
-                    return await self._refuse(outcome.denied_by or "registry", outcome.reason, outcome)
-            return await self._run(self.action, outcome)
+                act = session.act(TOOL_PRE, self.tool, frozen_object(self.arguments), self.cwd)
+                call = Call(id=self.call_id, chosen=self.chosen)
+                verdict = await session.admission.admit(act, call, kind="tool")
+                self.notifying = session.start_notifying(verdict.outcome, verdict.act)
+                if isinstance(verdict, Pending):
+                    return await self._leave_pending(verdict)
+                if isinstance(verdict, Refused):
+                    if verdict.used is not None and verdict.used.settlement == "done":
+                        return await self._repeat(verdict, verdict.used.result)
+                    return await self._refuse(verdict.by, verdict.outcome.reason, verdict.outcome)
+                self.permit = verdict
+            return await self._run(verdict)
         except InputNotFreezable as error:
-            return await self._refuse("InputNotFreezable", str(error))
+            return await self._refuse(type(error).__name__, str(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            await self._give_up()
+            await self._give_up(act)
             raise
         finally:
             await self._await_notified()
 
-    # -- before it runs ------------------------------------------------------------------------------------------
-
-    async def _decide(self, before: bytes) -> Outcome:
-        """Return the outcome for the input as the hooks leave it, decided by a person where a hook asks.
-
-        An approver's own arguments pass through the hooks like the agent's. They are approved if the hooks leave them
-        unchanged and ask nothing that the approver has not answered; otherwise the approver is asked again.
-        """
-        asked: tuple[Ask, ...] = ()
-        assessed: tuple[Assessment, ...] = ()
-        attempt, why = 0, TOO_MANY_EDITS
-        while True:
-            outcome = await self._judge(before)
-            if self.action is None or outcome.denied:
-                await self._withdraw(f"denied by {outcome.denied_by}")
-                return outcome
-            if self._is_approved(self.action, outcome, asked):
-                return await self._admit(outcome, self.action)
-            if attempt == ROUNDS:
-                await self._withdraw("superseded")
-                return deny_outcome(outcome, "session", why, "approval_unavailable")
-            if self.approval is not None:
-                await self._withdraw("superseded")
-                if not outcome.asks:  # asked as before, so the earlier assessments still hold
-                    said = dict.fromkeys((*assessed, *outcome.assessments))
-                    outcome = msgspec.structs.replace(outcome, asks=asked, assessments=tuple(said))
-            asked, assessed = outcome.asks, outcome.assessments
-            outcome, self.approval = await self.session.ask(outcome, self.action, call=self.call_id, attempt=attempt)
-            if self.approval is not None and self.session.is_outdated(self.approval):
-                await self._withdraw("superseded")
-                # An answer to the hook before its change does not count for the changed one.
-                self.approval, asked, assessed = None, (), ()
-                attempt, why = attempt + 1, TOO_MANY_CHANGES
-                continue
-            if self.approval is None or outcome.denied or self.approval.status == "pending":
-                return outcome
-            if self.approval.edited_arguments is None:
-                return await self._admit(outcome, self.action)
-            before = frozen_object(self.approval.edited_arguments)
-            attempt, why = attempt + 1, TOO_MANY_EDITS
-
-    def _is_approved(self, action: Action, outcome: Outcome, asked: tuple[Ask, ...]) -> bool:
-        """Return True if no approver has to be asked, or asked again."""
-        if self.approval is None:
-            return not outcome.asks
-        return self.approval.digest == action.digest and all(ask in asked for ask in outcome.asks)
-
-    async def _judge(self, before: bytes) -> Outcome:
-        """Return the hooks' outcome for this input, and set the action to the input as they left it."""
-        given = thaw(before)
-        outcome = await self.session.decide(TOOL_PRE, {**self._call_fields(), "tool_input": given}, durable=False)
-        if outcome.denied:
-            return outcome
-        value = outcome.data["tool_input"]
-        try:
-            final = before if value is given and unchanged(given, before) else frozen_object(value)
-        except InputNotFreezable as error:
-            return deny_outcome(outcome, "InputNotFreezable", str(error), "hook_invalid_output")
-        if value is given and final != before:  # the gates have judged the input before this change
-            return deny_outcome(outcome, "session", CHANGED_IN_PLACE, "hook_invalid_output")
-        if value is not given and final != before and self.tool in self.session.schemas:
-            problem = self.session.schemas[self.tool].problem(thaw(final))
-            if problem is not None:
-                return deny_outcome(outcome, _changer(outcome), f"{DOES_NOT_FIT}: {problem}", "hook_invalid_output")
-        self.action = self.session.action(TOOL_PRE, self.tool, final)
-        return outcome
-
-    async def _admit(self, outcome: Outcome, action: Action) -> Outcome:
-        """Record that the tool is about to run, then claim its approval; if either fails, the outcome is denied."""
-        session = self.session
-        try:
-            await session.recorder.keep(action.digest, action.input_bytes)
-            await session.recorder.write("tool.running", self._facts(action))
-        except RecordUnavailable as error:
-            await self._withdraw("the record cannot be written")
-            return deny_outcome(outcome, "record", str(error), "audit_unavailable")
-        if session.stopped is not None:
-            await self._withdraw(session.stopped)
-            return deny_outcome(outcome, "session", session.stopped, "session_cancelled")
-        self.claimed = True
-        return await session.claim(outcome, self.approval)
-
     # -- running it ----------------------------------------------------------------------------------------------
 
-    async def _run(self, action: Action, outcome: Outcome) -> ToolOutcome:
+    async def _run(self, permit: Permit) -> ToolOutcome[Any]:
         """Run the tool inside its around hooks, and report its result. The model reads injections after that."""
-        session = self.session
+        session, act = self.session, permit.act
         began, before = perf_counter(), cancellations()
         try:
             if self.notifying is not None:
                 await asyncio.sleep(0)  # observers that do not wait are notified before the tool starts
-            value = await session.wrap("tool", lambda: self._context(action), lambda: self._operate(action))
+            value = await session.wrap("tool", lambda: self._context(act), lambda: self._operate(act))
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
                 raise
-            return await self._fail(action, error, outcome.injections, (perf_counter() - began) * 1e3)
+            return await self._fail(act, error, permit.outcome.injections, (perf_counter() - began) * 1e3)
         spent = (perf_counter() - began) * 1e3
-        await self._record("tool.done", action, {"duration_ms": spent})
+        await self._record("tool.done", act, {"duration_ms": spent}, keep_result(value) if permit.allowed else None)
         await self._await_notified()
-        if outcome.injections:
-            await session.injector.deliver(outcome.injections)
-        told = await session.emit(TOOL_POST, {**self._event_data(action), "result": value, "duration_ms": spent})
-        return ToolOutcome(value=told.data["result"] if told.modified else value)
+        if permit.outcome.injections:
+            await session.injector.deliver(permit.outcome.injections)
+        shown = await session.emit(TOOL_POST, {**self._event_data(act), "result": value, "duration_ms": spent}, act.cwd)
+        return ToolOutcome(value=shown.data["result"] if shown.modified else value)
 
-    async def _operate(self, action: Action) -> Any:
+    async def _operate(self, act: Act) -> Any:
         """Call the tool with a fresh copy of the approved input."""
         self.ran = True
         try:
             with without_capture():  # a hook may have called the tool, and hide its own output
-                value = self.call(action.input())
+                value = self.call(act.arguments())
                 return await value if inspect.isawaitable(value) else value
         except BaseException as error:
             self.failure = error
@@ -245,23 +176,38 @@ class ToolCall:
     # -- ends without a value ------------------------------------------------------------------------------------
 
     async def _fail(
-        self, action: Action, error: BaseException, injections: tuple[ContextInjection, ...], spent: float
-    ) -> ToolOutcome:
+        self, act: Act, error: BaseException, injections: tuple[ContextInjection, ...], spent: float
+    ) -> ToolOutcome[Any]:
         """Return the outcome of a call in which the tool raised, or an around hook stopped it."""
         session = self.session
         if isinstance(error, HookAbortError) and not self.ran:
             await self._settle()
-            outcome = Outcome(TOOL_PRE, {}, injections=injections)
+            outcome = Outcome(TOOL_PRE, {}, injections=injections, cause=error.cause)
             return await self._refuse(error.hook or "around hook", error.reason, outcome)
         problem = problem_of(error)
-        await self._record("tool.failed", action, {"error": problem, "duration_ms": spent})
+        await self._record("tool.failed", act, {"error": problem, "duration_ms": spent})
         await self._await_notified()
         await session.injector.deliver(injections)
-        await session.emit(TOOL_ERROR, {**self._event_data(action), "error": problem, "duration_ms": spent})
-        await session.emit(ERROR_TOOL, {**self._call_fields(), "error": problem})
-        return ToolOutcome(error=error)
+        data = {**self._event_data(act), "error": problem, "duration_ms": spent}
+        shown = (await session.emit(TOOL_ERROR, data, act.cwd)).data["error"]
+        text = shown.get("message") if isinstance(shown, Mapping) else shown
+        problem["message"] = text if isinstance(text, str) else NO_TEXT
+        await session.emit(ERROR_TOOL, {**self._call_fields(), "error": problem}, act.cwd)
+        return ToolOutcome(error=error, reason=problem["message"])
 
-    async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ToolOutcome:
+    async def _repeat(self, refused: Refused, kept: KeptResult | None) -> ToolOutcome[Any]:
+        """Return the result that an earlier attempt at this call left; deny the call if the result was not kept."""
+        if kept is None or kept.json is None or refused.act is None:
+            size = "" if kept is None else f" ({kept.size:,} bytes)"
+            return await self._refuse(refused.by, f"{SUCCEEDED}{size}", refused.outcome)
+        self.over = True
+        act = refused.act
+        await self.session.recorder.note("tool.repeated", {**self._facts(act), "result": kept.digest}, durable=True)
+        data = {**self._event_data(act), "result": thaw(kept.json.encode()), "duration_ms": 0.0}
+        shown = await self.session.emit(TOOL_POST, data, act.cwd)
+        return ToolOutcome(value=shown.data["result"] if shown.modified else data["result"])
+
+    async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ToolOutcome[Any]:
         """Record a denial, and return it as an outcome the model can read."""
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "by": by, "reason": reason}
@@ -269,28 +215,40 @@ class ToolCall:
         if cause is not None:
             facts["cause"] = cause
         await self.session.recorder.note("tool.denied", facts, durable=True)
-        said = await self.session.refusal(by, reason, outcome)
+        said = await self.session.denial_text(by, reason, outcome)
         return ToolOutcome(denied=True, by=by, reason=said, cause=cause)
 
-    async def _leave_pending(self, approval: Approval) -> ToolOutcome:
+    async def _leave_pending(self, verdict: Pending) -> ToolOutcome[Any]:
         """Record that the question stays open without a decision, and return a pending outcome."""
         self.over = True
-        facts = {"tool": self.tool, "call": self.call_id, "request": approval.request.id}
+        facts = {"tool": self.tool, "call": self.call_id, "request": verdict.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
         reason = f"{for_model(self.tool)} waits for an approval"
-        return ToolOutcome(pending=approval.request.id, call_id=self.call_id, reason=reason)
+        return ToolOutcome(pending=verdict.request.id, call_id=self.call_id, reason=reason)
 
-    async def _give_up(self) -> None:
-        """End a call that was cancelled: cancel its observers, record the end, withdraw an unclaimed approval."""
-        telling, self.notifying = self.notifying, None
-        if telling is not None:
-            telling.cancel()
-            await asyncio.wait({telling})
-        if self.action is None or self.over:
-            return
-        await self._record("tool.cancelled", self.action, {})
-        if not self.claimed:
-            await self._withdraw("cancelled")
+    async def _give_up(self, act: Act | None) -> None:
+        """End a call that was cancelled: cancel its observers, and record the end."""
+        notifying, self.notifying = self.notifying, None
+        if notifying is not None:
+            notifying.cancel()
+            await asyncio.wait({notifying})
+        if act is not None and not self.over:
+            await self._record("tool.cancelled", act if self.permit is None else self.permit.act, {})
+
+    async def end_in_mismatch(self, permit: Permit, tool: str, given: object) -> None:
+        """Record that this act ran instead of the permit's, and warn the user. The outcome of the permit is unknown."""
+        act = permit.act
+        try:
+            reported = evolve(act, name=tool, input=frozen_object(given)).digest
+        except InputNotFreezable as error:
+            reported = str(error)
+        self.over = True
+        facts = {**self._facts(act), "ran": self.ran, "reported_tool": tool, "reported": reported}
+        await self.session.recorder.note("tool.mismatch", facts, durable=True)
+        await self.session.admission.settle(permit, "unknown")
+        text = f"{act.name} was decided about (digest {act.short}), and the program ran another call (tool {tool})"
+        warning = UserMessage(text=text, level="warning", hook_name="session", source="session")
+        await show(self.session.display, [warning])
 
     # -- reports -------------------------------------------------------------------------------------------------
 
@@ -300,43 +258,43 @@ class ToolCall:
         if telling is not None:
             await telling
 
-    async def _record(self, kind: str, action: Action, facts: dict[str, Any]) -> None:
+    async def _record(self, kind: str, act: Act, facts: dict[str, Any], result: KeptResult | None = None) -> None:
         """Record the end of the call, and report it to the approver."""
         self.over = True
-        await self.session.recorder.note(kind, {**self._facts(action), "ran": self.ran, **facts})
-        await self._settle(stopped=kind == "tool.cancelled")
+        await self.session.recorder.note(kind, {**self._facts(act), "ran": self.ran, **facts})
+        await self._settle(result, stopped=kind == "tool.cancelled")
 
-    async def _settle(self, *, stopped: bool = False) -> None:
-        if self.claimed:
+    async def _settle(self, result: KeptResult | None = None, *, stopped: bool = False) -> None:
+        if self.permit is not None and self.permit.approvals:
             became: Settlement = "done" if self.ran and self.failure is None else "failed"
             if stopped and self.failure is not None:
                 became = "unknown"  # the tool may or may not have had its effect
-            await self.session.approver.settle(self.approval, became)
+            await self.session.admission.settle(self.permit, became, result)
 
-    async def _withdraw(self, why: str) -> None:
-        if self.approval is not None:
-            await self.session.approver.withdraw(self.approval.request, why)
-
-    def _context(self, action: Action) -> ToolContext:
+    def _context(self, act: Act) -> ToolContext:
         return ToolContext(
             event_type=TOOL_PRE,
             tenant_id=self.session.tenant,
             tool_name=self.tool,
-            arguments=DataView(cast("dict[str, Any]", action.input())),  # an object, as it was frozen
-            tool_context={"session_id": self.session.id, "tool_call_id": self.call_id},
+            arguments=DataView(cast("dict[str, Any]", act.arguments())),  # an object, as it was frozen
+            tool_context={"session_id": self.session.id, "tool_call_id": self.call_id, "cwd": act.cwd},
         )
 
     def _call_fields(self) -> dict[str, Any]:
         return {"tool_name": self.tool, "tool_call_id": self.call_id}
 
-    def _event_data(self, action: Action) -> dict[str, Any]:
-        return {**self._call_fields(), "tool_input": action.input()}
+    def _event_data(self, act: Act) -> dict[str, Any]:
+        return {**self._call_fields(), "tool_input": act.arguments()}
 
-    def _facts(self, action: Action) -> dict[str, Any]:
-        return {"tool": self.tool, "call": self.call_id, "digest": action.digest}
+    def _facts(self, act: Act) -> dict[str, Any]:
+        return {"tool": self.tool, "call": self.call_id, "digest": act.digest}
 
 
-def _changer(outcome: Outcome) -> str:
-    """Return the name of the hook that last changed the input."""
-    words = (one for one in reversed(outcome.answers) if one.effective_result.data is not None and not one.recheck)
-    return next((one.hook_name for one in words if "tool_input" in (one.effective_result.data or {})), "session")
+def keep_result(value: object) -> KeptResult | None:
+    """Return a result in the form that a store keeps; None for one that is no JSON."""
+    try:
+        data = freeze(value)
+    except InputNotFreezable:
+        return None
+    text = data.decode("ascii") if len(data) <= LARGEST_RESULT else None
+    return KeptResult(digest=digest_of(data), size=len(data), json=text)

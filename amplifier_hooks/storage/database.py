@@ -13,13 +13,15 @@ StoreUnavailable          base of all; everything that needs the store is blocke
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 from attrs import frozen
 
 from amplifier_hooks.errors import HookError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -74,6 +76,7 @@ LIMIT: Final = 5.0
 """Timeout, in seconds, after which a silent database counts as unavailable."""
 
 Row = Sequence[Any]
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -164,3 +167,16 @@ class Database(Protocol):
     def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
         """Watch one topic, or all, from entry of the context on: watch, then read, then wait, then read again."""
         ...
+
+
+def transaction(
+    script: Callable[Concatenate[Any, P], Script[T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Turn a method that yields the statements of a transaction into one that runs them in `self.database`."""
+
+    @wraps(script)
+    async def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = await self.database.run(script(self, *args, **kwargs))
+        return found
+
+    return run

@@ -70,7 +70,7 @@ class PostgresDatabase(Openable):
         self._limit = limit
         self._recheck = recheck if wakeup == "listen" else poll
         self._signals = ChangeSignals()
-        self._quoted = '"' + schema.replace('"', '""') + '"'
+        self._quoted_schema = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._own: set[int] = set()
         self._at_hand: list[Any] = []
@@ -202,7 +202,7 @@ class PostgresDatabase(Openable):
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _sql(self, text: str) -> str:
-        return text.replace("{schema}", self._quoted)
+        return text.replace("{schema}", self._quoted_schema)
 
     def _open_pool(self) -> Any:
         if self._pool is None:
@@ -255,9 +255,9 @@ class PostgresDatabase(Openable):
     async def _prepare(self) -> None:
         async with self._connection() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted}")
+            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted_schema}")
             await connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._quoted}.schema_version "
+                f"CREATE TABLE IF NOT EXISTS {self._quoted_schema}.schema_version "
                 "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
             )
 

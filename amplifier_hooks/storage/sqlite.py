@@ -142,7 +142,7 @@ class SqliteDatabase(Openable):
         self._thread: Worker | None = None
         self._connection: sqlite3.Connection | None = None
         self._process = 0
-        self._seen = 0
+        self._version = 0
         self._poller: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
@@ -207,8 +207,8 @@ class SqliteDatabase(Openable):
         while self._signals and self._thread is not None:
             with suppress(StoreUnavailable):
                 ((version,),) = await self.fetch("PRAGMA data_version")
-                if version != self._seen:
-                    self._seen = version
+                if version != self._version:
+                    self._version = version
                     self._signals.notify_all()
             await asyncio.sleep(self._poll)
         self._poller = None
@@ -237,7 +237,7 @@ class SqliteDatabase(Openable):
             self._create(self.path)
             inspect_file(self.path)
         connection = self._connect(f"file:{quote(str(self.path))}?mode=rw")
-        ((self._seen,),) = connection.execute("PRAGMA data_version").fetchall()
+        ((self._version,),) = connection.execute("PRAGMA data_version").fetchall()
         return connection
 
     def _create(self, path: Path) -> None:

@@ -1,33 +1,69 @@
-"""The folder of this user's state (approvals, trust, records, tokens), and checks that other users cannot touch it.
+"""The files of this user's state (approvals, trust, records, tokens), and checks that other users cannot touch them.
 
-No other module names that folder. `inspect_folder` and `inspect_file` refuse paths that other users can touch.
+No other module names these files. `inspect_folder` and `inspect_file` refuse paths that other users can touch.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from amplifier_hooks.storage.database import CorruptStore, StoreUnavailable, UnsafeStore
 
 
-def state_folder() -> Path:
-    """Return `amplifier-hooks` in `$XDG_STATE_HOME` or `~/.local/state`, and in `%LOCALAPPDATA%` on Windows.
+class StateFolder:
+    """The folder `amplifier-hooks` in `$XDG_STATE_HOME` or `~/.local/state`, and in `%LOCALAPPDATA%` on Windows.
 
     The folder may not exist yet. A variable without an absolute path is ignored, as the XDG specification demands.
     """
-    named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
-    base = Path(named) if named and Path(named).is_absolute() else Path.home() / ".local" / "state"
-    return base / "amplifier-hooks"
+
+    def __init__(self) -> None:
+        named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
+        base = Path(named) if named and Path(named).is_absolute() else Path.home() / ".local" / "state"
+        self.path = path = base / "amplifier-hooks"
+        self.approvals = path / "approvals.db"
+        """Store of the approvals."""
+        self.server = path / "hooks.db"
+        """Database of the HTTP API: definitions, tokens and runs."""
+        self.record = path / "record.jsonl"
+        """Record of `serve`."""
+        self.chats = path / "chats"
+        """Folder with a record of each chat."""
+        self.token_record = path / "tokens.jsonl"
+        """Record that names the operator who made or ended a token."""
+        self.programs_token = path / "programs.token"
+        """Token of programs that post."""
+        self.trust = Path(os.environ.get("AMPLIFIER_HOOKS_TRUST") or path / "trust.json")
+        """Trusted digests; a variable may name another file."""
+        self.ledger = path / "ledger.db"
+        self.costs = path / "costs.db"
+        self.checkpoints = path / "checkpoints.db"
+
+    def gateway(self, port: int | str) -> Path:
+        """Return the file that hands over the token of the gateway at a port."""
+        return self.path / f"gateway-{port}.json"
+
+    def make(self) -> Self:
+        """Create the folder for its owner alone if it is missing. Raises `OSError` if that fails."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self
 
 
-def make_state_folder() -> Path:
-    """Return the state folder, and create it for its owner alone if it is missing. Raises `OSError` if that fails."""
-    folder = state_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
+def default_socket() -> Path:
+    """Return `AMPLIFIER_HOOKS_SOCKET` if it is set, else a socket in a folder that belongs to this user alone.
+
+    The path is short, because a socket's path is limited to some hundred bytes.
+    """
+    named = os.environ.get("AMPLIFIER_HOOKS_SOCKET")
+    if named:
+        return Path(named)
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "amplifier-hooks.sock"
+    return Path(tempfile.gettempdir()) / f"amplifier-hooks-{getattr(os, 'getuid', int)()}" / "hooks.sock"
 
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

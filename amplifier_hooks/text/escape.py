@@ -14,9 +14,10 @@ anything to escape comes back unchanged.
 | log line        | `for_log`      | newline and tab are escaped too: one physical line                     |
 | model's context | `for_model`    | the brackets of the coordinator's markers are escaped                  |
 
-**Markers.** The coordinator's own lines in a model's context stand in white square brackets: `⟦hook lint · 12 tokens⟧`.
-`for_model` escapes these brackets, and a pair that looks the same, as `\u{27E6}`. So a raw `⟦` is always the
-coordinator's, and no wording, spacing or nesting of a hook's text gets around that. `marker` writes one.
+**Markers.** The coordinator's own lines in a model's context stand in white square brackets: `⟦hook lint · 5f3c9e21⟧`.
+`for_model` escapes these brackets, and a pair that looks the same, as `\u{27E6}`. So in a hook's text a raw `⟦` is
+always the coordinator's, and no wording, spacing or nesting gets around that. Texts that are not escaped, such as the
+results of tools, do not know the session's mark at the end of a heading. `marker` writes one.
 """
 
 from __future__ import annotations
@@ -58,9 +59,12 @@ def for_model(text: str) -> str:
 
 
 def marker(*parts: str) -> str:
-    """Return a marker for a model's context, such as `⟦hook lint · 12 tokens⟧`. The parts may be untrusted."""
+    """Return a marker for a model's context, such as `⟦hook lint · 5f3c9e21⟧`, without empty parts.
+
+    The parts may be untrusted.
+    """
     also = MARK_OPEN + MARK_CLOSE + _LOOK_ALIKES + _BETWEEN
-    return MARK_OPEN + f" {_BETWEEN} ".join(_escape(part, keep="", also=also) for part in parts) + MARK_CLOSE
+    return MARK_OPEN + f" {_BETWEEN} ".join(_escape(part, keep="", also=also) for part in parts if part) + MARK_CLOSE
 
 
 def for_terminal(text: str, *, max_run: int = 64) -> str:
@@ -112,8 +116,8 @@ def _limit_stacking(text: str) -> str:
 
 
 def _collapse(text: str, max_run: int) -> str:
-    def count_run(found: re.Match[str]) -> str:
-        run = found[0]
+    def count_run(match: re.Match[str]) -> str:
+        run = match[0]
         counts = {name: run.count(blank) for blank, (name, _) in _RUNS.items()}
         if sum(counts[name] * columns for name, columns in _RUNS.values()) <= max_run:
             return run

@@ -17,23 +17,29 @@ pattern also covers everything below the path that it matches.
 This is a net and no wall. It does not see changes between the look and the call, nor a second name of a file, a hard
 link. A `PathMatch` has the path only as the caller wrote it, because the resolved path may hold values of variables.
 
+`Unresolved` is a value of its own and stands for any path: a path cannot be resolved if it is relative and the working
+directory is unknown, if it has a NUL, if its links lead in a circle or cannot be read, or if it is too long even
+without `.` and `..`. A value that is no JSON counts as unresolved, too.
+
 The module runs and changes nothing; it only asks the file system for the target of a path.
 """
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import re
 import unicodedata
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from urllib.parse import unquote, urlsplit
 
 import regex
-from attrs import define, frozen
+from attrs import define, evolve, field, frozen
 from wcmatch import glob
 
 if TYPE_CHECKING:
@@ -66,6 +72,16 @@ COMMAND_NAMES: Final = ("command", "cmd")
 """Names of arguments that hold a shell command, unless a rule names another."""
 
 LONGEST_PATH: Final = 4_096
+"""Characters of a path that a file system takes, without `.` and `..`."""
+LONGEST_NAME: Final = 255
+LONGEST_TEXT: Final = 65_536
+"""Characters of a text whose links are followed, one name after the other."""
+MOST_LOOKS: Final = 40_000
+"""Names that one call may have looked up in the file system."""
+COMPARED: Final = 8
+"""Names of a folder that count as one look when a pattern is compared with them."""
+NOWHERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL})
+"""Errors of a path at which there is nothing; with any other one its target is unknown."""
 MOST_PARTS: Final = 4_000
 MOST_TEXTS: Final = 2_000
 SEPARATORS: Final = re.compile(r"[\s;|&()<>`${}]+")
@@ -97,8 +113,11 @@ OF_GIT: Final = ("a/", "b/")
 """Prefixes that git puts before the paths of a patch."""
 
 
+JSON_SCALARS: Final = (str, int, float, bool, type(None))
+
+
 class TooManyParts(Exception):
-    """A call has more texts than the matcher looks at."""
+    """A call has more texts than the matcher looks at, or more names to look up in the file system."""
 
 
 class UnknownFolder(Exception):
@@ -119,6 +138,13 @@ class PathForms:
 
 
 @frozen
+class Unresolved:
+    """A path as the caller wrote it, whose target is unknown: it may be any file."""
+
+    text: str
+
+
+@frozen
 class PathMatch:
     """A path as the caller wrote it, and the pattern that covers it."""
 
@@ -132,7 +158,14 @@ class CallPaths:
 
     arguments: Mapping[str, Any]
     folder: str
-    """The caller's working directory; a relative one counts as unknown."""
+    """The folder of the call, in which its paths are resolved; a relative one counts as unknown."""
+    root: str = ""
+    """The session's root, at which relative patterns begin; the folder of the call if it is empty."""
+
+    looks: int = field(default=0, init=False)
+    """Number of the names looked up so far."""
+    listings: dict[str, list[str]] = field(factory=dict, init=False)
+    """The names in each folder that was read."""
 
     @cached_property
     def home(self) -> str:
@@ -144,38 +177,51 @@ class CallPaths:
 
     @property
     def cwd(self) -> str:
-        """The session's working directory; empty if it is unknown."""
+        """The folder of the call; empty if it is unknown."""
         return self.folder if os.path.isabs(self.folder) else ""  # noqa: PTH117  # text, on purpose
 
     @cached_property
     def roots(self) -> dict[str, tuple[str, str]]:
-        """The roots of patterns by name: working directory and home folder, each as written and with links followed.
+        """The roots of patterns by name: the session's root and the home folder, as written and with links followed.
 
         The operator owns these folders, so their links are followed even where those of a pattern are not.
         """
-        known = {"cwd": self.cwd, "home": self.home}
+        root = self.root if os.path.isabs(self.root) else self.cwd  # noqa: PTH117  # text, on purpose
+        known = {"cwd": root, "home": self.home}
         return {name: (tidy(path), tidy(os.path.realpath(path))) for name, path in known.items() if path}
 
-    def resolve(self, text: str) -> PathForms | None:
-        """Return the forms of a path, or None if it cannot be resolved."""
-        if "\0" in text or len(text) > LONGEST_PATH or not text:
+    def resolve(self, text: str) -> PathForms | Unresolved | None:
+        """Return the forms of a path; None if no file can have this name, because it is empty or far too long.
+
+        Raises `TooManyParts`.
+        """
+        if not text:
             return None
-        if not os.path.isabs(text) and not self.cwd:  # noqa: PTH117  # text, on purpose
-            return None
+        if "\0" in text or not (os.path.isabs(text) or self.cwd):  # noqa: PTH117  # text, on purpose
+            return Unresolved(text)
         full = os.path.join(self.cwd, text)  # noqa: PTH118  # pathlib would tidy it before links are followed
+        lexical = os.path.normpath(full)
+        if len(lexical) > LONGEST_PATH:
+            return Unresolved(text) if _begins_somewhere(lexical) else None
+        if len(text) > LONGEST_TEXT:
+            return Unresolved(text)
+        self._count_looks(full.count("/") + 1)
         try:
-            return PathForms(text, tidy(os.path.normpath(full)), tidy(os.path.realpath(full)))
-        except (OSError, ValueError):
-            return None
+            real = os.path.realpath(full)
+            known = _is_known(real)
+        except ValueError:
+            return Unresolved(text)
+        return PathForms(text, tidy(lexical), tidy(real)) if known else Unresolved(text)
 
     def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Return the arguments with these names."""
         return {name: self.arguments[name] for name in names if name in self.arguments}
 
     @cached_property
-    def possible_paths(self) -> list[PathForms]:
+    def possible_paths(self) -> list[PathForms | Unresolved]:
         """All possible paths in the arguments: texts, words of commands, files of patches. Raises `TooManyParts`."""
-        given = texts_of([*self.arguments.values()])
+        leaves = list(leaves_of([*self.arguments.values()]))
+        given = [one for one in leaves if isinstance(one, str)]
         texts = {text: text for text in given}
         for value in self.arguments_named(COMMAND_NAMES).values():
             for command in texts_of(value):
@@ -188,10 +234,12 @@ class CallPaths:
         for text in given:
             for name in patched_files(text):
                 texts.setdefault(name, name)
-        return self.resolve_all(texts)
+        return self.resolve_all(texts) + foreign_values(leaves)
 
-    def find_match(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | None:
-        """Return the first path in the arguments that a pattern covers, or None. With `names`, look only in those.
+    def find_match(self, patterns: Sequence[PathPattern], names: tuple[str, ...] = ()) -> PathMatch | Unresolved | None:
+        """Return the first path in the arguments that a pattern covers, or else the first that cannot be resolved.
+
+        The result is None if there is neither. With `names`, look only in those arguments.
 
         Raises `UnknownFolder`, `TooManyParts`, and `TimeoutError` for a pattern that takes longer than `TIME_LIMIT`.
         """
@@ -199,8 +247,9 @@ class CallPaths:
         if unknown is not None:
             raise UnknownFolder(unknown)
         if names:
-            texts = {text: text for value in self.arguments_named(names).values() for text in texts_of(value)}
-            candidates = self.resolve_all(texts)
+            leaves = [leaf for value in self.arguments_named(names).values() for leaf in leaves_of(value)]
+            texts = {leaf: leaf for leaf in leaves if isinstance(leaf, str)}
+            candidates = self.resolve_all(texts) + foreign_values(leaves)
         else:
             candidates = self.possible_paths
         covered = [
@@ -215,16 +264,18 @@ class CallPaths:
             for one in patterns
         ]
         for forms in candidates:
-            paths = [fold(forms.lexical), fold(forms.real)]
-            for pattern, places in covered:
-                if matches(places, paths):
-                    return PathMatch(forms.text, pattern)
-        return None
+            if isinstance(forms, PathForms):
+                paths = [fold(forms.lexical), fold(forms.real)]
+                for pattern, places in covered:
+                    if matches(places, paths):
+                        return PathMatch(forms.text, pattern)
+        return next((one for one in candidates if isinstance(one, Unresolved)), None)
 
-    def resolve_all(self, texts: Mapping[str, str]) -> list[PathForms]:
+    def resolve_all(self, texts: Mapping[str, str]) -> list[PathForms | Unresolved]:
         """Return each text resolved, in all its spellings: scheme, `~` and percent signs expanded.
 
-        `texts` maps each text to the caller's spelling of it. Raises `TooManyParts`.
+        `texts` maps each text to the caller's spelling of it. A text that can name no file is left out. Raises
+        `TooManyParts`.
         """
         if len(texts) > MOST_TEXTS:
             raise TooManyParts
@@ -233,19 +284,30 @@ class CallPaths:
             for one in _spellings(text):
                 spelt.setdefault(one, written)
         found = ((self.resolve(one), written) for one, written in spelt.items())
-        return [PathForms(written, forms.lexical, forms.real) for forms, written in found if forms is not None]
+        return [evolve(forms, text=written) for forms, written in found if forms is not None]
 
     def _expand_glob(self, word: str) -> list[str]:
         """Return the files that a shell would put in the place of a word such as `.e*`. Expands only its last part."""
         folder, _, last = word.rpartition("/")
         where = self.resolve(f"{folder}/" if "/" in word else ".") if MAGIC.search(last) else None
-        if where is None:
+        if not isinstance(where, PathForms):
             return []
-        try:
-            names = fnmatch.filter(os.listdir(where.real), last)  # noqa: PTH208  # names, not paths
-        except OSError:
-            return []
+        if where.real not in self.listings:
+            try:
+                with os.scandir(where.real) as entries:
+                    self.listings[where.real] = [entry.name for entry in islice(entries, MOST_LOOKS + 1)]
+            except OSError:
+                self.listings[where.real] = []
+            self._count_looks(len(self.listings[where.real]))
+        self._count_looks(len(self.listings[where.real]) // COMPARED)
+        names = fnmatch.filter(self.listings[where.real], last)
         return [f"{where.real}/{name}" for name in names if last.startswith(".") or not name.startswith(".")]
+
+    def _count_looks(self, number: int) -> None:
+        """Count names that are about to be looked up. Raises `TooManyParts` before it is too many."""
+        self.looks += number
+        if self.looks > MOST_LOOKS:
+            raise TooManyParts
 
 
 @frozen
@@ -271,9 +333,9 @@ class PathPattern:
         return tuple(glob.escape(base, unix=True).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found)
 
 
-def parse_patterns(given: object) -> tuple[PathPattern, ...]:
+def parse_patterns(value: object) -> tuple[PathPattern, ...]:
     """Return the patterns that a file names. Raises `ValueError`."""
-    texts = given if isinstance(given, list) else [given]
+    texts = value if isinstance(value, list) else [value]
     if not texts or not is_texts(texts):
         raise ValueError("is a pattern or a list of patterns, as text: 'src/**' or ['src/**', '**/.env']")
     return tuple(_pattern(text) for text in texts)
@@ -341,6 +403,34 @@ def _translate(pattern: str) -> str:
     return str(translated)
 
 
+def _is_known(path: str) -> bool:
+    """Return True if the file system tells what is at a path whose links were followed, or that nothing is."""
+    try:
+        os.stat(path)  # noqa: PTH116  # text, on purpose
+    except OSError as problem:
+        return problem.errno in NOWHERE
+    return True
+
+
+def _begins_somewhere(path: str) -> bool:
+    """Return True if a path that is too long begins at a folder that exists, or that cannot be looked at."""
+    beginning, _, name = tidy(path)[: LONGEST_PATH // 4].rpartition("/")
+    if len(name) > LONGEST_NAME:
+        return False
+    try:
+        os.lstat(beginning)
+    except OSError as problem:
+        return problem.errno not in NOWHERE
+    except ValueError:
+        return True
+    return True
+
+
+def foreign_values(leaves: Iterable[object]) -> list[PathForms | Unresolved]:
+    """Return the values that are no JSON, by their type: the tool may take them for any path."""
+    return [Unresolved(f"<{type(one).__name__}>") for one in leaves if not isinstance(one, JSON_SCALARS)]
+
+
 def patched_files(text: str) -> list[str]:
     """Return the files that a patch names, or none if the text is not a patch."""
     if PATCH.search(text) is None:
@@ -403,7 +493,15 @@ def _spellings(text: str) -> Iterator[str]:
 
 def _expansion(text: str) -> str:
     """Return a text with the variables of this process expanded, for comparisons only: the values may be secret."""
-    return VARIABLE.sub(lambda found: os.environ.get(found[found.lastindex or 0], found[0]), text)
+    if VARIABLE.search(text) is None:
+        return text
+    values = dict(os.environ)  # a look at `os.environ` itself takes ten times as long
+
+    def value_of(found: re.Match[str]) -> str:
+        name = found[found.lastindex or 0]
+        return values.get(name.upper() if os.name == "nt" else name, found[0])
+
+    return VARIABLE.sub(value_of, text)
 
 
 def _parts(word: str) -> list[str]:

@@ -1,8 +1,8 @@
 """A text comes in; the positions of the secrets in it go out, for the record and for hooks that hide secrets.
 
 Three things give a secret away: its name (`password`, `Authorization`, `API_KEY`), its shape (`SHAPES`), and its value,
-if it is known (the values of the environment's secret names). This is a net for secrets of usual shapes, and no wall:
-it misses an unknown secret without a shape.
+if it is known (the values of the environment's secret names), as it is or encoded. This is a net for secrets of usual
+shapes, and no wall: it misses an unknown secret without a shape.
 
 The search takes time that is linear in the text, whatever the text is. One quick expression for all shapes tells that a
 text has no secret, which is the usual case. Otherwise the search repeats that test on shorter pieces, and with each
@@ -18,13 +18,17 @@ Python then skips quickly to a candidate; therefore every name of a password has
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 import unicodedata
+from base64 import b64encode
 from functools import cached_property
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, quote_plus
 
 from amplifier_hooks.text.matching import SURROGATES, compile_linear, escape_literal, is_text
 
@@ -156,6 +160,12 @@ SHORTEST: Final = 8
 
 MOST_KNOWN: Final = 256
 
+LONGEST_ENCODED: Final = 4_096
+"""Most characters of a known secret that is found in encoded forms, too."""
+
+LONGEST_PATTERN: Final = 300_000
+"""Characters of one expression. The engine searches many times slower for a larger one."""
+
 PIECES: Final = (16_384, 1_024)
 """Characters of the nested pieces that are tested for secrets before the search for exact positions."""
 
@@ -165,6 +175,8 @@ _WORDS: Final = frozenset((
 ))  # fmt: skip
 _PAIRS: Final = frozenset(("api key", "api keys", "access key", "private key", "signing key", "encryption key"))
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_URL_ALPHABET: Final = str.maketrans("+/", "-_")
+_PERCENT: Final = re.compile("%..")
 GONE: Final = "\0"
 """Replacement of a found secret while the rest is tested. No shape contains it."""
 
@@ -208,6 +220,20 @@ def _environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
                 yield value
 
 
+def _any_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Return a test for any of these patterns: one expression, or several where one would be too long."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for pattern in patterns:
+        size += len(pattern)
+        if size > LONGEST_PATTERN and groups[-1]:
+            groups.append([])
+            size = len(pattern)
+        groups[-1].append(pattern)
+    tests = [compile_linear("|".join(group)) for group in groups]
+    return tests[0] if len(tests) == 1 else lambda text: any(test(text) for test in tests)
+
+
 Span = tuple[int, int, str]
 """Start, end and kind of a secret in a text. A plain tuple, because there may be very many."""
 
@@ -246,22 +272,46 @@ class _Finder:
         ]
 
 
-class _KnownSecrets:
-    """Secrets with known values."""
+def encoded_forms(value: str) -> set[str]:
+    """Return the spellings in which this value occurs in texts: itself, in base64, hex, URLs, JSON, Python and HTML.
 
-    def __init__(self, values: list[str]) -> None:
-        self._values = values
-        self.suspects: Callable[[str], bool] = compile_linear("|".join(map(escape_literal, values)))
+    The base64 forms are the characters that depend on the value alone, for each of its three alignments.
+    """
+    data = value.encode()
+    forms = {value, data.hex(), data.hex().upper(), repr(value)[1:-1]}
+    for shift in range(3):
+        whole = b64encode(bytes(shift) + data).decode()
+        inner = whole[-(-8 * shift // 6) : 8 * (shift + len(data)) // 6]
+        forms |= {inner, inner.translate(_URL_ALPHABET)}
+    for quoted in (quote(value, safe=""), quote(value), quote_plus(value)):
+        forms |= {quoted, _PERCENT.sub(lambda code: code[0].lower(), quoted)}
+    for spelled in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        forms |= {spelled, spelled.replace("/", "\\/"), json.dumps(spelled)[1:-1]}
+    tags = html.escape(value, quote=False)
+    forms |= {tags, html.escape(value), tags.replace('"', "&#34;").replace("'", "&#39;")}
+    return forms
+
+
+class _KnownSecret:
+    """A secret with a known value, in all its forms."""
+
+    def __init__(self, value: str) -> None:
+        self.forms = encoded_forms(value) if len(value) <= LONGEST_ENCODED else {value}
+
+    @cached_property
+    def suspects(self) -> Callable[[str], bool]:
+        """Return True if a text has a form of the secret in it."""
+        return compile_linear("|".join(map(escape_literal, self.forms)))
 
     def spans(self, text: str, begin: int, end: int) -> list[Span]:
-        """Return the spans of known secrets between `begin` and `end`, in order."""
+        """Return the spans of the secret between `begin` and `end`, in order."""
         found: list[Span] = []
-        for value in self._values:
-            place = text.find(value, begin, end)
+        for form in self.forms:
+            place = text.find(form, begin, end)
             while place >= 0:
-                after = place + len(value)
+                after = place + len(form)
                 found.append((place, after, "known secret"))
-                place = text.find(value, after, end)
+                place = text.find(form, after, end)
         return _merge_spans(found)
 
 
@@ -273,19 +323,17 @@ class Secrets:
         environment: An environment with more secrets, found by their names. The default is that of the process.
     """
 
-    def __init__(self, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        values = {*known, *_environment_secrets(os.environ if environment is None else environment)}
+    def __init__(self, *, secrets: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        values = {*secrets, *_environment_secrets(os.environ if environment is None else environment)}
         longest = sorted(
             (value for value in values if len(value) >= SHORTEST and is_text(value)), key=len, reverse=True
         )[:MOST_KNOWN]
+        known_secrets = [_KnownSecret(value) for value in longest]
         least = "|".join(shape.least for shape in (*SHAPES, PRIVATE_KEY))
         self._keys = _Finder(PRIVATE_KEY)
-        self._finders: tuple[_Finder | _KnownSecrets, ...] = tuple(map(_Finder, SHAPES))
-        if longest:
-            self._finders += (_KnownSecrets(longest),)
-        self.suspects: Callable[[str], bool] = compile_linear(
-            "|".join([f"(?-u)(?:{least})", *map(escape_literal, longest)])
-        )
+        self._finders: tuple[_Finder | _KnownSecret, ...] = (*map(_Finder, SHAPES), *known_secrets)
+        forms = {form for secret in known_secrets for form in secret.forms}
+        self.suspects: Callable[[str], bool] = _any_of([f"(?-u)(?:{least})", *map(escape_literal, sorted(forms))])
         """Return True if a text may have a secret in it, and False if it has none.
 
         The text must have no lone surrogates.
@@ -315,7 +363,7 @@ class _SecretSearch(NamedTuple):
     text: str
 
     def between(
-        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _KnownSecrets, ...]
+        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _KnownSecret, ...]
     ) -> tuple[list[Span], str]:
         """Return the spans of secrets and of code between `begin` and `end`, and the text without them.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from attrs import field, frozen
 
 from amplifier_hooks.errors import HookError
+from amplifier_hooks.text.strict_json import refuse_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +42,10 @@ TOO_DEEP: Final = "it is nested too deeply"
 class NotReadable(HookError, ValueError):
     """A text that is not YAML or not JSON, or that is ambiguous."""
 
-    def __init__(self, line: int, said: str) -> None:
+    def __init__(self, line: int, sentence: str) -> None:
         self.line = line
-        self.said = said
-        super().__init__(f"line {line}: {said}")
+        self.sentence = sentence
+        super().__init__(f"line {line}: {sentence}")
 
 
 @frozen
@@ -54,11 +55,11 @@ class ParsedDocument:
     value: Any
     lines: dict[KeyPath, int] = field(factory=lambda: {(): 1})
 
-    def line(self, place: KeyPath) -> int:
+    def line(self, path: KeyPath) -> int:
         """Return the line of a part or, if the part is missing, of the part that would contain it."""
-        while place not in self.lines and place:
-            place = place[:-1]
-        return self.lines.get(place, 1)
+        while path not in self.lines and path:
+            path = path[:-1]
+        return self.lines.get(path, 1)
 
 
 class Loader(yaml.SafeLoader):
@@ -95,7 +96,7 @@ def parse_json(data: bytes) -> ParsedDocument:
     """Return the value of JSON, with its lines. Raises `NotReadable`."""
     text = _text(data)
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=refuse_constant)
     except json.JSONDecodeError as problem:
         raise NotReadable(problem.lineno, f"this is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]}") from None
     except RecursionError:
@@ -178,7 +179,3 @@ def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None
     if node.tag != STRING:
         raise NotReadable(line, f"{node.value!r:.40} is no {node.tag.rpartition(':')[2]!r}; write it as text")
     return str(node.value)
-
-
-def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")

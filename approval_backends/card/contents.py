@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals import grant_keys, kept_keys
+from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.text.escape import clip
 from approval_backends.card.file_diff import ChangeLine, change
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
 
-LONGEST_WHAT: Final = 512
+LONGEST_HEADLINE: Final = 512
 """Bytes of the object of a headline; the views have all of it."""
 PIECE: Final = re.compile(r"(?:\\u\{[0-9A-F]+\}|[\s\S]){1,4096}")
 """The longest piece of a line that stays together; no escape is torn."""
 
-NAMED: Final = {"command": "Command", "cmd": "Command", "url": "Address", "query": "Query"}
+WHOLE_ACTIONS: Final = {"command": "Command", "cmd": "Command", "url": "Address", "query": "Query"}
 """Arguments that tell the whole action when no file changes."""
 CLAIM: Final = "description"
 
@@ -103,11 +103,11 @@ VERBS: Final[Mapping[ToolKind, str]] = {"execute": "Run a command"}
 
 def headline(request: ApprovalRequest, escape: Escape) -> Headline:
     """Return the action in a line. An unknown tool is named, and its arguments appear below."""
-    arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_WHAT)
+    arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_HEADLINE)
     for keys, kind, key in SHAPES:
         if keys <= arguments.keys() and isinstance(arguments[key], str):
             first, _newline, more = arguments[key].partition("\n")
-            what = clip(escape(first), LONGEST_WHAT) + (" …" if more else "")
+            what = clip(escape(first), LONGEST_HEADLINE) + (" …" if more else "")
             return Headline(kind=kind, verb=VERBS.get(kind, tool), what=what)
     return Headline(kind="other", verb="Use", what=tool)
 
@@ -115,8 +115,10 @@ def headline(request: ApprovalRequest, escape: Escape) -> Headline:
 def views(request: ApprovalRequest, escape: Escape) -> tuple[ActionView, ...]:
     """Return every way to look at the action, the most telling first; the last is always `Raw`: the exact arguments.
 
-    Raw is ASCII and otherwise as JSON writes it, so odd characters appear there in another form.
+    Raw is ASCII and otherwise as JSON writes it, so odd characters appear there in another form. Raises
+    `ApprovalMismatch` for a request whose arguments do not have its digest.
     """
+    check_digest(request)
     arguments: Any = thaw(freeze(dict(request.arguments)))
     return (*_main_views(arguments, escape), _json("Raw", arguments))
 
@@ -132,12 +134,12 @@ def _main_views(arguments: Mapping[str, Any], escape: Escape) -> Iterator[Action
             yield ActionView(name="Result", text=escape(changed.result), characters=len(changed.result))
         used: Collection[str] = changed.used
     else:
-        key = next((key for key in NAMED if isinstance(arguments.get(key), str)), None)
+        key = next((key for key in WHOLE_ACTIONS if isinstance(arguments.get(key), str)), None)
         if key is None:
             text = json.dumps(arguments, ensure_ascii=False, indent=2)
             yield ActionView(name="Arguments", text=escape(text), characters=len(text))
             return
-        yield ActionView(name=NAMED[key], text=escape(arguments[key]), characters=len(arguments[key]))
+        yield ActionView(name=WHOLE_ACTIONS[key], text=escape(arguments[key]), characters=len(arguments[key]))
         used = (key,)
     besides = {key: value for key, value in arguments.items() if key not in used and key != CLAIM}
     if besides:
@@ -158,8 +160,8 @@ def _pieces(line: ChangeLine, escape: Escape) -> Iterator[ChangeLine]:
 
 def agent_statement(request: ApprovalRequest, escape: Escape) -> str | None:
     """Return what the agent says about its own action. No check confirms it, so it stands apart from the action."""
-    said = request.arguments.get(CLAIM)
-    return escape(said) if isinstance(said, str) and said else None
+    claim = request.arguments.get(CLAIM)
+    return escape(claim) if isinstance(claim, str) and claim else None
 
 
 # -- why, and for how long ---------------------------------------------------------------------------------------------

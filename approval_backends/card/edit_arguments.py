@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import freeze
+from amplifier_hooks.approvals import act_of
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.text.escape import invisible
 from approval_backends.card.file_diff import compare
@@ -73,11 +74,10 @@ def edit_request(request: ApprovalRequest, text: str) -> EditedAction:
     Raises `BadArguments`, also if the arguments are unchanged.
     """
     arguments = read_arguments(text)
-    frozen_input = freeze(arguments)
-    if frozen_input == freeze(dict(request.arguments)):
+    act = act_of(request, arguments)
+    if act.input == freeze(dict(request.arguments)):
         raise BadArguments("Nothing is changed yet.")
-    action = Action(request.tenant, request.session, request.event, request.tool, frozen_input)
-    return EditedAction(action.digest, tuple(compare(_comparable_text(request.arguments), _comparable_text(arguments))))
+    return EditedAction(act.digest, tuple(compare(_comparable_text(request.arguments), _comparable_text(arguments))))
 
 
 def _escape_character(character: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST: Final = 20
 """Oddities named of one kind; an action with more is hostile enough to be denied unread."""
 WORD: Final = re.compile(r"[^\W\d_]+")
-COUNTED: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
+BLANKS: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
 """A run of blanks as screens show it, in UTF-8 or in ASCII. No other text has these brackets around a number."""
 REORDER: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 ALPHABETS: Final = {
@@ -83,7 +83,7 @@ def _effect(character: str) -> str:
 
 
 def _runs(texts: Sequence[str], escape: Escape) -> Iterator[Oddity]:
-    runs = Counter(run for text in texts for run in COUNTED.findall(escape(text)))
+    runs = Counter(run for text in texts for run in BLANKS.findall(escape(text)))
     for run, count in list(runs.items())[:MOST]:
         times = "" if count == 1 else f", {count:,} times"
         yield Oddity(f"{run} in a row{times}", "", "Shown as a count. They would have pushed the rest out of sight.")

@@ -64,12 +64,12 @@ class Approvers:
     """All approvers that may connect."""
 
     def __init__(self, approvers: Iterable[Approver]) -> None:
-        self._known = [(_hash(approver.token), approver.decider) for approver in approvers]
+        self._hashes = [(_hash(approver.token), approver.decider) for approver in approvers]
 
     def decider_of(self, token: str) -> Decider | None:
         """Return the approver of this token, or None. A wrong token takes as long as a right one."""
         hashed, found = _hash(token), None
-        for known, decider in self._known:
+        for known, decider in self._hashes:
             if hmac.compare_digest(known, hashed):
                 found = decider
         return found

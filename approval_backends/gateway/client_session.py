@@ -9,12 +9,13 @@ import asyncio
 import logging
 import secrets
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.storage.database import StoreUnavailable
-from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
+from amplifier_hooks.token_bucket import TokenBucket
 from approval_backends.gateway.gateway_record import may_see_lines
 from approval_backends.gateway.wire.frames import Failure, GatewayCall, Malformed, Note, Result, read, write_frame
 from approval_backends.gateway.wire.messages import (
@@ -37,8 +38,7 @@ from approval_backends.lifecycle import sees
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from approval_backends.gateway.edge.limits import GatewayLimits
-    from approval_backends.gateway.rpc_methods import RpcMethods
+    from approval_backends.gateway.gateway import Gateway
     from approval_backends.gateway.wire.frames import Frame, Id
     from approval_backends.lifecycle import Decider, RequestRecord
 
@@ -94,7 +94,7 @@ class MessageOutbox:
         return waits
 
 
-REMEMBERED: Final = 1_024
+MOST_SENT: Final = 1_024
 """Questions whose answers still find their request, however late; ids are never used again."""
 LAST_WORDS: Final = 8
 UNKNOWN_TOKEN: Final = 4401
@@ -104,33 +104,6 @@ TOO_MUCH: Final = 4429
 NO_AGENT: Final = "this is an approval gateway: sessions begin, and prompts go, to the agent itself"
 
 log = logging.getLogger(__name__)
-
-
-class ClientHost(Protocol):
-    """The part of a gateway that its client sessions use."""
-
-    bounds: GatewayLimits
-    methods: RpcMethods
-
-    def decider_of(self, token: str) -> Decider | None:
-        """Return the approver of this token, or None."""
-        ...
-
-    def register_client(self, visitor: ClientSession) -> bool:
-        """Return True if the client may have one of the places for authenticated clients; False if all are taken."""
-        ...
-
-    async def waiting(self, by: Decider) -> list[RequestRecord]:
-        """Return the pending requests that the approver may see, read from the store just now."""
-        ...
-
-    def announce_grants(self) -> None:
-        """Tell every client that a grant was made or ended."""
-        ...
-
-    def question(self, request_id: str) -> str | None:
-        """Return the parameters of `session/request_permission` as JSON; None if the request does not wait any more."""
-        ...
 
 
 @frozen
@@ -147,20 +120,20 @@ class ClientSession:
     `dismiss` ends the connection, with a code and a reason. The client's token identifies it, once.
     """
 
-    def __init__(self, house: ClientHost, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
+    def __init__(self, gateway: Gateway, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
         self.decider = decider
         self.attached = False
         self.tailing: str | None = None
-        self._host = house
+        self._gateway = gateway
         self.dismiss = dismiss
         self._plain: bool | None = None
-        self._pace = MessageRateLimit(house.bounds.rate, house.bounds.at_once)
-        self._tolerance = house.bounds.at_once
-        self._outbox = MessageOutbox(house.bounds.queued, house.bounds.queued_bytes, self._ask_next)
+        self._rate_limit = TokenBucket(gateway.bounds.rate, gateway.bounds.at_once)
+        self._tolerance = gateway.bounds.at_once
+        self._outbox = MessageOutbox(gateway.bounds.queued, gateway.bounds.queued_bytes, self._ask_next)
         self._nonce = secrets.token_hex(6)
         self._number = 0
         self._to_ask: OrderedDict[str, RequestRecord] = OrderedDict()
-        self._put: OrderedDict[str, SentQuestion] = OrderedDict()
+        self._sent: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
 
     # -- outgoing messages ---------------------------------------------------------------------------------------------
@@ -212,9 +185,9 @@ class ClientSession:
         if self.attached:
             self.send(text)
 
-    def tell_line(self, place: tuple[str, str], text: str) -> None:
+    def tell_line(self, key: tuple[str, str], text: str) -> None:
         """Tell the client of an event in the session that it follows."""
-        if self.tailing is not None and self.decider is not None and may_see_lines(self.decider, place, self.tailing):
+        if self.tailing is not None and self.decider is not None and may_see_lines(self.decider, key, self.tailing):
             self.send(text)
 
     def _sees(self, record: RequestRecord) -> bool:
@@ -224,14 +197,14 @@ class ClientSession:
         """Return the next question to a client of the plain protocol, made when there is room to send it."""
         while self._to_ask:
             request_id, record = self._to_ask.popitem(last=False)
-            params = self._host.question(request_id)
+            params = self._gateway.question(request_id)
             if params is not None:
                 self._number += 1
                 number = f"p-{self._nonce}-{self._number}"
-                self._put[number] = SentQuestion(request_id, record.request.digest)
+                self._sent[number] = SentQuestion(request_id, record.request.digest)
                 self._open[request_id] = number
-                if len(self._put) > REMEMBERED:
-                    self._put.popitem(last=False)
+                if len(self._sent) > MOST_SENT:
+                    self._sent.popitem(last=False)
                 return f'{{"jsonrpc":"2.0","id":"{number}","method":"session/request_permission","params":{params}}}'
         return None
 
@@ -239,7 +212,7 @@ class ClientSession:
 
     async def handle_message(self, text: str) -> None:
         """Handle one message. Every message is answered or ignored; nothing is raised but cancellation."""
-        if not self._pace.allows(asyncio.get_running_loop().time()):
+        if self._rate_limit.seconds_to_wait(asyncio.get_running_loop().time()):
             self._refuse_flood()
             return
         try:
@@ -254,6 +227,8 @@ class ClientSession:
             reply = None if number is None else Result(number, value)
         except Malformed as refused:
             reply = Malformed(refused.code, refused.reason, number).failure
+        except ApprovalMismatch as refused:
+            reply = Malformed(-32002, str(refused), number).failure
         except StoreUnavailable:
             reply = Malformed(-32003, "nothing was changed; try again", number).failure
         except Exception:
@@ -313,13 +288,13 @@ class ClientSession:
         return GREETING
 
     async def _authenticate(self, wanted: Authenticate) -> Any:
-        decider = self._host.decider_of(wanted.meta.ours.token)
+        decider = self._gateway.decider_of(wanted.meta.ours.token)
         if decider is None:
             self.dismiss(UNKNOWN_TOKEN, "unknown token")
             raise Malformed(-32000, "unknown token")
         if self.decider is None:
             self.decider = decider
-            if not self._host.register_client(self):
+            if not self._gateway.register_client(self):
                 self.decider = None
                 self.dismiss(TOO_SLOW, "all places are taken")
                 raise Malformed(-32000, "all places are taken")
@@ -331,7 +306,7 @@ class ClientSession:
     async def _begin(self) -> None:
         """Ask a client of the plain protocol, once its approver and its capabilities are known."""
         if self._plain and self.decider is not None:
-            for record in await self._host.waiting(self.decider):
+            for record in await self._gateway.waiting(self.decider):
                 self._to_ask[record.id] = record
             self._outbox.wake()
 
@@ -341,12 +316,12 @@ class ClientSession:
         wanted = accept(CALLS[method][0], params)
         name = method.removeprefix(OURS)
         if name == "attach":
-            await self._host.waiting(decider)
-        answer = await getattr(self._host.methods, name)(decider, wanted)
+            await self._gateway.waiting(decider)
+        answer = await getattr(self._gateway.methods, name)(decider, wanted)
         if name == "attach":
             self.attached = True
         if isinstance(answer, Revoked) and answer.revoked:
-            self._host.announce_grants()
+            self._gateway.announce_grants()
         if isinstance(wanted, Tail):
             self.tailing = wanted.session_id if wanted.on else None
         return fields(answer)
@@ -355,39 +330,39 @@ class ClientSession:
 
     async def _take_permission_answer(self, number: Id, value: Any) -> None:
         """Handle an answer to a question of ours. An answer to an unknown question is ignored."""
-        put = self._put.get(str(number))
-        if put is None or self.decider is None:
+        sent = self._sent.get(str(number))
+        if sent is None or self.decider is None:
             return
         self._let_go(str(number))
         answer = accept(PermissionAnswer, value)
         if not isinstance(answer.outcome, Selected):
             return
-        said = answer.meta.ours if answer.meta else AnswerExtra()
-        decided = await self._host.methods.answer(
+        extra = answer.meta.ours if answer.meta else AnswerExtra()
+        decided = await self._gateway.methods.answer(
             self.decider,
-            put.request_id,
-            put.digest,
+            sent.request_id,
+            sent.digest,
             answer.outcome.option_id,
             decision_id=str(number),
-            message=said.message,
-            arguments=said.arguments,
+            message=extra.message,
+            arguments=extra.arguments,
         )
         if not decided.accepted:
             self._send_frame(Note(f"{OURS}refused", fields(decided)))
 
     def _let_go(self, number: str) -> None:
         """Note that this client will not answer the question; other approvers still may."""
-        put = self._put.get(number)
-        if put is not None:
-            self._open.pop(put.request_id, None)
+        sent = self._sent.get(number)
+        if sent is not None:
+            self._open.pop(sent.request_id, None)
 
     async def _sessions(self, decider: Decider) -> list[dict[str, Any]]:
-        found = {record.request.session: record.request for record in await self._host.waiting(decider)}
+        found = {record.request.session: record.request for record in await self._gateway.waiting(decider)}
         return [{"sessionId": name, "cwd": request.cwd or "/"} for name, request in found.items()]
 
     async def _ask_again(self, session: str, decider: Decider) -> dict[str, Any]:
         """Put the questions of a session once more; a client may have dropped the earlier ones."""
-        records = [one for one in await self._host.waiting(decider) if one.request.session == session]
+        records = [one for one in await self._gateway.waiting(decider) if one.request.session == session]
         if not records:
             raise Malformed(-32002, "nothing waits in such a session")
         for record in records if self._plain else ():

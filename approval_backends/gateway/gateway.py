@@ -25,6 +25,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
 from approval_backends.gateway.approvers import Approver, Approvers
@@ -99,8 +100,8 @@ class Gateway:
             raise ValueError(f"others can reach {host}: say under which names, such as names=['approvals.example.com']")
         self._address = (host, port)
         self._broker = broker
-        self._known = Approvers(self.approvers)
-        self._gate = Gate(self._known, ())
+        self._tokens = Approvers(self.approvers)
+        self._gate = Gate(self._tokens, ())
         self._waiting = WaitingRequests(broker.store)
         self._tails = tails or Tails()
         self._tails.on_line = self._line
@@ -150,7 +151,7 @@ class Gateway:
         host, port = self._address
         listening = _bound_socket(host, port)
         self._address = (host, listening.getsockname()[1])
-        self._gate = Gate(self._known, self._own_names())
+        self._gate = Gate(self._tokens, self._own_names())
         try:
             self._server = await serve(
                 self._handle,
@@ -179,8 +180,8 @@ class Gateway:
         if server is None:
             return
         server.close(close_connections=False)
-        for visitor in list(self._clients):
-            self._dismiss(visitor, RESTARTS, "the gateway stops")
+        for client in list(self._clients):
+            self._dismiss(client, RESTARTS, "the gateway stops")
         gone = asyncio.ensure_future(server.wait_closed())
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
         for connection in list(self._connections):  # in their handshake, or not closing
@@ -202,9 +203,9 @@ class Gateway:
         """Return the approver of this token, or None."""
         return self._gate.decider_of(token)
 
-    def register_client(self, visitor: ClientSession) -> bool:
+    def register_client(self, client: ClientSession) -> bool:
         """Return True if the client may have one of the places for authenticated clients; False if all are taken."""
-        others = sum(one.decider is not None for one in self._clients if one is not visitor)
+        others = sum(one.decider is not None for one in self._clients if one is not client)
         return others < self.bounds.clients
 
     async def waiting(self, by: Decider) -> list[RequestRecord]:
@@ -216,21 +217,28 @@ class Gateway:
         return list(self._waiting.visible_to(by))
 
     def question(self, request_id: str) -> str | None:
-        """Return the parameters of `session/request_permission`; clients that ask within one second share one text."""
+        """Return the parameters of `session/request_permission`, or None for a request that cannot be shown.
+
+        Clients that ask within one second share one text.
+        """
         record = self._waiting.get(request_id)
         if record is None:
             return None
         made, text = self._questions.get(request_id, (0.0, ""))
         if time.monotonic() - made > QUESTION_AGE:
-            text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
+            try:
+                text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
+            except ApprovalMismatch:
+                log.exception("gateway_failed")
+                return None
             self._questions[request_id] = (time.monotonic(), text)
         return text
 
     def announce_grants(self) -> None:
         """Tell every client that a grant was made or ended."""
         text = write_frame(Note(f"{OURS}grants_changed"))
-        for visitor in list(self._clients):
-            visitor.tell_grants_changed(text)
+        for client in list(self._clients):
+            client.tell_grants_changed(text)
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
@@ -258,12 +266,12 @@ class Gateway:
             except Exception:  # one odd request that cannot be announced must not silence the others
                 log.exception("gateway_failed")
                 continue
-            for visitor in list(self._clients):
-                TELL[one.kind](visitor, one.record, text)
+            for client in list(self._clients):
+                TELL[one.kind](client, one.record, text)
             if one.kind == "resolved":
                 self._questions.pop(one.record.id, None)
-                if _makes_grant(one.record):
-                    self.announce_grants()
+            if _makes_grant(one.record):
+                self.announce_grants()
 
     def _note(self, one: RequestChange) -> str:
         record, now = one.record, self._waiting.now
@@ -278,13 +286,13 @@ class Gateway:
             )
         return notification_text(f"{OURS}{one.kind}", message)
 
-    def _line(self, place: tuple[str, str], line: TailLine) -> None:
-        if self._server is None or all(visitor.tailing is None for visitor in self._clients):
+    def _line(self, key: tuple[str, str], line: TailLine) -> None:
+        if self._server is None or all(client.tailing is None for client in self._clients):
             return
-        note = TailNote(session_id=place[1], line=line, server_time=self._waiting.now)
+        note = TailNote(session_id=key[1], line=line, server_time=self._waiting.now)
         text = notification_text(f"{OURS}line", note)
-        for visitor in list(self._clients):
-            visitor.tell_line(place, text)
+        for client in list(self._clients):
+            client.tell_line(key, text)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -299,36 +307,36 @@ class Gateway:
         loop = asyncio.get_running_loop()
         admitted = self._admit(connection.request)
         decider = admitted.decider if isinstance(admitted, Admitted) else None
-        visitor = ClientSession(self, lambda code, reason: self._dismiss(visitor, code, reason), decider)
-        sender = asyncio.create_task(self._send(visitor, connection))
-        self._clients[visitor] = _ClientConnection(connection, sender)
-        if decider is not None and not self.register_client(visitor):
-            visitor.dismiss(TOO_SLOW, "all places are taken")
+        client = ClientSession(self, lambda code, reason: self._dismiss(client, code, reason), decider)
+        sender = asyncio.create_task(self._send(client, connection))
+        self._clients[client] = _ClientConnection(connection, sender)
+        if decider is not None and not self.register_client(client):
+            client.dismiss(TOO_SLOW, "all places are taken")
         self._make_room()
         timers = [
-            loop.call_later(self.bounds.authenticate_within, self._dismiss_unknown, visitor),
-            loop.call_later(self.bounds.lifetime, visitor.dismiss, UNKNOWN_TOKEN, "send your token again"),
+            loop.call_later(self.bounds.authenticate_within, self._dismiss_unknown, client),
+            loop.call_later(self.bounds.lifetime, client.dismiss, UNKNOWN_TOKEN, "send your token again"),
         ]
         try:
             async for message in connection:
                 if isinstance(message, str):
-                    await visitor.handle_message(message)
+                    await client.handle_message(message)
         except ConnectionClosed:
             pass
         finally:
             for timer in timers:
                 timer.cancel()
             sender.cancel()
-            del self._clients[visitor]
+            del self._clients[client]
 
-    async def _send(self, visitor: ClientSession, connection: ServerConnection) -> None:
+    async def _send(self, client: ClientSession, connection: ServerConnection) -> None:
         with suppress(ConnectionClosed):
             while True:
-                await connection.send(await visitor.next())
+                await connection.send(await client.next())
 
-    def _dismiss_unknown(self, visitor: ClientSession) -> None:
-        if visitor.decider is None:
-            visitor.dismiss(UNKNOWN_TOKEN, "no token came in time")
+    def _dismiss_unknown(self, client: ClientSession) -> None:
+        if client.decider is None:
+            client.dismiss(UNKNOWN_TOKEN, "no token came in time")
 
     def _make_room(self) -> None:
         """Dismiss the oldest unauthenticated client if there are too many of them."""
@@ -336,20 +344,20 @@ class Gateway:
         if len(strangers) > self.bounds.strangers:
             strangers[0].dismiss(TOO_SLOW, "too many connections without a token")
 
-    def _dismiss(self, visitor: ClientSession, code: int, reason: str) -> None:
+    def _dismiss(self, client: ClientSession, code: int, reason: str) -> None:
         """Close a connection. Its sender may be stuck, and would keep the closing frame back."""
-        seat = self._clients.get(visitor)
+        seat = self._clients.get(client)
         if seat is not None and not seat.leaving:
             seat.leaving = True
             seat.sender.cancel()
-            task = asyncio.create_task(self._say_goodbye(seat.connection, visitor, code, reason))
+            task = asyncio.create_task(self._say_goodbye(seat.connection, client, code, reason))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _say_goodbye(self, connection: ServerConnection, visitor: ClientSession, code: int, reason: str) -> None:
+    async def _say_goodbye(self, connection: ServerConnection, client: ClientSession, code: int, reason: str) -> None:
         try:
             async with asyncio.timeout(GOODBYE):
-                for text in visitor.last_words():
+                for text in client.last_words():
                     await connection.send(text)
                 await connection.close(code, reason)
         except (TimeoutError, ConnectionClosed):
@@ -423,9 +431,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _makes_grant(record: RequestRecord) -> bool:
-    decision = record.decision
-    chosen = (option for option in record.request.options if decision is not None and option.id == decision.option)
-    return any(option.kind in ("allow_always", "reject_always") for option in chosen)
+    decision = None if record.status == "approved" else record.decision
+    return decision is not None and any(one.lasts for one in record.request.options if one.id == decision.option)
 
 
 def _path(request: Request) -> str:

@@ -57,7 +57,7 @@ class GatewayRecord:
             log.error("audit_unavailable kind=%s error=%s", kind, type(problem).__name__)  # noqa: TRY400
 
 
-KEPT: Final = 100
+LINES: Final = 100
 """Lines kept of one session."""
 SESSIONS: Final = 64
 """Sessions whose lines are kept; the one that was quiet for longest makes room."""
@@ -72,28 +72,28 @@ class Tails:
     """The last lines of every session that is followed."""
 
     def __init__(self) -> None:
-        self.kept = False
+        self.enabled = False
         self.on_line: Callable[[tuple[str, str], TailLine], None] | None = None
         self._lines: OrderedDict[tuple[str, str], deque[TailLine]] = OrderedDict()
         self._number = 0
 
     def last(self, by: Decider, session: str) -> list[TailLine]:
         """Return the last lines of a session, oldest first; none of a session that the approver may not see."""
-        return [line for place, lines in self._lines.items() if may_see_lines(by, place, session) for line in lines]
+        return [line for key, lines in self._lines.items() if may_see_lines(by, key, session) for line in lines]
 
     def add(self, kind: str, facts: Mapping[str, Any]) -> None:
         """Add a line. Facts without a session belong to no tail."""
-        place = (str(facts.get("tenant", "")), str(facts.get("session", "")))
-        if not place[1]:
+        key = (str(facts.get("tenant", "")), str(facts.get("session", "")))
+        if not key[1]:
             return
         self._number += 1
         line = TailLine(number=self._number, at=_time(facts), kind=for_page(kind), text=_text(facts))
-        self._lines.setdefault(place, deque(maxlen=KEPT)).append(line)
-        self._lines.move_to_end(place)
+        self._lines.setdefault(key, deque(maxlen=LINES)).append(line)
+        self._lines.move_to_end(key)
         if len(self._lines) > SESSIONS:
             self._lines.popitem(last=False)
         if self.on_line is not None:
-            self.on_line(place, line)
+            self.on_line(key, line)
 
 
 class WatchedSink:
@@ -102,7 +102,7 @@ class WatchedSink:
     def __init__(self, sink: AuditSink, tails: Tails) -> None:
         self._sink = sink
         self._tails = tails
-        tails.kept = True
+        tails.enabled = True
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Write, then show. Raises the errors of the sink."""
@@ -110,9 +110,9 @@ class WatchedSink:
         self._tails.add(kind, facts)
 
 
-def may_see_lines(by: Decider, place: tuple[str, str], session: str) -> bool:
+def may_see_lines(by: Decider, key: tuple[str, str], session: str) -> bool:
     """Return True if the approver may see these lines, and they belong to the session that it follows."""
-    return place[1] == session and by.tenant in (None, place[0]) and (by.sessions is None or session in by.sessions)
+    return key[1] == session and by.tenant in (None, key[0]) and (by.sessions is None or session in by.sessions)
 
 
 def _time(facts: Mapping[str, Any]) -> datetime:
@@ -123,6 +123,6 @@ def _time(facts: Mapping[str, Any]) -> datetime:
 
 
 def _text(facts: Mapping[str, Any]) -> str:
-    said = (facts[name] for name in SHOWN_FACTS if facts.get(name))
-    words = (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value) for value in said)
+    shown = (facts[name] for name in SHOWN_FACTS if facts.get(name))
+    words = (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value) for value in shown)
     return clip(" · ".join(for_page(word) for word in words), LONGEST)

@@ -77,19 +77,19 @@ class Assets:
 
     def __init__(self, folder: Traversable | None = None) -> None:
         self._folder = folder if folder is not None else files("approval_backends").joinpath("web")
-        self._read: dict[str, Asset] = {}
+        self._assets: dict[str, Asset] = {}
 
     def find(self, path: str) -> Asset | None:
         """Return the file at this path; None if there is none."""
         name = "index.html" if path == "/" else path.removeprefix(PREFIX)
         if path != "/" and (not path.startswith(PREFIX) or not NAME.match(name)):
             return None
-        if name not in self._read:
+        if name not in self._assets:
             kind = TYPES.get(PurePosixPath(name).suffix)
             file = self._folder.joinpath(*name.split("/"))
             if kind is None or not file.is_file():
                 return None
             content = file.read_bytes()
             tag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'  # weak: it stands for both encodings
-            self._read[name] = Asset(content, gzip.compress(content, mtime=0), kind, tag)
-        return self._read[name]
+            self._assets[name] = Asset(content, gzip.compress(content, mtime=0), kind, tag)
+        return self._assets[name]

@@ -66,48 +66,48 @@ class RpcMethods:
         self._witness = witness
         self._tails = tails
 
-    async def attach(self, by: Decider, _wanted: Nothing) -> Attached:
+    async def attach(self, by: Decider, _params: Nothing) -> Attached:
         """Return all pending requests, and the approver's rights: the gateway's state at one instant."""
         recent = await self._broker.history(by, RECENT)
         return Attached(
             you=rights(by),
             queue=[row(record) for record in self._waiting.visible_to(by)],
             recent=[history_row(record) for record in recent],
-            features=Features(tail=self._tails.kept),
+            features=Features(tail=self._tails.enabled),
             server_time=self._waiting.now,
         )
 
-    async def show(self, by: Decider, wanted: Show) -> CardView:
+    async def show(self, by: Decider, params: Show) -> CardView:
         """Return one request as a card."""
-        return card_view(await self._record(by, wanted.request_id), self._waiting.now, self._broker.keep_grants)
+        return card_view(await self._record(by, params.request_id), self._waiting.now, self._broker.keep_grants)
 
-    async def more(self, by: Decider, wanted: More) -> ViewPart:
+    async def more(self, by: Decider, params: More) -> ViewPart:
         """Return the next part of a view."""
-        found = part(await self._record(by, wanted.request_id), wanted.view, wanted.start)
+        found = part(await self._record(by, params.request_id), params.view, params.start)
         if found is None:
             raise Malformed(-32002, "no such view")
         return found
 
-    async def preview(self, by: Decider, wanted: Preview) -> Previewed:
+    async def preview(self, by: Decider, params: Preview) -> Previewed:
         """Return the action that other arguments would make of a request."""
-        record = await self._record(by, wanted.request_id)
-        if wanted.digest != record.request.digest:
+        record = await self._record(by, params.request_id)
+        if params.digest != record.request.digest:
             raise Malformed(-32602, "digest: this is another action")
         try:
-            return preview_message(record, wanted.arguments, self._waiting.now)
+            return preview_message(record, params.arguments, self._waiting.now)
         except BadArguments as problem:
             raise Malformed(-32602, str(problem)) from None
 
-    async def decide(self, by: Decider, wanted: Decide) -> Decided:
+    async def decide(self, by: Decider, params: Decide) -> Decided:
         """Put an answer to the store, and return the result."""
         return await self.answer(
             by,
-            wanted.request_id,
-            wanted.digest,
-            wanted.option_id,
-            decision_id=wanted.decision_id,
-            message=wanted.message,
-            arguments=wanted.arguments,
+            params.request_id,
+            params.digest,
+            params.option_id,
+            decision_id=params.decision_id,
+            message=params.message,
+            arguments=params.arguments,
         )
 
     async def answer(
@@ -140,30 +140,30 @@ class RpcMethods:
             await self._witness.record_refusal(by, request_id, option, resolution.refusal)
         return self._decision_result(request_id, resolution)
 
-    async def history(self, by: Decider, wanted: HistoryWanted) -> History:
+    async def history(self, by: Decider, params: HistoryWanted) -> History:
         """Return the finished requests, newest first."""
-        found = await self._broker.history(by, wanted.limit)
+        found = await self._broker.history(by, params.limit)
         return History(entries=[history_row(record) for record in found], server_time=self._waiting.now)
 
-    async def grants(self, by: Decider, _wanted: Nothing) -> Grants:
+    async def grants(self, by: Decider, _params: Nothing) -> Grants:
         """Return the grants in force, oldest first."""
         found = await self._broker.grants(by)
         return Grants(grants=[grant_row(grant) for grant in found], server_time=self._waiting.now)
 
-    async def revoke(self, by: Decider, wanted: Revoke) -> Revoked:
+    async def revoke(self, by: Decider, params: Revoke) -> Revoked:
         """End a grant."""
         if not by.may_decide:
             raise Malformed(-32001, f"{by.name} may look, but not decide")
-        revoked = await self._broker.revoke(wanted.grant_id, by)
+        revoked = await self._broker.revoke(params.grant_id, by)
         if revoked:
-            await self._witness.record_revocation(by, wanted.grant_id)
+            await self._witness.record_revocation(by, params.grant_id)
         return Revoked(revoked=revoked, server_time=self._waiting.now)
 
-    async def tail(self, by: Decider, wanted: Tail) -> Tailed:
+    async def tail(self, by: Decider, params: Tail) -> Tailed:
         """Return the last lines of a session."""
-        return Tailed(lines=self._tails.last(by, wanted.session_id) if wanted.on else [], server_time=self._waiting.now)
+        return Tailed(lines=self._tails.last(by, params.session_id) if params.on else [], server_time=self._waiting.now)
 
-    async def ping(self, _by: Decider, _wanted: Nothing) -> Pong:
+    async def ping(self, _by: Decider, _params: Nothing) -> Pong:
         """Return the store's time."""
         return Pong(server_time=self._waiting.now)
 

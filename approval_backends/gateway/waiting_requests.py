@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RECHECK: Final = 5.0
 """Seconds after which the gateway reads the store again, woken or not."""
-FOLLOWED: Final = 16
+MOST_FOLLOWED: Final = 16
 """Approved requests whose end the gateway looks for; of more, it drops the oldest."""
 
 
@@ -40,10 +40,10 @@ class WaitingRequests:
         self._store = store
         self._alone = asyncio.Lock()
         self._pending: dict[str, RequestRecord] = {}
-        self._followed: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
         self._moment: Moment | None = None
-        self._read = 0.0
-        self._left = RECHECK
+        self._read_at = 0.0
+        self._seconds_left = RECHECK
 
     async def refresh(self) -> list[RequestChange]:
         """Read the store, expire every request whose time is over, and return the changes since the last read.
@@ -52,21 +52,21 @@ class WaitingRequests:
         truth.
         """
         async with self._alone:
-            if self._moment is None or time.monotonic() - self._read > RECHECK:
-                self._moment, self._read = await self._store.now(), time.monotonic()
+            if self._moment is None or time.monotonic() - self._read_at > RECHECK:
+                self._moment, self._read_at = await self._store.now(), time.monotonic()
             found, moment = await self._store.pending(), self.moment
-            self._left = _least_left(found, moment)
-            if self._left <= 0:
+            self._seconds_left = _seconds_to_next_end(found, moment)
+            if self._seconds_left <= 0:
                 await self._store.expire_due()
                 found = await self._store.pending()
-                self._left = _least_left(found, moment)
+                self._seconds_left = _seconds_to_next_end(found, moment)
             pending = {record.id: record for record in found}
             news = [RequestChange("added", record) for record in found if record.id not in self._pending]
             for record in [record for record in self._pending.values() if record.id not in pending]:
                 after = await self._store.get(record.id)
                 news.append(RequestChange("resolved", after or evolve(record, status="cancelled", reason="removed")))
             if not news:  # so another change woke the gateway
-                news = [one for request_id in list(self._followed) async for one in self._progress_of(request_id)]
+                news = [one for request_id in list(self._versions) async for one in self._progress_of(request_id)]
             self._pending = pending
             for one in news:
                 self._follow(one.record)
@@ -74,17 +74,17 @@ class WaitingRequests:
 
     def _follow(self, record: RequestRecord) -> None:
         """Remember a request that is approved and not at its end, to announce its next changes."""
-        self._followed.pop(record.id, None)
+        self._versions.pop(record.id, None)
         if record.status != "pending" and record.status not in FINAL:
-            self._followed[record.id] = record.version
-        if len(self._followed) > FOLLOWED:
-            del self._followed[next(iter(self._followed))]
+            self._versions[record.id] = record.version
+        if len(self._versions) > MOST_FOLLOWED:
+            del self._versions[next(iter(self._versions))]
 
     async def _progress_of(self, request_id: str) -> AsyncIterator[RequestChange]:
         record = await self._store.get(request_id)
         if record is None:
-            del self._followed[request_id]
-        elif record.version != self._followed[request_id]:
+            del self._versions[request_id]
+        elif record.version != self._versions[request_id]:
             yield RequestChange("changed", record)
 
     @property
@@ -92,7 +92,7 @@ class WaitingRequests:
         """The store's time, counted on from the last reading."""
         if self._moment is None:
             raise RuntimeError("nothing was read yet")
-        passed = time.monotonic() - self._read
+        passed = time.monotonic() - self._read_at
         return Moment(self._moment.wall + timedelta(seconds=passed), self._moment.boot, self._moment.reading + passed)
 
     @property
@@ -103,7 +103,7 @@ class WaitingRequests:
     @property
     def pause(self) -> float:
         """Seconds until the store has to be read again at the latest."""
-        return min(RECHECK, max(self._left, 0.0) + 0.01)
+        return min(RECHECK, max(self._seconds_left, 0.0) + 0.01)
 
     def visible_to(self, decider: Decider) -> Iterator[RequestRecord]:
         """Return the pending requests that the approver may see, oldest first."""
@@ -114,6 +114,6 @@ class WaitingRequests:
         return self._pending.get(request_id)
 
 
-def _least_left(pending: Iterable[RequestRecord], moment: Moment) -> float:
+def _seconds_to_next_end(pending: Iterable[RequestRecord], moment: Moment) -> float:
     """Return the seconds until the time of the first of these requests is over."""
     return min((seconds_left(one.created, one.lifetime, moment) for one in pending), default=RECHECK)

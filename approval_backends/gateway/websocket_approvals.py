@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from amplifier_hooks.storage.database import Openable
-from approval_backends.broker import Broker
+from approval_backends.backend import StoreApprovals
 from approval_backends.errors import BackendUnavailable
-from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from amplifier_hooks.ports import ApprovalRequest, AuditSink, Decision
+    from approval_backends.broker import Broker
     from approval_backends.gateway.approvers import Approver
     from approval_backends.gateway.gateway_record import WatchedSink
     from approval_backends.stores.approval_store import ApprovalStore
 
 
-class WebSocketApprovals(Openable, RacingApprovals):
+class WebSocketApprovals(Openable, StoreApprovals):
     """Asks every approver connected to its gateway; the first valid answer wins.
 
         async with WebSocketApprovals() as web:
@@ -33,7 +33,7 @@ class WebSocketApprovals(Openable, RacingApprovals):
     def __init__(
         self, store: ApprovalStore | Broker | None = None, approvers: Iterable[Approver] = (), **options: Any
     ) -> None:
-        super().__init__(broker=store if isinstance(store, Broker) else Broker(store or MemoryStore()))
+        super().__init__(store or MemoryStore())
         from approval_backends.gateway.gateway import Gateway
 
         self.gateway = Gateway(self.broker, approvers, **options)

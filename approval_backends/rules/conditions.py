@@ -3,7 +3,8 @@ r"""The conditions of rules: on the command, the paths and the arguments of a ca
 Commands. An allow is about one simple command: words, quoted or not, and nothing that a shell would interpret. No rule
 allows a command with any of ``; & | < > ( ) $ ` \ ! ^ %``, a new line, or a pattern of file names, because a command
 that looks like `git push` may end in `; rm -rf /`. That holds inside quotes too: shells differ in their quotes, and a
-command may be the argument of another shell.
+command may be the argument of another shell. A command with a program or an option that runs another program meets no
+pattern that ends in ` *`; `programs` has the table.
 
 The words of a deny or ask count anywhere in the arguments, whatever the quotes and the paths of programs. Such a rule
 is a net and no wall, since a command can be spelt without any of its words.
@@ -11,11 +12,13 @@ is a net and no wall, since a command can be spelt without any of its words.
 Paths. A path counts as what it really is, with `..` and links followed, against the session's folder.
 `amplifier_hooks.text.paths` describes the patterns; one that begins with `**` is for deny and ask only.
 
-An allow wants every path of the call to match, both as it is written and with all links followed; of its pattern,
-only links in the working directory and the home folder are followed, since a link below may be the agent's own. Any
-path of the call, in either form, meets a deny or ask.
+An allow wants every text of the call to match that the rule does not name otherwise, both as it is written and with
+all links followed; of its pattern, only links in the working directory and the home folder are followed, since a link
+below may be the agent's own. Any path of the call, in either form, meets a deny or ask, and so does a path that cannot
+be resolved.
 
-Arguments. A condition is a value, a glob or a regular expression, always over the whole argument.
+Arguments. A condition is a value, a glob or a regular expression, always over the whole argument. An allow names all
+arguments that it accepts.
 """
 
 from __future__ import annotations
@@ -23,29 +26,36 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.text.matching import MatchTimedOut, compile_matcher
 from amplifier_hooks.text.paths import (
     COMMAND_NAMES,
     PATH_NAMES,
     TIME_LIMIT,
     CallPaths,
+    PathForms,
     TooManyParts,
     UnknownFolder,
+    Unresolved,
+    foreign_values,
     is_texts,
     leaves_of,
     matches,
     texts_of,
     words_in,
 )
+from approval_backends.rules.programs import BUNDLED, OPTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
     from amplifier_hooks.text.paths import PathPattern
@@ -68,13 +78,19 @@ class Subject:
     @cached_property
     def paths(self) -> CallPaths:
         """The targets of the paths in the call's arguments."""
-        return CallPaths(self.facts.arguments, self.facts.cwd)
+        return CallPaths(self.facts.arguments, self.facts.cwd, self.facts.root)
 
-    def arguments_named(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Return the arguments of these names."""
-        return self.paths.arguments_named(names)
+    @cached_property
+    def is_json(self) -> bool:
+        """True if every argument is JSON, so that rules see all of it."""
+        try:
+            freeze(dict(self.facts.arguments))
+        except InputNotFreezable:
+            return False
+        return True
 
 
+NO_JSON: Final = "a value in the arguments is no JSON"
 LONGEST: Final = 4_096
 """Characters of a command that an allow may be for; an approver reads no more."""
 
@@ -134,7 +150,7 @@ class CommandCondition:
         return (self.argument,) if self.argument else COMMAND_NAMES
 
     def _check_strictly(self, subject: Subject) -> ConditionFinding:
-        found = subject.arguments_named(self.names)
+        found = subject.paths.arguments_named(self.names)
         if len(found) != 1:
             return ConditionFinding(
                 met=False, why=f"there is not one argument {' or '.join(self.names)} with the command"
@@ -143,21 +159,49 @@ class CommandCondition:
         words = simple_words(command)
         if words is None:
             return ConditionFinding(met=None, why="the command is more than one simple command")
-        if any(pattern.covers(words) for pattern in self.patterns):
-            return ConditionFinding(met=True, why=f"the command is {self.spec}")
-        return ConditionFinding(met=False, why=f"the command is not {self.spec}")
+        covering = [pattern for pattern in self.patterns if pattern.covers(words)]
+        if not covering:
+            return ConditionFinding(met=False, why=f"the command is not {self.spec}")
+        if all(pattern.more for pattern in covering) and (launching := launching_word(words)):
+            return ConditionFinding(met=False, why=f"{launching!r} can run any program, so ' *' does not cover it")
+        return ConditionFinding(met=True, why=f"the command is {self.spec}")
 
     def _check_loosely(self, subject: Subject) -> ConditionFinding:
-        arguments = subject.arguments_named(self.names) if self.argument else subject.facts.arguments
+        arguments = subject.paths.arguments_named(self.names) if self.argument else subject.facts.arguments
         try:
-            texts = texts_of([*arguments.values()])
+            leaves = list(leaves_of([*arguments.values()]))
         except TooManyParts:
             return ConditionFinding(met=None, why="there is too much in the arguments to look through")
         # A list is one command: its items are words already, and each may be a whole script.
-        words = [word for text in texts for word in words_in(text)]
+        words = [word for text in leaves if isinstance(text, str) for word in words_in(text)]
         if any(pattern.occurs(words) for pattern in self.patterns):
             return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+        if foreign_values(leaves):
+            return ConditionFinding(met=None, why=NO_JSON)
         return ConditionFinding(met=False, why=f"{self.spec} does not stand in it")
+
+
+def launching_word(words: Sequence[str]) -> str | None:
+    """Return the word by which a command may run any other program, or None."""
+    program = words[0].replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
+    rows = (program, re.sub(r"[\d.]+$", "", program), *(f"{program} {word}" for word in words[1:]))
+    options = {option for row in rows for option in OPTIONS.get(row, ())}
+    if "*" in options:
+        return words[0]
+    bundle = [f"-{word}" for word in words[1:2] if program in BUNDLED and not word.startswith("-")]
+    return next((word for word in (*words[1:], *bundle) if any(_is_option(word, one) for one in options)), None)
+
+
+def _is_option(word: str, option: str) -> bool:
+    """Return True if a word is this option, shortened, with its value or among other letters."""
+    name = word.partition("=")[0]
+    if option.startswith("--"):
+        return len(name) > len("--") and option.startswith(name)
+    if len(option) == len("-x") and option[0] == "-":
+        return word[0:1] == "-" and word[1:2] != "-" and option[1] in word
+    if option in ("+", "="):
+        return word.startswith("+") if option == "+" else "=" in word and not word.startswith("-")
+    return option in (name, name[1:] if name.startswith("--") else name)
 
 
 def as_patterns(given: object) -> tuple[CommandPattern, ...]:
@@ -192,7 +236,7 @@ def simple_words(command: object) -> list[str] | None:
     return shlex.split(command)
 
 
-EXPANDED: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
+EXPANDABLE: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
 """Texts that some tools turn into another path: home folders, variables, schemes."""
 
 
@@ -203,6 +247,8 @@ class PathCondition:
     patterns: tuple[PathPattern, ...]
     strict: bool
     named: tuple[str, ...] = ()
+    elsewhere: frozenset[str] = frozenset()
+    """The arguments that the rule names otherwise; an allow does not take them for paths."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -224,17 +270,18 @@ class PathCondition:
             return ConditionFinding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
 
     def _check_strictly(self, subject: Subject) -> ConditionFinding:
-        found = subject.arguments_named(self.names)
-        if not found:
+        if not subject.paths.arguments_named(self.names):
             return ConditionFinding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
         places = [place for one in self.patterns for place in one.absolute_patterns(subject.paths, follow=False)]
-        for name, value in found.items():
+        for name, value in subject.facts.arguments.items():
+            if name in self.elsewhere and name not in self.names:
+                continue
             texts = [value] if isinstance(value, str) else value
-            if not isinstance(texts, list | tuple) or not texts:
+            if name in self.names and not (isinstance(texts, list | tuple) and texts and is_texts(texts)):
                 return ConditionFinding(met=None, why=f"argument {name!r} is no path")
-            for text in texts:
-                forms = subject.paths.resolve(text) if isinstance(text, str) and not EXPANDED.search(text) else None
-                if forms is None:
+            for text in texts_of(value):
+                forms = None if EXPANDABLE.search(text) else subject.paths.resolve(text)
+                if not isinstance(forms, PathForms):
                     return ConditionFinding(met=None, why=f"the target of the path in {name!r} is unknown")
                 if not matches(places, (forms.lexical,)):
                     return ConditionFinding(
@@ -253,6 +300,8 @@ class PathCondition:
             return ConditionFinding(met=None, why=str(unknown))
         if caught is None:
             return ConditionFinding(met=False, why=f"no path in it is {self.spec}")
+        if isinstance(caught, Unresolved):
+            return ConditionFinding(met=None, why=f"the target of the path {caught.text[:80]!r} is unknown")
         return ConditionFinding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
 
 
@@ -270,9 +319,13 @@ class Value:
 
     def matches(self, value: object) -> bool | None:
         """Return whether a plain value matches; None if that is undecided. `1`, `1.0`, `"1"` and `true` all differ."""
-        if isinstance(value, Mapping | list | tuple):
+        try:
+            frozen = None if isinstance(value, Mapping | list | tuple) else freeze(value)
+        except InputNotFreezable:
+            frozen = None
+        if frozen is None:
             return None
-        if freeze(value) in self.exact:
+        if frozen in self.exact:
             return True
         if not self.matchers:
             return False
@@ -288,14 +341,11 @@ class Value:
 class ArgumentCondition:
     """Conditions on several arguments, all of which have to hold.
 
-    With `strict`, as in an allow, a value has to be plain, and there may be no other arguments unless `others`, but for
-    those that other conditions look at; without it, a match anywhere inside a value counts.
+    With `strict`, as in an allow, a value has to be plain; without it, a match anywhere inside a value counts.
     """
 
     values: Mapping[str, Value]
     strict: bool
-    others: bool = False
-    elsewhere: frozenset[str] = frozenset()
 
     def check(self, subject: Subject) -> ConditionFinding:
         """Return whether the arguments of a call match."""
@@ -309,14 +359,23 @@ class ArgumentCondition:
                 return ConditionFinding(met=False, why=f"argument {name!r} is not {value.spec}")
             if met is None:
                 doubtful = f"it cannot be decided if argument {name!r} is {value.spec}"
-        unnamed = sorted(arguments.keys() - self.values.keys() - self.elsewhere)
-        if self.strict and not self.others and unnamed:
-            return ConditionFinding(met=False, why=f"argument {unnamed[0]!r} is none of those it names")
-        return (
-            ConditionFinding(met=None, why=doubtful)
-            if doubtful
-            else ConditionFinding(met=True, why="the arguments are those it names")
-        )
+        return ConditionFinding(met=None if doubtful else True, why=doubtful or "the arguments are those it names")
+
+
+@frozen
+class AcceptedArguments:
+    """The arguments that a call may have to be allowed: those that its rule names, or with None any that are JSON."""
+
+    names: frozenset[str] | None
+
+    def check(self, subject: Subject) -> ConditionFinding:
+        """Return whether a call has only these arguments."""
+        if not subject.is_json:
+            return ConditionFinding(met=None, why=NO_JSON)
+        others = set[str]() if self.names is None else subject.facts.arguments.keys() - self.names
+        if others:
+            return ConditionFinding(met=False, why=f"argument {min(others)!r} is none of those it names")
+        return ConditionFinding(met=True, why="the arguments are those it names")
 
 
 def as_values(given: object) -> dict[str, Value]:
@@ -373,7 +432,8 @@ def _matches_anywhere(value: Value, given: object) -> bool | None:
         for one in leaves_of(given):
             met = value.matches(one)
             if met is None and not isinstance(one, str):
-                met = value.matches(freeze(one).decode())
+                with suppress(InputNotFreezable):
+                    met = value.matches(freeze(one).decode())
             if met:
                 return True
             doubt = doubt or met is None

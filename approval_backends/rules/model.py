@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import re
 import stat
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from attrs import frozen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.events import (
+    APPROVAL_REQUIRED,
+    CATALOGUE,
+    GOES_ON_WHEN_DENIED,
+    REQUEST_PRE,
+    RUN_START,
+    TOOL_PRE,
+    canonical,
+    find,
+    suggestion,
+)
 from amplifier_hooks.ports import RuleEffect
 from amplifier_hooks.result import RISKS, Risk
+from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
 from amplifier_hooks.text.paths import PathPattern, parse_patterns
 from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
+    AcceptedArguments,
     ArgumentCondition,
     CommandCondition,
     CommandPattern,
@@ -27,10 +39,11 @@ from approval_backends.rules.conditions import (
     Value,
     as_patterns,
     as_values,
+    launching_word,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -42,6 +55,16 @@ OTHERWISE: Final = "otherwise"
 ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 MOST_RULES: Final = 1_000
 LONGEST_REASON: Final = 2_048
+
+UNJUDGED: Final = {
+    APPROVAL_REQUIRED: "rules have judged the act at its own event",
+    REQUEST_PRE: "no session judges it",
+    RUN_START: "no session judges it",
+    **dict.fromkeys(GOES_ON_WHEN_DENIED, "a denial would set the agent going again"),
+}
+"""Gates at which rules are not consulted, with the reason."""
+JUDGED: Final = tuple(row.name for row in CATALOGUE if row.gate and row.name not in UNJUDGED)
+"""The catalogued events at which a session consults rules."""
 
 
 def _id(given: object) -> str:
@@ -61,8 +84,18 @@ def _matcher(given: object) -> Matcher:
 
 def _event(given: object) -> Matcher:
     matcher = _matcher(given)
-    if matcher is not ANY and not all(":" in name or set(name) & set("*?[") for name in matcher.spec.split("|")):
-        raise ValueError(f"is {matcher.spec!r}; write the event's own name, as in 'tool:pre'")
+    names = [] if matcher.spec.startswith("re:") else matcher.spec.split("|")
+    for name in (name for name in names if name not in JUDGED and not set(name) & set("*?[")):
+        row = find(name)
+        if row is None:
+            likely = canonical(suggestion(name) or TOOL_PRE)
+            raise ValueError(f"is {name!r}, an unknown event; did you mean {likely!r}?")
+        if row.name in JUDGED:
+            raise ValueError(f"is {name!r}; write the event's own name, {row.name!r}")
+        why = UNJUDGED.get(row.name, "nothing can stop it")
+        raise ValueError(f"is {name!r}, where no rule is consulted: {why}; write one of {', '.join(JUDGED)}")
+    if not any(matcher.matches(name) for name in JUDGED):
+        raise ValueError(f"is {matcher.spec!r}, which covers no event that has rules; those are {', '.join(JUDGED)}")
     return matcher
 
 
@@ -71,6 +104,11 @@ def _names(given: object) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ValueError("is a name or a list of names")
     return tuple(names)
+
+
+def _others(given: object) -> tuple[str, ...] | None:
+    """Return the names of the other arguments that an allow accepts; None for any."""
+    return None if given == "any" else () if given == "none" else _names(given)
 
 
 def _risks(given: object) -> frozenset[Risk]:
@@ -112,13 +150,13 @@ class StrictRulesModel(BaseModel):
 class RuleModel(StrictRulesModel):
     """One rule of a file. All of its conditions have to hold."""
 
-    id: Annotated[str, _from_file(_id)]
-    effect: RuleEffect
-    tool: Annotated[Matcher, _from_file(_matcher)]
+    id: Annotated[str, _from_file(_id), Field(description="a name of its own")]
+    effect: RuleEffect = Field(description="allow, ask or deny")
+    tool: Annotated[Matcher, _from_file(_matcher), Field(description="a tool, or '*'")]
     event: Annotated[Matcher, _from_file(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
     risk: Annotated[frozenset[Risk] | None, _from_file(_risks)] = None
     arguments: Annotated[dict[str, Value] | None, _from_file(as_values)] = None
-    other_arguments: Literal["none", "any"] | None = None
+    other_arguments: Annotated[tuple[str, ...] | None, _from_file(_others)] = ()
     command: Annotated[tuple[CommandPattern, ...] | None, _from_file(as_patterns)] = None
     command_argument: Annotated[str | None, BeforeValidator(_text)] = None
     path: Annotated[tuple[PathPattern, ...] | None, _from_file(parse_patterns)] = None
@@ -143,8 +181,12 @@ class RuleModel(StrictRulesModel):
             (allow and not bounded, "this would allow everything; name tools, or what their arguments have to be"),
             (not allow and bool(self.hooks), "only an allow names hooks; deny and ask apply whichever hook asks"),
             (
-                self.other_arguments is not None and not (allow and self.arguments),
-                "other_arguments belongs to an allow with arguments",
+                "other_arguments" in self.model_fields_set and not allow,
+                "other_arguments belongs to an allow; deny and ask apply whatever the other arguments are",
+            ),
+            (
+                allow and any(pattern.more and launching_word(pattern.words) for pattern in self.command or ()),
+                "in an allow, ' *' may not follow words that run any program; write the whole command",
             ),
             (self.command_argument is not None and not self.command, "command_argument belongs to a command"),
             (bool(self.path_arguments) and not self.path, "path_arguments belongs to a path"),
@@ -162,14 +204,17 @@ class RuleModel(StrictRulesModel):
     def to_rule(self, line: int) -> Rule:
         """Return the rule, ready to be checked against calls."""
         strict = self.effect == "allow"
-        looks: list[CommandCondition | PathCondition] = []
+        conditions: list[ArgumentCondition | CommandCondition | PathCondition] = []
+        named = {*(self.arguments or ()), *(self.other_arguments or ())}
+        if self.arguments is not None:
+            conditions.append(ArgumentCondition(self.arguments, strict))
         if self.command is not None:
-            looks.append(CommandCondition(self.command, strict, self.command_argument))
+            conditions.append(command := CommandCondition(self.command, strict, self.command_argument))
+            named.update(command.names)
         if self.path is not None:
-            looks.append(PathCondition(self.path, strict, self.path_arguments))
-        elsewhere = frozenset(name for condition in looks for name in condition.names)
-        others = self.other_arguments == "any"
-        values = [] if self.arguments is None else [ArgumentCondition(self.arguments, strict, others, elsewhere)]
+            conditions.append(path := PathCondition(self.path, strict, self.path_arguments, frozenset(named)))
+            named.update(path.names)
+        accepted = AcceptedArguments(None if self.other_arguments is None else frozenset(named))
         return Rule(
             id=self.id,
             effect=self.effect,
@@ -177,7 +222,8 @@ class RuleModel(StrictRulesModel):
             event=self.event,
             tool=self.tool,
             risk=self.risk,
-            conditions=(*values, *looks),
+            conditions=tuple(conditions),
+            accepted=accepted if strict else None,
             hooks=self.hooks,
             reason=self.reason,
             with_risk=self.with_risk,
@@ -188,9 +234,9 @@ class RuleModel(StrictRulesModel):
 class RulesModel(StrictRulesModel):
     """A whole file."""
 
-    version: Annotated[Literal[1], _from_file(_version)]
+    version: Annotated[Literal[1], _from_file(_version), Field(description="1")]
     otherwise: Literal["ask", "deny"] | None = None
-    rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES)]
+    rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
 
 
 @frozen(kw_only=True)
@@ -204,6 +250,8 @@ class Rule:
     tool: Matcher
     risk: frozenset[Risk] | None
     conditions: tuple[ArgumentCondition | CommandCondition | PathCondition, ...]
+    accepted: AcceptedArguments | None
+    """The arguments of an allow; a deny or ask applies whatever the other arguments are."""
     hooks: tuple[str, ...]
     reason: str
     with_risk: Risk | None
@@ -218,6 +266,8 @@ class Rule:
                 return last
             if last.met is None:
                 doubtful = doubtful or last
+        if self.accepted is not None and (finding := self.accepted.check(subject)).met is not True:
+            return finding
         return doubtful or last
 
     def _findings(self, subject: Subject) -> Iterator[ConditionFinding]:
@@ -290,8 +340,8 @@ def _load(data: bytes, name: str) -> ParsedDocument:
     try:
         marked = parse_yaml(data)
     except NotReadable as problem:
-        said = f"{problem.said}; rules are a flat list" * (problem.said == TOO_DEEP) or problem.said
-        raise InvalidRules(name, [(problem.line, said)]) from None
+        sentence = f"{problem.sentence}; rules are a flat list" * (problem.sentence == TOO_DEEP) or problem.sentence
+        raise InvalidRules(name, [(problem.line, sentence)]) from None
     if marked.value is None:
         raise InvalidRules(name, [(1, "the file is empty; to have no rules, name no file")])
     return marked
@@ -305,17 +355,9 @@ def _mistake(error: ErrorDetails, lines: dict[KeyPath, int]) -> tuple[int, str]:
         known = known[:-1]
     if not at or (at[0] == "rules" and error["type"] in ("list_type", "model_type", "too_short")):
         return lines[known], SHAPES[min(len(at), 2)]
-    key = str(at[-1])
-    if error["type"] == "extra_forbidden":
-        said = f"unknown key {key[:40]!r}; {_suggestion(key, [*_known_keys(at)])}"
-    elif error["type"] == "missing":
-        said = f"{key!r} is missing; add {key}: {WANTED[key]}"
-    elif error["type"] == "literal_error":
-        said = f"{key!r} is {error['input']!r:.40}; write {error['ctx']['expected']}"
-    else:
-        said = str(error["ctx"]["error"]) if error["type"] == "value_error" else error["msg"]
-        said = f"{key!r} {said}" if key in _known_keys(at) else said
-    return lines[known], said
+    if at[0] == "rules" and len(at) > 1:
+        return lines[known], error_sentence({**error, "loc": at[2:]}, RuleModel)
+    return lines[known], error_sentence(error, RulesModel)
 
 
 SHAPES: Final = (
@@ -323,20 +365,3 @@ SHAPES: Final = (
     "'rules' is no list with rules in it; begin each with '- id: …', or name no file to have none",
     "a rule is a mapping, as in '- id: no-secrets'",
 )
-WANTED: Final = {
-    "id": "a name of its own",
-    "effect": "allow, ask or deny",
-    "tool": "a tool, or '*'",
-    "version": "1",
-    "rules": "and a list of them",
-}
-
-
-def _known_keys(at: KeyPath) -> Iterable[str]:
-    """Return the keys that may stand at this place."""
-    return RuleModel.model_fields if at[0] == "rules" and len(at) > 1 else RulesModel.model_fields
-
-
-def _suggestion(key: str, names: list[str]) -> str:
-    likely = get_close_matches(key, names, 1)
-    return f"did you mean {likely[0]!r}?" if likely else f"known are {', '.join(names)}"

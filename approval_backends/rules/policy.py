@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 
+from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.ports import ActionFacts, RuleEffect, RuleVerdict
 from amplifier_hooks.result import Assessment, highest
 from approval_backends.rules.conditions import Subject
@@ -76,6 +77,9 @@ class Rules:
     the file for a moment cannot let a call pass. Keep the file where the agent cannot write.
     """
 
+    any_thread: Final = True
+    """True because `judge` may be called in any thread: large arguments are judged off the event loop."""
+
     def __init__(self, data: bytes, name: str = "rules") -> None:
         """Read rules from the text of a file. Raises `InvalidRules`, with every mistake and its line."""
         self.source: Path | None = None
@@ -108,12 +112,6 @@ class Rules:
         self.digest = hashlib.sha256(data).hexdigest()
         """The digest of the file's bytes: it identifies these rules."""
 
-    @property
-    def events(self) -> tuple[tuple[int, str], ...]:
-        """The events that rules name, each with its line; patterns are left out."""
-        names = ((rule.line, name) for rule in self._rules for name in rule.event.spec.split("|"))
-        return tuple((line, name) for line, name in names if not set(name) & set("*?["))
-
     def __len__(self) -> int:
         return len(self._rules)
 
@@ -131,9 +129,9 @@ class Rules:
                 ConsideredRule(rule=rule.id, effect=rule.effect, line=rule.line, met=finding.met, why=finding.why)
             )
         matched = {one.rule for one in considered if one.matched}
-        return RulesExplanation(verdict=self._verdict(matched), considered=tuple(considered))
+        return RulesExplanation(verdict=self._verdict(matched, facts.event), considered=tuple(considered))
 
-    def _verdict(self, matched: set[str]) -> RuleVerdict | None:
+    def _verdict(self, matched: set[str], event: str) -> RuleVerdict | None:
         """Return the strictest effect of the rules that matched, by all that have it, in the order of their names."""
         for effect in STRICTEST_FIRST:
             found = sorted((r for r in self._rules if r.id in matched and r.effect == effect), key=lambda r: r.id)
@@ -148,7 +146,7 @@ class Rules:
                     risk=risk,
                     risk_reason="\n".join(one.reason for one in given if one.risk == risk and one.reason),
                 )
-        if self._otherwise is None:
+        if self._otherwise is None or event != TOOL_PRE:
             return None
         return RuleVerdict(effect=self._otherwise, rule=OTHERWISE, reason="No rule allows this.")
 
@@ -157,9 +155,9 @@ def _verdict_text(verdict: RuleVerdict | None) -> str:
     if verdict is None:
         return "no rule speaks: the hooks decide"
     if verdict.effect == "allow":
-        whose = "every hook" if "*" in verdict.answers else ", ".join(verdict.answers)
-        return f"allow, by {verdict.rule}: answers the questions of {whose}"
-    said = f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
+        hooks = "every hook" if "*" in verdict.answers else ", ".join(verdict.answers)
+        return f"allow, by {verdict.rule}: answers the questions of {hooks}"
+    text = f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
     if verdict.risk is None:
-        return said
-    return f"{said}\n  with {verdict.risk} risk{verdict.risk_reason and ': ' + verdict.risk_reason}"
+        return text
+    return f"{text}\n  with {verdict.risk} risk{verdict.risk_reason and ': ' + verdict.risk_reason}"

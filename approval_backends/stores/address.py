@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from amplifier_hooks.storage.state_folder import state_folder
+from amplifier_hooks.storage.state_folder import StateFolder
 from approval_backends.errors import UnknownStore
 
 if TYPE_CHECKING:
@@ -24,39 +24,35 @@ SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])password=[^&#]*", re.IGNORECASE)
 
 
-def default_path() -> Path:
-    """Return the default file: `approvals.db` in the folder of this user's state."""
-    return state_folder() / "approvals.db"
-
-
 def store_at(address: str | None = None) -> DatabaseStore:
     """Return the store at an address, not open yet; without an address, the store in the default file.
 
     Raises `UnknownStore` for an address that is neither a path nor a server.
     """
-    place = _parse_address(address)
-    if isinstance(place, ServerAddress):
+    target = _parse_address(address)
+    if isinstance(target, ServerAddress):
         from approval_backends.stores.postgres import PostgresStore
 
-        return PostgresStore(place.dsn, **place.options)
+        return PostgresStore(target.dsn, **target.options)
     from approval_backends.stores.sqlite import SqliteStore
 
-    return SqliteStore(place or default_path())
+    return SqliteStore(target or StateFolder().approvals)
 
 
-def database_at(address: str | None, file: str, *migrations: Migrations) -> Database:
-    """Return a database with these tables at an address, not open yet; without an address, `file` in the state folder.
+def database_at(address: str | None, *migrations: Migrations) -> Database:
+    """Return a database with these tables at an address, not open yet.
 
-    Raises `UnknownStore` as `store_at` does.
+    Without an address, it is the server's file in the state folder, which is made. Raises `UnknownStore`, as
+    `store_at` does.
     """
-    place = _parse_address(address)
-    if isinstance(place, ServerAddress):
+    target = _parse_address(address)
+    if isinstance(target, ServerAddress):
         from amplifier_hooks.storage.postgres import PostgresDatabase
 
-        return PostgresDatabase(place.dsn, *migrations, **place.options)
+        return PostgresDatabase(target.dsn, *migrations, **target.options)
     from amplifier_hooks.storage.sqlite import SqliteDatabase
 
-    return SqliteDatabase(place or state_folder() / file, *migrations)
+    return SqliteDatabase(target or StateFolder().make().server, *migrations)
 
 
 class ServerAddress(NamedTuple):

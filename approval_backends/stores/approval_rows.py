@@ -15,7 +15,7 @@ import msgspec
 from attrs import evolve
 from attrs import fields as fields_of
 
-from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
 from approval_backends.lifecycle import Moment, RequestRecord
 from approval_backends.stores.approval_store import RequestEvent
@@ -28,17 +28,20 @@ T = TypeVar("T")
 
 COLUMNS: Final = (
     "request, created, boot, reading, lifetime, digest, status, epoch, version, "
-    "decision, decided, decided_boot, decided_reading, reason, ended"
+    "decision, decided, decided_boot, decided_reading, reason, ended, result"
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
 GRANT_COLUMNS: Final = (
-    "id, tenant, session, agent, hook, version, tool, cwd, scope, allows, by_whom, channel, request, created, expires"
+    "id, tenant, session, agent, hook, version, tool, cwd, scope, allows, ceiling, by_whom, channel, request, "
+    "created, expires"
 )
+STOP_COLUMNS: Final = "id, tenant, session, why, by_whom, at, ended, ended_by"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TOPIC: Final = 200
 
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 _decision: Final = msgspec.json.Decoder(Decision)
+_result: Final = msgspec.json.Decoder(KeptResult)
 
 
 # -- single values -----------------------------------------------------------------------------------------------------
@@ -139,6 +142,7 @@ def end_values(record: RequestRecord) -> tuple[Any, ...]:
         None if decided is None else round(decided.reading * 1e6),
         to_stored_text(record.reason),
         None if record.ended is None else micros(record.ended),
+        None if record.result is None else _json(record.result),
     )
 
 
@@ -165,6 +169,7 @@ def load_record(row: Row) -> RequestRecord:
         decided_reading,
         reason,
         ended,
+        result,
     ) = row
     return RequestRecord(
         request=_decode(_request, request),
@@ -178,6 +183,7 @@ def load_record(row: Row) -> RequestRecord:
         decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),
         reason=from_stored_text(reason),
         ended=None if ended is None else _time_of(ended),
+        result=None if result is None else _decode(_result, result),
     )
 
 
@@ -212,6 +218,7 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
         to_stored_text(grant.id),
         *key_values(grant.key),
         int(grant.allows),
+        grant.ceiling,
         to_stored_text(grant.by),
         to_stored_text(grant.channel),
         to_stored_text(grant.request),
@@ -222,7 +229,8 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
 
 def load_grant(row: Row) -> Grant:
     """Return a grant from the values of `GRANT_COLUMNS`."""
-    name, tenant, session, agent, hook, version, tool, cwd, scope, allows, by, channel, request, created, expires = row
+    name, tenant, session, agent, hook, version, tool, cwd, scope, *given = row
+    allows, ceiling, by, channel, request, created, expires = given
     key = GrantKey(
         tenant=from_stored_text(tenant),
         session=None if session == "*" else from_stored_text(session[1:]),
@@ -237,9 +245,25 @@ def load_grant(row: Row) -> Grant:
         id=from_stored_text(name),
         key=key,
         allows=bool(allows),
+        ceiling=ceiling,
         by=from_stored_text(by),
         channel=from_stored_text(channel),
         request=from_stored_text(request),
         created=_time_of(created),
         expires=None if expires is None else _time_of(expires),
+    )
+
+
+def load_stop(row: Row) -> Stop:
+    """Return a stop from the values of `STOP_COLUMNS`."""
+    name, tenant, session, why, by, at, ended, ended_by = row
+    return Stop(
+        id=name,
+        tenant=from_stored_text(tenant),
+        session=from_stored_text(session),
+        why=from_stored_text(why),
+        by=from_stored_text(by),
+        at=_time_of(at),
+        ended=None if ended is None else _time_of(ended),
+        ended_by=from_stored_text(ended_by),
     )

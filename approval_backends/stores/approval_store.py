@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant
+    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import ApprovalAnswer, Change, Refusal, RequestRecord
+    from approval_backends.lifecycle import ApprovalAnswer, Move, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -33,6 +33,10 @@ ANSWERS: Final = frozenset({"late_decision", "refused"})
 """Events that change nothing: answers that did not count."""
 NEW: Final = "+"
 """Topic of a new request. Its own caller needs no wake-up, so only watches of all requests follow it."""
+STOPS: Final = "!"
+"""Topic of stops, for watches of all requests."""
+STOPS_KEPT: Final = 3_600.0
+"""Seconds for which `stops` also returns a stop that has ended."""
 
 EventKind = Literal[
     "submitted",
@@ -130,9 +134,9 @@ class ApprovalStore(Protocol):
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request, pending from now on for as long as it says.
 
-        A request that is there already with its id and digest is returned as it stands. Raises `RequestMismatch` for
-        that id with another digest, tenant or session, `TooManyRequests` over a limit, and `SessionTakenOver` for an
-        epoch older than the session's.
+        A request that is there already with its id and digest is returned as it stands. Raises `ApprovalMismatch` for
+        arguments that do not have the digest, `RequestMismatch` for that id with another digest, tenant or session,
+        `TooManyRequests` over a limit, and `SessionTakenOver` for an epoch older than the session's.
         """
         ...
 
@@ -149,17 +153,27 @@ class ApprovalStore(Protocol):
     ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
-        An "always" adds its grants in the same transaction, kept so many seconds if wanted. An answer that does not
-        count changes nothing but the request's events. A decision sent again returns the record as it stands.
+        The decision notes the seconds for which an "always" is kept; a refusal adds its grants in the same transaction.
+        An answer that does not count changes nothing but the request's events. A decision sent again returns the record
+        as it stands.
         """
         ...
 
-    async def change(
-        self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
+    async def move(
+        self,
+        request_id: str,
+        move: Move,
+        *,
+        reason: str = "",
+        digest: str | None = None,
+        epoch: int | None = None,
+        result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
-        """Make one other change of the table, if `lifecycle.move` allows it; set status, reason, ended.
+        """Make one other move of the table, if `lifecycle.move_request` allows it; set status, reason, ended, result.
 
-        A claim marks every event up to the decision as recorded, because the audit has to have them before.
+        A claim marks every event up to the decision as recorded, because the audit has to have them before, and adds
+        the grants of an "allow always". While a stop covers the request's tenant and session, a claim is refused as
+        `stopped`; once `stop` has returned, no claim succeeds any more.
         """
         ...
 
@@ -213,6 +227,18 @@ class ApprovalStore(Protocol):
         """End a grant. Return True if there was one in force; another tenant's counts as none."""
         ...
 
+    async def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Stop:
+        """Begin a stop, and return it. A stop in force for this tenant and session is returned as it stands."""
+        ...
+
+    async def resume(self, by: str, *, tenant: str = "", session: str = "") -> Stop | None:
+        """End the stop in force for this tenant and session, and return it; None if there is none."""
+        ...
+
+    async def stops(self) -> list[Stop]:
+        """Return the stops in force, and those that ended in the last hour, oldest first."""
+        ...
+
     async def events(self, request_id: str) -> list[RequestEvent]:
         """Return the events of a request, in order."""
         ...
@@ -234,7 +260,7 @@ class ApprovalStore(Protocol):
         ...
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove the requests that ended so many seconds ago, with their events, and ended grants; return their number.
+        """Remove requests that ended so many seconds ago, their events, ended grants and stops; return their number.
 
         An undecided or unsettled request stays; so does one that is not recorded, unless `unrecorded` is True, as for a
         host that keeps no audit.

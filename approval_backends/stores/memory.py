@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
+from uuid import uuid4
 
 from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals import grant_keys, kept_keys
+from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
+from amplifier_hooks.ports import Stop
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Moment, Refusal, RequestRecord, grants_of, is_over, judge, move, new_record
+from approval_backends.lifecycle import (
+    Moment,
+    Refusal,
+    RequestRecord,
+    grants_of,
+    is_over,
+    judge,
+    move_request,
+    new_record,
+    refuse_stopped,
+)
 from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
     NEW,
     RETENTION,
+    STOPS,
+    STOPS_KEPT,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
@@ -32,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant
-    from approval_backends.lifecycle import ApprovalAnswer, Change
+    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
+    from approval_backends.lifecycle import ApprovalAnswer, Move
 
 
 class MemoryStore:
@@ -52,6 +67,7 @@ class MemoryStore:
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        self._stops: dict[str, Stop] = {}
 
     async def open(self) -> Self:
         """Open the store again, with its content; a new store is open already."""
@@ -69,6 +85,7 @@ class MemoryStore:
 
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a copy of the request; one that is there already is returned as it stands."""
+        check_digest(request)
         known = self._find(request.id)
         if known is not None:
             if _identity(known.request) != _identity(request):
@@ -98,25 +115,34 @@ class MemoryStore:
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         record, now = self._find(answer.request), self._clock()
-        after = judge(record, answer, now, four_eyes=four_eyes)
+        after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
-            self._note_refused(after, answer, now)
+            self._note_refusal(after, answer, now)
         elif after is not record:
             self._put(after)
             self._note(after, "deny" if after.status == "denied" else "approve", now)
-            for grant in grants_of(after, keep):
-                self._grants[grant.id] = grant
+            self._grant(after)
             self._signals.notify(after.id)
         return after
 
-    async def change(
-        self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
+    async def move(
+        self,
+        request_id: str,
+        move: Move,
+        *,
+        reason: str = "",
+        digest: str | None = None,
+        epoch: int | None = None,
+        result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
-        """Make one other change, if the table allows it."""
+        """Make one other move, if the table allows it."""
         now = self._clock()
-        after = move(self._find(request_id), change, now, reason=reason, digest=digest, epoch=epoch)
+        record = self._find(request_id)
+        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
         if isinstance(after, RequestRecord):
-            self._store_change(after, change, now)
+            if move == "claim" and (refusal := refuse_stopped(after, self._stops.values())) is not None:
+                return refusal
+            self._store_move(after, move, now)
         return after
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
@@ -210,6 +236,36 @@ class MemoryStore:
             self._signals.notify(grant.request)
         return bool(there)
 
+    async def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Stop:
+        """Begin a stop; one in force for this tenant and session is returned as it stands."""
+        self._find("")
+        known = self._stop_for(tenant, session)
+        if known is None:
+            at = self._clock().wall
+            known = Stop(id=uuid4().hex, tenant=tenant, session=session, why=why, by=by, at=at)
+            self._stops[known.id] = known
+            self._signals.notify(STOPS)
+        return known
+
+    async def resume(self, by: str, *, tenant: str = "", session: str = "") -> Stop | None:
+        """End the stop in force for this tenant and session."""
+        self._find("")
+        known = self._stop_for(tenant, session)
+        if known is not None:
+            known = self._stops[known.id] = evolve(known, ended=self._clock().wall, ended_by=by)
+            self._signals.notify(STOPS)
+        return known
+
+    async def stops(self) -> list[Stop]:
+        """Return the stops in force, and those that ended lately."""
+        self._find("")
+        since = self._clock().wall - timedelta(seconds=STOPS_KEPT)
+        return [stop for stop in self._stops.values() if stop.ended is None or stop.ended > since]
+
+    def _stop_for(self, tenant: str, session: str) -> Stop | None:
+        there = (stop for stop in self._stops.values() if stop.ended is None)
+        return next((stop for stop in there if (stop.tenant, stop.session) == (tenant, session)), None)
+
     async def events(self, request_id: str) -> list[RequestEvent]:
         """Return the events of a request, in order."""
         self._find(request_id)
@@ -244,6 +300,9 @@ class MemoryStore:
             ended = grant.revoked or grant.expires
             if ended is not None and (now - ended).total_seconds() >= older_than:
                 del self._grants[grant.id]
+        for stop in list(self._stops.values()):
+            if stop.ended is not None and (now - stop.ended).total_seconds() >= older_than:
+                del self._stops[stop.id]
         return len(gone)
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
@@ -271,46 +330,51 @@ class MemoryStore:
             ("session", (tenant, session), self._limits.per_session),
             ("tenant", (tenant, None), self._limits.per_tenant),
         )
-        for whose, place, limit in rows:
-            if self._waiting[place] >= limit:
+        for scope, key, limit in rows:
+            if self._waiting[key] >= limit:
                 for record in list(self._visible_records(tenant, None)):
                     if record.status == "pending" and is_over(record, now):
                         self._try_move(record, "expire", now)
-                if self._waiting[place] >= limit:
-                    raise TooManyRequests(whose, limit)
+                if self._waiting[key] >= limit:
+                    raise TooManyRequests(scope, limit)
 
     def _put(self, record: RequestRecord) -> None:
         before = self._records.get(record.id)
         change = (record.status == "pending") - (before is not None and before.status == "pending")
-        for place in ((record.request.tenant, record.request.session), (record.request.tenant, None)):
-            self._waiting[place] += change
-            if not self._waiting[place]:
-                del self._waiting[place]
+        for key in ((record.request.tenant, record.request.session), (record.request.tenant, None)):
+            self._waiting[key] += change
+            if not self._waiting[key]:
+                del self._waiting[key]
         self._records[record.id] = record
         if record.status == "pending":
             self._pending[record.id] = record
         else:
             self._pending.pop(record.id, None)
 
-    def _try_move(self, record: RequestRecord, change: Change, now: Moment, reason: str = "") -> RequestRecord | None:
-        after = move(record, change, now, reason=reason)
+    def _try_move(self, record: RequestRecord, move: Move, now: Moment, reason: str = "") -> RequestRecord | None:
+        after = move_request(record, move, now, reason=reason)
         if isinstance(after, Refusal):
             return None
-        self._store_change(after, change, now)
+        self._store_move(after, move, now)
         return after
 
-    def _store_change(self, after: RequestRecord, change: Change, now: Moment) -> None:
+    def _store_move(self, after: RequestRecord, move: Move, now: Moment) -> None:
         self._put(after)
-        if change == "claim":
+        if move == "claim":
             self._mark(after.id, after.version - 1)
-        self._note(after, change, now)
+            self._grant(after)
+        self._note(after, move, now)
         self._signals.notify(after.id)
+
+    def _grant(self, record: RequestRecord) -> None:
+        for grant in grants_of(record):
+            self._grants[grant.id] = grant
 
     def _mark(self, request_id: str, version: int, number: int = 0) -> None:
         """Mark these events as recorded."""
-        for place, event in enumerate(self._events[request_id]):
+        for index, event in enumerate(self._events[request_id]):
             if event.number <= number or (event.version <= version and event.kind not in ANSWERS):
-                self._events[request_id][place] = evolve(event, recorded=True)
+                self._events[request_id][index] = evolve(event, recorded=True)
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> None:
         by, channel = "", ""
@@ -318,7 +382,7 @@ class MemoryStore:
             by, channel = record.decision.by, record.decision.channel
         self._add(record, kind, now, (by, channel, record.reason))
 
-    def _note_refused(self, refusal: Refusal, answer: ApprovalAnswer, now: Moment) -> None:
+    def _note_refusal(self, refusal: Refusal, answer: ApprovalAnswer, now: Moment) -> None:
         record = refusal.record
         if record is None:
             return

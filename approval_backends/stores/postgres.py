@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve
 
+from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, RequestRecord, decision_of, new_record, outcomes
@@ -22,6 +23,7 @@ from approval_backends.stores.approval_rows import (
     topic,
 )
 from approval_backends.stores.approval_store import NEW
+from approval_backends.stores.tables import APPROVAL_TABLES
 from approval_backends.stores.transactions import DatabaseStore
 
 if TYPE_CHECKING:
@@ -37,70 +39,11 @@ POSTGRES_TABLES = Migrations(
     component="approvals",
     steps=(
         (
+            *APPROVAL_TABLES,
+            """ALTER TABLE {schema}.approval_request
+                ADD COLUMN agent TEXT NOT NULL DEFAULT '', ADD COLUMN outcomes JSONB NOT NULL DEFAULT '{}'""",
             """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
-            """CREATE TABLE {schema}.approval_request (
-                id TEXT PRIMARY KEY,
-                tenant TEXT NOT NULL,
-                session TEXT NOT NULL,
-                expires BIGINT NOT NULL,
-                request TEXT NOT NULL,
-                created BIGINT NOT NULL,
-                boot TEXT NOT NULL,
-                reading BIGINT NOT NULL,
-                lifetime BIGINT NOT NULL,
-                digest TEXT NOT NULL,
-                status TEXT NOT NULL,
-                epoch INTEGER NOT NULL,
-                version INTEGER NOT NULL,
-                decision TEXT,
-                decided BIGINT,
-                decided_boot TEXT,
-                decided_reading BIGINT,
-                reason TEXT NOT NULL,
-                ended BIGINT,
-                agent TEXT NOT NULL DEFAULT '',
-                outcomes JSONB NOT NULL DEFAULT '{}'
-            )""",
-            "CREATE INDEX approval_open ON {schema}.approval_request (tenant, session) WHERE ended IS NULL",
-            """CREATE TABLE {schema}.approval_event (
-                request TEXT NOT NULL,
-                number INTEGER NOT NULL,
-                kind TEXT NOT NULL,
-                at BIGINT NOT NULL,
-                version INTEGER NOT NULL,
-                by_whom TEXT NOT NULL,
-                channel TEXT NOT NULL,
-                note TEXT NOT NULL,
-                recorded INTEGER NOT NULL DEFAULT 0,
-                PRIMARY KEY (request, number)
-            )""",
-            "CREATE INDEX approval_event_unrecorded ON {schema}.approval_event (at) WHERE recorded = 0",
-            """CREATE TABLE {schema}.approval_grant (
-                id TEXT PRIMARY KEY,
-                tenant TEXT NOT NULL,
-                session TEXT NOT NULL,
-                agent TEXT NOT NULL,
-                hook TEXT NOT NULL,
-                version TEXT NOT NULL,
-                tool TEXT NOT NULL,
-                cwd TEXT NOT NULL,
-                scope TEXT NOT NULL,
-                allows INTEGER NOT NULL,
-                by_whom TEXT NOT NULL,
-                channel TEXT NOT NULL,
-                request TEXT NOT NULL,
-                created BIGINT NOT NULL,
-                expires BIGINT,
-                revoked BIGINT
-            )""",
-            "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
-            """CREATE TABLE {schema}.approval_session (
-                tenant TEXT NOT NULL,
-                session TEXT NOT NULL,
-                epoch INTEGER NOT NULL,
-                PRIMARY KEY (tenant, session)
-            )""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
                 p_agent TEXT, p_outcomes TEXT, p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER,
@@ -193,6 +136,7 @@ class PostgresStore(DatabaseStore):
 
     async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
         """Keep a request; one that is there already is returned as it stands."""
+        check_digest(request)
         draft = new_record(request, NEVER, epoch)
         ((created,),) = await self.database.fetch(
             SUBMIT,
@@ -258,6 +202,10 @@ class PostgresStore(DatabaseStore):
     def _now(self) -> Steps[Moment]:
         ((now,),) = yield Statement("SELECT {schema}.approval_now()")
         return _moment(now)
+
+    def _lock_stops(self) -> Steps[None]:
+        """Lock the table against claims, which read it with row locks; plain reading goes on."""
+        yield Statement("LOCK TABLE {schema}.approval_stop IN EXCLUSIVE MODE")
 
     def _lock_tenant(self, tenant: str) -> Steps[None]:
         yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))

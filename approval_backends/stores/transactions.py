@@ -9,22 +9,35 @@ those it read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from uuid import uuid4
 
-from amplifier_hooks.approvals import grant_keys, kept_keys
+from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import Refusal, RequestRecord, grants_of, is_over, judge, move, new_record
+from approval_backends.lifecycle import (
+    Refusal,
+    RequestRecord,
+    grants_of,
+    is_over,
+    judge,
+    move_request,
+    new_record,
+    refuse_stopped,
+)
 from approval_backends.stores.approval_rows import (
     COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
+    STOP_COLUMNS,
     end_values,
     grant_values,
     key_values,
     load_event,
     load_grant,
     load_record,
+    load_stop,
     micros,
     record_values,
     session_value,
@@ -37,6 +50,8 @@ from approval_backends.stores.approval_store import (
     LATE_KEPT,
     NEW,
     RETENTION,
+    STOPS,
+    STOPS_KEPT,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
@@ -46,20 +61,34 @@ from approval_backends.stores.approval_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantKey
+    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
-    from approval_backends.lifecycle import ApprovalAnswer, Change, Moment
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
 
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Store = TypeVar("Store", bound="DatabaseStore")
 Steps = Script[T]
 
 CHUNK: Final = 1_000
 """Requests that one transaction purges."""
+
+
+def transaction(
+    script: Callable[Concatenate[Store, P], Steps[T]],
+) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """Turn the script of a store into a method that runs it in one transaction."""
+
+    @wraps(script)
+    async def run(self: Store, /, *args: P.args, **options: P.kwargs) -> T:
+        return await self.database.run(script(self, *args, **options))
+
+    return run
 
 
 class DatabaseStore(Openable):
@@ -81,6 +110,10 @@ class DatabaseStore(Openable):
         """Keep other requests of this tenant from being counted at the same time."""
         raise NotImplementedError
 
+    def _lock_stops(self) -> Steps[None]:
+        """Wait for claims under way, and keep others from reading the stops until the transaction ends."""
+        raise NotImplementedError
+
     async def open(self) -> Self:
         """Open the database and bring its tables up to date."""
         await self.database.open()
@@ -96,113 +129,10 @@ class DatabaseStore(Openable):
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    @transaction
+    def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Steps[RequestRecord]:
         """Keep a request; one that is there already is returned as it stands."""
-        return await self.database.run(self._submit(request, epoch))
-
-    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """Return the record, or None, and the store's time when it was read."""
-        raise NotImplementedError
-
-    async def get(self, request_id: str) -> RequestRecord | None:
-        """Return the record, or None."""
-        rows = await self.database.fetch(GET, to_stored_text(request_id))
-        return load_record(rows[0]) if rows else None
-
-    async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
-    ) -> RequestRecord | Refusal:
-        """Decide, if the answer counts."""
-        return await self.database.run(self._answer(answer, four_eyes=four_eyes, keep=keep))
-
-    async def change(
-        self, request_id: str, change: Change, *, reason: str = "", digest: str | None = None, epoch: int | None = None
-    ) -> RequestRecord | Refusal:
-        """Make one other change, if the table allows it."""
-        return await self.database.run(self._change(request_id, change, reason, digest, epoch))
-
-    async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
-        """Expire every request whose time is over."""
-        return await self.database.run(self._expire_due(limit))
-
-    async def pending(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
-        limit: int = 10_000,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
-        """Return the pending requests, oldest first."""
-        return await self._select(PENDING, tenant, sessions, limit, after)
-
-    async def history(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
-        limit: int = 100,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
-        """Return the requests that are not pending any more, newest first."""
-        return await self._select(HISTORY, tenant, sessions, limit, after)
-
-    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session."""
-        return await self.database.run(self._take_over(tenant, session))
-
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw the open requests, and end the session's grants."""
-        return await self.database.run(self._end_session(tenant, session, reason))
-
-    # -- grants --------------------------------------------------------------------------------------------------------
-
-    async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
-        """Return the grants in force that answer any hook of this request."""
-        keys = zip(grant_keys(request), kept_keys(request), strict=True)
-        return await self.database.run(self._grants_for(keys))
-
-    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
-        """Return the grants in force, oldest first."""
-        found = await self.database.run(self._grants(tenant))
-        wanted = None if sessions is None else frozenset(sessions)
-        return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
-
-    async def revoke(self, grant_id: str, *, tenant: str | None = None) -> bool:
-        """End a grant."""
-        return await self.database.run(self._revoke(grant_id, tenant))
-
-    # -- events --------------------------------------------------------------------------------------------------------
-
-    async def events(self, request_id: str) -> list[RequestEvent]:
-        """Return the events of a request, in order."""
-        return [load_event(row) for row in await self.database.fetch(EVENTS, to_stored_text(request_id))]
-
-    async def list_unrecorded(
-        self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
-    ) -> list[RequestEvent]:
-        """Return the events that the audit may lack."""
-        whose = (None if one is None else to_stored_text(one) for one in (tenant, session))
-        return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *whose)]
-
-    async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
-        """Note that the audit has every change of a request up to this version, and every event up to this number."""
-        await self.database.fetch(RECORDED, to_stored_text(request_id), version, number)
-
-    async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove the requests that ended so long ago."""
-        gone = 0
-        while count := await self.database.run(self._purge(older_than, unrecorded=unrecorded)):
-            gone += count  # in pieces, so that no other process waits long for the file
-        return gone
-
-    def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
-        """Return a watch that wakes when this request, or any, changes."""
-        return self.database.watch(None if request_id is None else topic(request_id))
-
-    # -- the transactions ----------------------------------------------------------------------------------------------
-
-    def _submit(self, request: ApprovalRequest, epoch: int) -> Steps[RequestRecord]:
+        check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
         yield from self._lock_tenant(tenant)
         known = yield from self._hold(request.id)
@@ -229,10 +159,23 @@ class DatabaseStore(Openable):
         yield from self._note(record, "submitted", now)
         return record
 
-    def _answer(self, answer: ApprovalAnswer, *, four_eyes: bool, keep: float | None) -> Steps[RequestRecord | Refusal]:
+    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
+        """Return the record, or None, and the store's time when it was read."""
+        raise NotImplementedError
+
+    async def get(self, request_id: str) -> RequestRecord | None:
+        """Return the record, or None."""
+        rows = await self.database.fetch(GET, to_stored_text(request_id))
+        return load_record(rows[0]) if rows else None
+
+    @transaction
+    def answer(
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+    ) -> Steps[RequestRecord | Refusal]:
+        """Decide, if the answer counts."""
         record = yield from self._hold(answer.request)
         now = yield from self._now()
-        after = judge(record, answer, now, four_eyes=four_eyes)
+        after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
             if after.record is not None:
                 kind: EventKind = "late_decision" if after.code in LATE else "refused"
@@ -240,40 +183,70 @@ class DatabaseStore(Openable):
                 yield Statement(LATE_EVENT, (*_event(after.record, kind, now), *note, LATE_KEPT))
         elif record is not None and after is not record:
             yield from self._set(record, after)
+            yield from self._grant(after)
             yield from self._note(after, "deny" if after.status == "denied" else "approve", now)
-            for grant in grants_of(after, keep):
-                yield Statement(GRANT, grant_values(grant))
         return after
 
-    def _change(
-        self, request_id: str, change: Change, reason: str, digest: str | None, epoch: int | None
+    @transaction
+    def move(
+        self,
+        request_id: str,
+        move: Move,
+        *,
+        reason: str = "",
+        digest: str | None = None,
+        epoch: int | None = None,
+        result: KeptResult | None = None,
     ) -> Steps[RequestRecord | Refusal]:
+        """Make one other move, if the table allows it."""
         record = yield from self._hold(request_id)
         now = yield from self._now()
-        after = move(record, change, now, reason=reason, digest=digest, epoch=epoch)
+        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
         if record is not None and isinstance(after, RequestRecord):
-            yield from self._store_change(record, after, change, now)
+            if move == "claim" and (refusal := (yield from self._stopped(record))) is not None:
+                return refusal
+            yield from self._store_move(record, after, move, now)
         return after
 
-    def _store_change(self, record: RequestRecord, after: RequestRecord, change: Change, now: Moment) -> Steps[None]:
-        yield from self._set(record, after)
-        if change == "claim":
-            yield Statement(RECORDED, (to_stored_text(record.id), record.version, 0))
-        yield from self._note(after, change, now)
-
-    def _expire_due(self, limit: int) -> Steps[list[RequestRecord]]:
+    @transaction
+    def expire_due(self, limit: int = 1_000) -> Steps[list[RequestRecord]]:
+        """Expire every request whose time is over."""
         rows = yield Statement(f"{OPEN} ORDER BY expires LIMIT {int(limit)}{self.HOLD}")
         now = yield from self._now()
         found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
-            after = move(record, "expire", now) if is_over(record, now) else None
+            after = move_request(record, "expire", now) if is_over(record, now) else None
             if isinstance(after, RequestRecord):
-                yield from self._store_change(record, after, "expire", now)
+                yield from self._store_move(record, after, "expire", now)
                 found.append(after)
         return found
 
-    def _take_over(self, tenant: str, session: str) -> Steps[SessionTakeover]:
+    async def pending(
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 10_000,
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
+        """Return the pending requests, oldest first."""
+        return await self._select(PENDING, tenant, sessions, limit, after)
+
+    async def history(
+        self,
+        *,
+        tenant: str | None = None,
+        sessions: Iterable[str] | None = None,
+        limit: int = 100,
+        after: RequestCursor | None = None,
+    ) -> list[RequestRecord]:
+        """Return the requests that are not pending any more, newest first."""
+        return await self._select(HISTORY, tenant, sessions, limit, after)
+
+    @transaction
+    def take_over(self, tenant: str, session: str) -> Steps[SessionTakeover]:
+        """Become the owner of a session."""
         ((epoch,),) = yield Statement(NEXT_EPOCH, (to_stored_text(tenant), to_stored_text(session)))
         yield Statement(OWN, (to_stored_text(tenant), to_stored_text(session), epoch))
         rows = yield Statement(
@@ -283,9 +256,9 @@ class DatabaseStore(Openable):
         found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
-            after = move(record, "lose", now, reason="its owner is gone")
+            after = move_request(record, "lose", now, reason="its owner is gone")
             if isinstance(after, RequestRecord):
-                yield from self._store_change(record, after, "lose", now)
+                yield from self._store_move(record, after, "lose", now)
                 record = after
             found.append(record)
         return SessionTakeover(
@@ -295,7 +268,9 @@ class DatabaseStore(Openable):
             unknown=with_status(found, "unknown"),
         )
 
-    def _end_session(self, tenant: str, session: str, reason: str) -> Steps[list[RequestRecord]]:
+    @transaction
+    def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> Steps[list[RequestRecord]]:
+        """Withdraw the open requests, and end the session's grants."""
         rows = yield Statement(
             f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
         )
@@ -303,14 +278,19 @@ class DatabaseStore(Openable):
         found: list[RequestRecord] = []
         for row in rows:
             record = load_record(row)
-            after = move(record, "withdraw", now, reason=reason)
+            after = move_request(record, "withdraw", now, reason=reason)
             if isinstance(after, RequestRecord):
-                yield from self._store_change(record, after, "withdraw", now)
+                yield from self._store_move(record, after, "withdraw", now)
                 found.append(after)
         yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros(now.wall)))
         return found
 
-    def _grants_for(self, keys: Iterable[tuple[GrantKey, GrantKey]]) -> Steps[list[Grant]]:
+    # -- grants --------------------------------------------------------------------------------------------------------
+
+    @transaction
+    def grants_for(self, request: ApprovalRequest) -> Steps[list[Grant]]:
+        """Return the grants in force that answer any hook of this request."""
+        keys = zip(grant_keys(request), kept_keys(request), strict=True)
         now = yield from self._now()
         found: list[Grant] = []
         for key, kept in keys:
@@ -318,30 +298,109 @@ class DatabaseStore(Openable):
             found += [load_grant(row) for row in rows]
         return found
 
-    def _grants(self, tenant: str | None) -> Steps[list[Grant]]:
+    @transaction
+    def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> Steps[list[Grant]]:
+        """Return the grants in force, oldest first."""
         now = yield from self._now()
-        whose = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(GRANTS, (micros(now.wall), whose))
-        return [load_grant(row) for row in rows]
+        owner = None if tenant is None else to_stored_text(tenant)
+        rows = yield Statement(GRANTS, (micros(now.wall), owner))
+        wanted = None if sessions is None else frozenset(sessions)
+        found = [load_grant(row) for row in rows]
+        return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
 
-    def _revoke(self, grant_id: str, tenant: str | None) -> Steps[bool]:
+    @transaction
+    def revoke(self, grant_id: str, *, tenant: str | None = None) -> Steps[bool]:
+        """End a grant."""
         now = yield from self._now()
-        whose = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), whose))
+        owner = None if tenant is None else to_stored_text(tenant)
+        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner))
         for (request,) in rows:
             yield Wake(request)
         return bool(rows)
 
-    def _purge(self, older_than: float, *, unrecorded: bool) -> Steps[int]:
+    # -- stops ---------------------------------------------------------------------------------------------------------
+
+    @transaction
+    def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Steps[Stop]:
+        """Begin a stop; one in force for this tenant and session is returned as it stands."""
+        yield from self._lock_stops()
+        now = yield from self._now()
+        of = to_stored_text(tenant), to_stored_text(session)
+        rows = yield Statement(STOP_FOR, of)
+        if not rows:
+            words = to_stored_text(why), to_stored_text(by)
+            rows = yield Statement(STOP, (uuid4().hex, *of, *words, micros(now.wall)))
+            yield Wake(STOPS)
+        return load_stop(rows[0])
+
+    @transaction
+    def resume(self, by: str, *, tenant: str = "", session: str = "") -> Steps[Stop | None]:
+        """End the stop in force for this tenant and session."""
+        now = yield from self._now()
+        of = to_stored_text(tenant), to_stored_text(session)
+        rows = yield Statement(RESUME, (*of, micros(now.wall), to_stored_text(by)))
+        if rows:
+            yield Wake(STOPS)
+        return load_stop(rows[0]) if rows else None
+
+    async def stops(self) -> list[Stop]:
+        """Return the stops in force, and those that ended lately."""
+        since = micros((await self.now()).wall) - round(STOPS_KEPT * 1e6)
+        return [load_stop(row) for row in await self.database.fetch(LATE_STOPS, since)]
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    async def events(self, request_id: str) -> list[RequestEvent]:
+        """Return the events of a request, in order."""
+        return [load_event(row) for row in await self.database.fetch(EVENTS, to_stored_text(request_id))]
+
+    async def list_unrecorded(
+        self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
+    ) -> list[RequestEvent]:
+        """Return the events that the audit may lack."""
+        owner = (None if one is None else to_stored_text(one) for one in (tenant, session))
+        return [load_event(row) for row in await self.database.fetch(UNRECORDED, limit, *owner)]
+
+    async def mark_recorded(self, request_id: str, *, version: int = 0, number: int = 0) -> None:
+        """Note that the audit has every change of a request up to this version, and every event up to this number."""
+        await self.database.fetch(RECORDED, to_stored_text(request_id), version, number)
+
+    async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
+        """Remove the requests that ended so long ago."""
+        gone = 0
+        while count := await self._purge_chunk(older_than, unrecorded=unrecorded):
+            gone += count  # in pieces, so that no other process waits long for the file
+        return gone
+
+    @transaction
+    def _purge_chunk(self, older_than: float, *, unrecorded: bool) -> Steps[int]:
         now = yield from self._now()
         until = micros(now.wall) - round(older_than * 1e6)
         rows = yield Statement(PURGE, (until, int(unrecorded), CHUNK))
         for (request,) in rows:
             yield Statement("DELETE FROM {schema}.approval_event WHERE request = $1", (request,))
         yield Statement(PURGE_GRANTS, (until,))
+        yield Statement(PURGE_STOPS, (until,))
         return len(rows)
 
-    # -- their steps ---------------------------------------------------------------------------------------------------
+    def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
+        """Return a watch that wakes when this request, or any, changes."""
+        return self.database.watch(None if request_id is None else topic(request_id))
+
+    # -- steps of transactions -----------------------------------------------------------------------------------------
+
+    def _store_move(self, record: RequestRecord, after: RequestRecord, move: Move, now: Moment) -> Steps[None]:
+        yield from self._set(record, after)
+        if move == "claim":
+            yield Statement(RECORDED, (to_stored_text(record.id), record.version, 0))
+            yield from self._grant(after)
+        yield from self._note(after, move, now)
+
+    def _stopped(self, record: RequestRecord) -> Steps[Refusal | None]:
+        """Return the refusal of a claim that a stop covers. No stop can begin until the transaction ends."""
+        of = to_stored_text(record.request.tenant), to_stored_text(record.request.session)
+        rows = yield Statement(STOPS_OVER + self.HOLD, of)
+        return refuse_stopped(record, [load_stop(row) for row in rows])
 
     def _hold(self, request_id: str) -> Steps[RequestRecord | None]:
         rows = yield Statement(GET + self.HOLD, (to_stored_text(request_id),))
@@ -353,6 +412,10 @@ class DatabaseStore(Openable):
         rows = yield Statement(SET, (*held, after.digest, after.status, after.version, *end_values(after)))
         if not rows:
             raise AssertionError(f"request {after.id!r} changed while it was held")
+
+    def _grant(self, record: RequestRecord) -> Steps[None]:
+        for grant in grants_of(record):
+            yield Statement(GRANT, grant_values(grant))
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> Steps[None]:
         by, channel = "", ""
@@ -379,11 +442,11 @@ class DatabaseStore(Openable):
             values.append(to_stored_text(tenant))
             sql += f" AND tenant = ${len(values)}"
         if sessions is not None:
-            places = []
+            names = []
             for session in dict.fromkeys(sessions):
                 values.append(to_stored_text(session))
-                places.append(f"${len(values)}")
-            sql += f" AND session IN ({', '.join(places)})" if places else " AND 1 = 0"
+                names.append(f"${len(values)}")
+            sql += f" AND session IN ({', '.join(names)})" if names else " AND 1 = 0"
         sql += f" ORDER BY {order}, id LIMIT $1"
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
 
@@ -419,7 +482,7 @@ INSERT: Final = (
 )
 SET: Final = (
     "UPDATE {schema}.approval_request SET digest = $4, status = $5, version = $6, decision = $7, decided = $8, "
-    "decided_boot = $9, decided_reading = $10, reason = $11, ended = $12 "
+    "decided_boot = $9, decided_reading = $10, reason = $11, ended = $12, result = $13 "
     "WHERE id = $1 AND status = $2 AND version = $3 RETURNING id"
 )
 COUNT: Final = (
@@ -437,15 +500,15 @@ EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
     f"VALUES ($1, {NEXT}, $2, $3, $4, $5, $6, $7)"
 )
-ANSWERS_LISTED: Final = f"({', '.join(map(repr, sorted(ANSWERS)))})"
+ANSWER_LIST: Final = f"({', '.join(map(repr, sorted(ANSWERS)))})"
 LATE_EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
     f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {{schema}}.approval_event "
-    f"WHERE request = $1 AND kind IN {ANSWERS_LISTED}) < $8"
+    f"WHERE request = $1 AND kind IN {ANSWER_LIST}) < $8"
 )
 RECORDED: Final = (
     "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND recorded = 0 "
-    f"AND (number <= $3 OR (version <= $2 AND kind NOT IN {ANSWERS_LISTED}))"
+    f"AND (number <= $3 OR (version <= $2 AND kind NOT IN {ANSWER_LIST}))"
 )
 GRANT: Final = (
     f"INSERT INTO {{schema}}.approval_grant ({GRANT_COLUMNS}) "
@@ -473,4 +536,17 @@ PURGE: Final = (
     "WHERE r.ended IS NOT NULL AND r.ended <= $1 AND ($2 = 1 OR NOT EXISTS "
     "(SELECT 1 FROM {schema}.approval_event e WHERE e.request = r.id AND e.recorded = 0)) LIMIT $3) RETURNING id"
 )
+STOPPED: Final = f"SELECT {STOP_COLUMNS} FROM {{schema}}.approval_stop"
+STOP_FOR: Final = f"{STOPPED} WHERE ended IS NULL AND tenant = $1 AND session = $2"
+STOPS_OVER: Final = f"{STOPPED} WHERE ended IS NULL AND tenant IN ('', $1) AND session IN ('', $2)"
+LATE_STOPS: Final = f"{STOPPED} WHERE ended IS NULL OR ended > $1 ORDER BY at, id"
+STOP: Final = (
+    "INSERT INTO {schema}.approval_stop (id, tenant, session, why, by_whom, at) VALUES ($1, $2, $3, $4, $5, $6) "
+    f"RETURNING {STOP_COLUMNS}"
+)
+RESUME: Final = (
+    "UPDATE {schema}.approval_stop SET ended = $3, ended_by = $4 "
+    f"WHERE ended IS NULL AND tenant = $1 AND session = $2 RETURNING {STOP_COLUMNS}"
+)
+PURGE_STOPS: Final = "DELETE FROM {schema}.approval_stop WHERE ended <= $1"
 PURGE_GRANTS: Final = "DELETE FROM {schema}.approval_grant WHERE coalesce(revoked, expires) <= $1"

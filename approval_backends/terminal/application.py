@@ -134,7 +134,7 @@ class CardApplication:
         self._form: Form = begin(request, 0.0, may_wait=may_wait)
         self._pages = CardPages()
         self._sheet = Sheet((), 0, ())
-        self._seen: object = None
+        self._state: object = None
         self._size: tuple[int, int] | None = None
         self._escape: asyncio.TimerHandle | None = None
         self._buffer = Buffer(multiline=Condition(lambda: self._form.page == "edit"))
@@ -262,9 +262,9 @@ class CardApplication:
         """Draw again when time has changed the card."""
         now = self._loop.time()
         left = (self._until - self._clock()).total_seconds()
-        seen = (int(left), int(now), self._form.is_armed(now), self._form.is_ready(now), self._more())
-        if seen != self._seen:
-            self._seen = seen
+        state = (int(left), int(now), self._form.is_armed(now), self._form.is_ready(now), self._more())
+        if state != self._state:
+            self._state = state
             self._app.invalidate()
 
     # -- keys ----------------------------------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ class CardApplication:
     def _bindings(self, writing: Condition) -> KeyBindings:
         keys = KeyBindings()
 
-        def on(key: Keys, what: Callable[[KeyPressEvent], None], *, field: bool, eager: bool = False) -> None:
-            keys.add(key, filter=writing if field else ~writing, eager=eager)(what)
+        def on(key: Keys, handler: Callable[[KeyPressEvent], None], *, field: bool, eager: bool = False) -> None:
+            keys.add(key, filter=writing if field else ~writing, eager=eager)(handler)
 
         on(Keys.Any, lambda event: self._press(event.data if len(event.data) == 1 else "other"), field=False)
         on(Keys.BracketedPaste, lambda _: self._press("paste"), field=False, eager=True)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Piece = tuple[str, bool]
 """A part of a text, and True if it is to be covered."""
 
-KNOWN: Final = r"""
+COMMON_SECRETS: Final = r"""
     \b(?P<token>
         (?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}      # model and payment providers
       | gh[pousr]_[A-Za-z0-9]{20,}              # GitHub
@@ -53,7 +53,7 @@ KNOWN: Final = r"""
   | (?:password|passwd|secret|token|api[-_]?key)["']?\ *[=:]\ *["']?(?P<named>[A-Za-z0-9_=+-]{8,})
   | --(?:password|secret|token|api[-_]key)\ +(?P<option>[A-Za-z0-9_=+-]{8,})
 """
-SECRET: Final = re.compile(KNOWN, re.VERBOSE | re.IGNORECASE)
+SECRET: Final = re.compile(COMMON_SECRETS, re.VERBOSE | re.IGNORECASE)
 NAME: Final = re.compile(r"pass(?:word|wd|phrase)?$|secret|token|api[-_]?key|credential|authorization", re.IGNORECASE)
 VALUE: Final = re.compile(r"[A-Za-z0-9_=+-]{8,}")
 COMMAND_FOLLOWS: Final = frozenset("\n\r;&|(`{")
@@ -77,11 +77,11 @@ def pieces(text: str) -> list[Piece]:
     return [*found, (text[end:], False)]
 
 
-def _names_command(text: str, place: int) -> bool:
+def _names_command(text: str, start: int) -> bool:
     """Return True if a word that begins here may be the command that runs."""
-    while place and text[place - 1] in " \t":
-        place -= 1
-    return place == 0 or text[place - 1] in COMMAND_FOLLOWS
+    while start and text[start - 1] in " \t":
+        start -= 1
+    return start == 0 or text[start - 1] in COMMAND_FOLLOWS
 
 
 Page = tuple[Strip, ...]
@@ -109,9 +109,9 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
     changed = change(arguments)
-    told = {*claims, *above, *(changed.used - {subject_name(request)} if changed else ())}
+    names = {*claims, *above, *(changed.used - {subject_name(request)} if changed else ())}
     rows = (
-        *_table(_argument(name, value, script) for name, value in arguments.items() if name not in told),
+        *_table(_argument(name, value, script) for name, value in arguments.items() if name not in names),
         *(_difference(changed.lines, script) if changed else ()),
         *([] if arguments else [Strip("no arguments", style="class:dim")]),
         Strip(""),
@@ -292,13 +292,13 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
     """Return the reach of an "always" from now on, its limits, and its end."""
-    told = reach(request, script.inline, request.keep)
+    always = reach(request, script.inline, request.keep)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
-        *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in told.covers),
+        *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in always.covers),
         Strip(""),
-        Strip(f"Not covered: {told.leaves[:1].lower()}{told.leaves[1:]}", words=True),
-        Strip(f"Ends: {told.ends[:1].lower()}{told.ends[1:]}", words=True),
+        Strip(f"Not covered: {always.leaves[:1].lower()}{always.leaves[1:]}", words=True),
+        Strip(f"Ends: {always.ends[:1].lower()}{always.ends[1:]}", words=True),
     )
 
 

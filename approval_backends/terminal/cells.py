@@ -93,15 +93,15 @@ def wrap_text(text: str, width: int, *, words: bool = False) -> list[str]:
         return [text[start : start + width] for start in range(0, len(text) or 1, width)]
     pieces = []
     start = used = blank = 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         cells = width_of(sign)
         if used + cells > width:
-            cut = blank if words and blank > start + width // 2 else place
+            cut = blank if words and blank > start + width // 2 else index
             pieces.append(text[start:cut])
-            start, used = cut, width_of(text[cut:place])
+            start, used = cut, width_of(text[cut:index])
         used += cells
         if sign == " ":
-            blank = place + 1
+            blank = index + 1
     return [*pieces, text[start:]]
 
 
@@ -112,14 +112,14 @@ def clip_text(text: str, width: int) -> str:
     room = width - len(f"…(+{len(text):,})")
     if room < 0:
         return "…"[:width]
-    kept = len(text)
+    length = len(text)
     used = 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         used += width_of(sign)
         if used > room:
-            kept = place
+            length = index
             break
-    return f"{text[:kept]}…(+{len(text) - kept:,})"
+    return f"{text[:length]}…(+{len(text) - length:,})"
 
 
 def text_of(line: Line) -> str:

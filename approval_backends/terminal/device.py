@@ -32,7 +32,7 @@ IN_MEMORY: Final = 1 << 20
 """Bytes kept in memory; more go to a file that has no name."""
 CHUNK: Final = 1 << 16
 
-HELD: Final[dict[int, int]] = {}
+TERMINAL_OF: Final[dict[int, int]] = {}
 """Streams that are held back, each with the number of the terminal to which it leads otherwise."""
 LOCK: Final = threading.Lock()
 
@@ -44,7 +44,7 @@ def device_of(stream: TextIO) -> int | None:
     """
     with LOCK:
         file = stream.fileno()
-        return HELD[file] if file in HELD else os.fstat(file).st_rdev if stream.isatty() else None
+        return TERMINAL_OF[file] if file in TERMINAL_OF else os.fstat(file).st_rdev if stream.isatty() else None
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def hold_back_output(terminal: int) -> Iterator[None]:
         with LOCK:
             for stream in ours:
                 os.dup2(pipe.sink, stream)
-                HELD[stream] = terminal
+                TERMINAL_OF[stream] = terminal
         os.close(pipe.sink)
         yield
     finally:
@@ -70,7 +70,7 @@ def hold_back_output(terminal: int) -> Iterator[None]:
             for stream, before in saved.items():
                 os.dup2(before, stream)
                 os.close(before)
-                HELD.pop(stream, None)
+                TERMINAL_OF.pop(stream, None)
         pipe.release()
 
 
@@ -82,18 +82,18 @@ class Pipe:
         self._source, self.sink = os.pipe()
         os.set_blocking(self._source, False)
         self._lock = threading.Lock()
-        self._kept: IO[bytes] | None = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  # `release` closes it
+        self._buffer: IO[bytes] | None = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  # `release` closes it
         threading.Thread(target=self._pump, name="held-output", daemon=True).start()
 
     def release(self) -> None:
         """Print the kept output, and from now on pass on what comes."""
         with self._lock, contextlib.suppress(OSError):  # a terminal that is gone takes nothing any more
             self._read()
-            kept, self._kept = self._kept, None
-            if kept is not None:
-                with kept:
-                    kept.seek(0)
-                    while chunk := kept.read(CHUNK):
+            buffer, self._buffer = self._buffer, None
+            if buffer is not None:
+                with buffer:
+                    buffer.seek(0)
+                    while chunk := buffer.read(CHUNK):
                         _write(self._terminal, chunk)
 
     def _pump(self) -> None:
@@ -106,7 +106,7 @@ class Pipe:
         with self._lock:
             os.close(self._source)
             self._source = -1
-        if self._kept is None:
+        if self._buffer is None:
             os.close(self._terminal)
 
     def _read(self) -> bool:
@@ -118,10 +118,10 @@ class Pipe:
                 return True
             if not chunk:
                 return False
-            if self._kept is None:
+            if self._buffer is None:
                 _write(self._terminal, chunk)
             else:
-                self._kept.write(chunk)
+                self._buffer.write(chunk)
         return False
 
 
@@ -223,15 +223,15 @@ def redirect_signals(loop: AbstractEventLoop, tell: Mapping[int, Callable[[], ob
 
     Only signals without another handler are redirected, and only where handlers can be set: in the main thread.
     """
-    told = []
+    handled = []
     if threading.current_thread() is threading.main_thread():
-        told = [number for number in tell if signal.getsignal(number) == signal.SIG_DFL]
+        handled = [number for number in tell if signal.getsignal(number) == signal.SIG_DFL]
     try:
-        for number in told:
+        for number in handled:
             loop.add_signal_handler(number, tell[number])
         yield
     finally:
-        for number in told:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
@@ -31,7 +31,7 @@ ROOMY: Final = 20
 """Lines from which on one is left blank, and risk and agent have one each."""
 FIELD: Final = {"message": 3, "edit": 100}
 """Lines of the input field, at most."""
-KEPT: Final = 8
+MOST_LAYOUTS: Final = 8
 """Pages of one card whose layout is kept."""
 EDGE: Final = 2
 """Cells of a line across the screen before its text."""
@@ -99,17 +99,17 @@ class CardPages:
     """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
 
     def __init__(self) -> None:
-        self._laid: dict[object, tuple[Line, ...]] = {}
+        self._layouts: dict[object, tuple[Line, ...]] = {}
 
     def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
         """Return the lines of the page that the person is on."""
         of = (form.page, form.verb.allows) if form.page == "reach" else form.page
         key = (of, scene.width, scene.script, form.digest)
-        if key not in self._laid:
-            if len(self._laid) >= KEPT:
-                self._laid.clear()
-            self._laid[key] = lay_out(page_of(form, scene.script), scene.width)
-        return self._laid[key]
+        if key not in self._layouts:
+            if len(self._layouts) >= MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[key] = lay_out(page_of(form, scene.script), scene.width)
+        return self._layouts[key]
 
 
 def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
@@ -119,7 +119,8 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
         form = form.after_drawing(width=form.width, rows=1, length=1, fits=False)
         return form, _make_sheet((), 0, _small(form, scene), scene)
     head = _head(form, scene)
-    room = scene.height - len(head) - len(_foot(form, scene, 0))
+    read = evolve(form, whole=form.whole | {form.page})  # with this sheet, perhaps; then other answers are awake
+    room = scene.height - len(head) - max(len(_foot(state, scene, 0)) for state in (form, read))
     field = min(FIELD.get(form.page, 0), room)
     rows = room - field
     lines = pages.lines(form, scene) if rows else ()
@@ -127,8 +128,9 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
         form = form.after_drawing(width=scene.width, rows=rows, length=len(lines), fits=True)
     top = 0 if form.page in FIELD else form.top
     body = lines[top : top + rows]
-    air: tuple[Line, ...] = ((),) * (rows - len(body))
-    return form, _make_sheet((*head, *body, *air), field, _foot(form, scene, len(lines)), scene)
+    foot = _foot(form, scene, len(lines))
+    blank: tuple[Line, ...] = ((),) * (scene.height - len(head) - len(body) - field - len(foot))
+    return form, _make_sheet((*head, *body, *blank), field, foot, scene)
 
 
 def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
@@ -159,25 +161,25 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     sign, risk, style = RISKS[request.risk]
     style = f"class:{style}" if style else ""
     agent, cwd = script.inline(request.agent), script.inline(request.cwd)
-    named = subject_name(request)
-    tool, what = script.inline(request.tool), script.inline(request.arguments[named]) if named else ""
-    place = f", in {cwd}" if cwd else ""
+    subject = subject_name(request)
+    tool, text = script.inline(request.tool), script.inline(request.arguments[subject]) if subject else ""
+    folder = f", in {cwd}" if cwd else ""
     why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
     risk = f" {sign} {risk}"
-    who: tuple[Line, ...] = (
+    caller: tuple[Line, ...] = (
         ((style, risk), ("", clip_text(f": {why}" if why else "", width - width_of(risk)))),
-        (("", clip_text(f" {agent} wants to run{place}", width)),),
+        (("", clip_text(f" {agent} wants to run{folder}", width)),),
     )
     if scene.height < ROOMY:
-        who = (((style, risk), ("", clip_text(f" · {agent}{place}", width - width_of(risk)))),)
+        caller = (((style, risk), ("", clip_text(f" · {agent}{folder}", width - width_of(risk)))),)
     more = f"{scene.more:,} more waiting" if scene.more else ""
     title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
-    verb = clip_text(f" {tool}", width if not what else max(width // 2, width - width_of(what) - 2))
+    verb = clip_text(f" {tool}", width if not text else max(width // 2, width - width_of(text) - 2))
     return (
         _rule(("class:strong", f" {title} "), (hurry, f" {time_left(scene.left)} left "), width),
-        *who,
-        (("class:accent", verb), ("class:strong", clip_text(f"  {what}" if what else "", width - width_of(verb)))),
+        *caller,
+        (("class:accent", verb), ("class:strong", clip_text(f"  {text}" if text else "", width - width_of(verb)))),
         *([()] if scene.height >= ROOMY else []),
     )
 
@@ -186,10 +188,10 @@ def _foot(form: Form, scene: Scene, length: int) -> tuple[Line, ...]:
     allowed = form.request.default == "allow"
     when = f" by {scene.until:%H:%M:%S}" if scene.until else ""
     silence = f" No answer{when}: " if scene.narrow else f" Without an answer{when}, this is "
-    said = ("class:mid", "allowed.") if allowed else ("", "denied.")
+    text = ("class:mid", "allowed.") if allowed else ("", "denied.")
     return (
         _status(form, scene, length),
-        (("class:mid" if scene.left < MINUTE else "", silence), said),
+        (("class:mid" if scene.left < MINUTE else "", silence), text),
         *_bar(form, scene),
         (("class:dim", clip_text(f" {_hint(form, scene)}", scene.width)),),
     )
@@ -200,21 +202,21 @@ def _status(form: Form, scene: Scene, length: int) -> Line:
     digest = f" {'' if scene.narrow else 'digest '}{form.digest[:4]} {form.digest[4:8]} "
     first, last = form.top + 1, min(form.top + form.rows, length)
     if form.page in WRITING:
-        said = WRITING[form.page]
+        text = WRITING[form.page]
     elif last - first + 1 >= length:
-        said = "all shown"
+        text = "all shown"
     else:
-        said = f"{'' if scene.narrow else 'lines '}{first:,}-{last:,} of {length:,}"
-        said += ", all seen" if form.page in form.whole else " · PgDn" if scene.narrow else " · PgDn reads on"
-    return _rule(("", f" {said} "), ("class:strong", digest), scene.width)
+        text = f"{'' if scene.narrow else 'lines '}{first:,}-{last:,} of {length:,}"
+        text += ", all seen" if form.page in form.whole else " · PgDn" if scene.narrow else " · PgDn reads on"
+    return _rule(("", f" {text} "), ("class:strong", digest), scene.width)
 
 
 def _rule(left: tuple[str, str], right: tuple[str, str], width: int) -> Line:
     """Return a line across the screen with a text near both ends; the right end is never cut."""
     room = width - 2 * EDGE - width_of(right[1])
-    said = clip_text(left[1], room)
-    rest = "─" * (room - width_of(said))
-    return (("class:dim", "─" * EDGE), (left[0], said), ("class:dim", rest), right, ("class:dim", "─" * EDGE))
+    text = clip_text(left[1], room)
+    rest = "─" * (room - width_of(text))
+    return (("class:dim", "─" * EDGE), (left[0], text), ("class:dim", rest), right, ("class:dim", "─" * EDGE))
 
 
 def _bar(form: Form, scene: Scene) -> list[Line]:

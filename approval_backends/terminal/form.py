@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, field, frozen
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import freeze
+from amplifier_hooks.approvals import KNOWN_LABELS, answered_digest, offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Option
+    from amplifier_hooks.ports import ApprovalRequest, Option, OptionKind
 
 
 Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
@@ -39,14 +40,13 @@ MESSAGE: Final = 2_000
 
 OPENS: Final[Mapping[Does, Page]] = {"message": "message", "edit": "edit"}
 """Actions that open a page of their own."""
-LETTERS: Final[Mapping[str, str]] = {"reject_once": "d", "reject_always": "n", "allow_once": "a", "allow_always": "w"}
-WORDS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "allow_once": ("Allow once", frozenset({"allow", "allow once", "approve", "approve once", "yes"})),
-    "allow_always": ("Allow always", frozenset({"allow always", "always allow", "approve always"})),
-    "reject_once": ("Deny", frozenset({"deny", "deny once", "reject", "no"})),
-    "reject_always": ("Deny always", frozenset({"deny always", "always deny", "reject always", "never"})),
+KINDS: Final[Mapping[OptionKind, tuple[str, str]]] = {
+    "reject_once": ("d", "deny"),
+    "reject_always": ("n", "deny always"),
+    "allow_once": ("a", "allow once"),
+    "allow_always": ("w", "allow always"),
 }
-"""The name of each kind, and the labels with that meaning; any other label has the kind's name beside it."""
+"""The letter and the name of each kind, in the order of the card. The name stands beside an unknown label."""
 
 
 @frozen
@@ -80,7 +80,7 @@ class Verb:
     @property
     def lasts(self) -> bool:
         """True if the verb answers more than this one request."""
-        return self.option is not None and self.option.kind.endswith("always")
+        return self.option is not None and self.option.lasts
 
 
 @frozen(kw_only=True)
@@ -122,12 +122,8 @@ class Form:
 
     @property
     def digest(self) -> str:
-        """The digest of the action that would run."""
-        if self.arguments is None:
-            return self.request.digest
-        request = self.request
-        frozen_arguments = freeze(dict(self.arguments))
-        return Action(request.tenant, request.session, request.event, request.tool, frozen_arguments).digest
+        """The digest of the act that would run."""
+        return answered_digest(self.request, self.arguments)
 
     @property
     def must_read(self) -> tuple[Page, ...]:
@@ -197,10 +193,9 @@ def rearm(form: Form, now: float) -> Form:
 
 def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
     """Return the refusals first, then the verbs that allow; a high risk has no "always"."""
-    offered = [option for option in request.options if not (request.risk == "high" and option.kind == "allow_always")]
-    ordered = sorted(offered, key=lambda option: tuple(LETTERS).index(option.kind))
+    ordered = sorted(offered(request), key=lambda option: tuple(KINDS).index(option.kind))
     letters: set[str] = set()
-    found = [Verb(_letter(LETTERS[option.kind], letters), _label(option), option=option) for option in ordered]
+    found = [Verb(_letter(KINDS[option.kind][0], letters), _label(option), option=option) for option in ordered]
     refusals = [verb for verb in found if not verb.allows]
     allowing = [verb for verb in found if verb.allows]
     message = [Verb("m", "Deny with message", "message")] if refusals else []
@@ -220,9 +215,8 @@ def _letter(wanted: str, taken: set[str]) -> str:
 
 
 def _label(option: Option) -> str:
-    word, same = WORDS[option.kind]
     label = option.label.strip()
-    return label if label.casefold() in same else f"{label} ({word.casefold()})"
+    return label if KNOWN_LABELS.get(label.casefold()) == option.kind else f"{label} ({KINDS[option.kind][1]})"
 
 
 # -- written text ------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = False
+        self._busy = False
         self._row: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -73,10 +73,10 @@ class Turns:
         """Wait for the turn, and keep it for the body."""
         with self._lock:
             turn = asyncio.get_running_loop().create_future()
-            if self._taken:
+            if self._busy:
                 self._row.append(turn)
             else:
-                self._taken = True
+                self._busy = True
                 turn.set_result(None)
         try:
             await turn
@@ -97,7 +97,7 @@ class Turns:
         while True:
             with self._lock:
                 if not self._row:
-                    self._taken = False
+                    self._busy = False
                     return
                 turn = self._row.popleft()
             try:
@@ -124,9 +124,9 @@ ROWS_LOCK: Final = threading.Lock()
 
 EXPIRED: Final = "expired"
 """The reason of a session that withdraws a question because its time is up."""
-LOOK: Final = 0.5
+CLOCK_INTERVAL: Final = 0.5
 """Seconds between looks at the clock: the clock may be set, and it goes on while the machine sleeps."""
-WORDS: Final = 200
+LONGEST_TEXT: Final = 200
 """Bytes of foreign text in the line that stays."""
 
 
@@ -145,7 +145,7 @@ class TerminalPrompt:
     ) -> None:
         self._streams = (stdin, stdout)
         self._clock = clock
-        self._asked: dict[str, asyncio.Future[str]] = {}
+        self._endings: dict[str, asyncio.Future[str]] = {}
 
     async def ask(
         self,
@@ -170,18 +170,18 @@ class TerminalPrompt:
         until = until or request.expires
         gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         showing = asyncio.ensure_future(self._show(request, terminal, until, more_waiting, may_wait=may_wait))
-        self._asked[request.id] = gone
+        self._endings[request.id] = gone
         try:
             both: set[asyncio.Future[Any]] = {showing, gone}
             while not (showing.done() or gone.done()) and (left := (until - self._clock()).total_seconds()) > 0:
-                await asyncio.wait(both, timeout=min(left, LOOK), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(both, timeout=min(left, CLOCK_INTERVAL), return_when=asyncio.FIRST_COMPLETED)
             over = self._clock() >= until or (gone.done() and gone.result() == EXPIRED)
             if showing.done() and not over:
                 return self._finish_answer(request, terminal, showing)
             await _take_away(showing)
             terminal.print_line(outcome_line(request, expiry_line(request, until) if over else gone.result()))
             if over:
-                raise ApprovalTimeout("no answer came in time")
+                raise ApprovalTimeout
             raise RequestWithdrawn(gone.result())
         except asyncio.CancelledError as cancelled:
             why = str(cancelled.args[0]) if cancelled.args and cancelled.args[0] else "it is not asked any more"
@@ -189,7 +189,7 @@ class TerminalPrompt:
             terminal.print_line(outcome_line(request, expiry_line(request, until) if self._clock() >= until else why))
             raise
         finally:
-            self._asked.pop(request.id, None)
+            self._endings.pop(request.id, None)
             gone.cancel()
 
     def dismiss(self, request_id: str, why: str) -> bool:
@@ -197,7 +197,7 @@ class TerminalPrompt:
 
         Return True if the question was there. Call `dismiss` only from the thread that asks.
         """
-        gone = self._asked.get(request_id)
+        gone = self._endings.get(request_id)
         if gone is None or gone.done():
             return False
         gone.set_result(why)
@@ -246,10 +246,10 @@ class TerminalPrompt:
         return choice
 
 
-def outcome_line(request: ApprovalRequest, what: str) -> str:
+def outcome_line(request: ApprovalRequest, ending: str) -> str:
     """Return one line about the end of a request."""
-    tool, said = (clip(for_log(text), WORDS) for text in (request.tool, what))
-    return f"Approval of {tool} (digest {request.digest[:4]} {request.digest[4:8]}): {said}"
+    tool, outcome = (clip(for_log(text), LONGEST_TEXT) for text in (request.tool, ending))
+    return f"Approval of {tool} (digest {request.digest[:4]} {request.digest[4:8]}): {outcome}"
 
 
 def expiry_line(request: ApprovalRequest, at: datetime) -> str:

@@ -185,14 +185,14 @@ export class Card {
   #verbs() {
     const { card, row } = this;
     const [deny, allow] = [this.#option("reject_once"), this.#option("allow_once")];
-    const always = row.risk === "high" ? undefined : this.#option("allow_always");
+    const always = this.#option("allow_always");
     const [denies, allows] = [this.$("[data-do=deny]"), this.$("[data-do=allow]")];
     denies.hidden = !deny;
     allows.hidden = !allow;
     denies.dataset.option = deny?.optionId;
     allows.dataset.option = this.$("[data-do=edited]").dataset.option = allow?.optionId;
     this.$("[data-do=always]").dataset.option = always?.optionId;
-    const known = [deny, allow, this.#option("allow_always")];
+    const known = [deny, allow, always];
     const others = card.options.filter((option) => !known.includes(option));
     say(this.$(".more"),
       deny && opener("deny", "Deny with message", "M"),

@@ -25,8 +25,7 @@ from typing import Any
 import httpx2
 
 from amplifier_hooks import HookRegistry, NoRecord
-from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
-from amplifier_hooks.storage.sqlite import MemoryDatabase
+from amplifier_hooks.server import ManagedApi, open_api
 from approval_backends import Broker, MemoryStore
 
 AT_ONCE = 0.1
@@ -87,12 +86,9 @@ async def story(api: ManagedApi, registry: HookRegistry) -> None:
 
 
 async def main() -> None:
-    """The API in this process, over a database in memory; `amplifier-hooks serve --api` serves it at a port."""
+    """The API in this process, with all of it in memory; `amplifier-hooks serve --api` serves it at a port."""
     registry, broker = HookRegistry(), Broker(MemoryStore())
-    async with (
-        MemoryDatabase(*API_TABLES) as database,
-        open_api(database, registry=registry, broker=broker, record=NoRecord(), tenant_handlers=ALLOWED) as api,
-    ):
+    async with open_api(registry=registry, broker=broker, record=NoRecord(), tenant_handlers=ALLOWED) as api:
         await story(api, registry)
 
 

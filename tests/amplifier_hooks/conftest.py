@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.abandoned_work import LEFT_BEHIND
+from amplifier_hooks.foreign_code import LEFT_BEHIND
 
 
 @pytest.fixture(autouse=True)

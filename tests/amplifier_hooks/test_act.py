@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from amplifier_hooks.act import MAX_DEPTH, Action, freeze, thaw, unchanged
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, freeze, freeze_input, is_larger, is_unchanged, thaw
+from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 
 pytestmark = pytest.mark.rule("COO-4")
 
@@ -208,66 +208,66 @@ def test_a_value_that_changes_meanwhile() -> None:
 
 def test_thaw_is_fresh() -> None:
     """Every reader gets a copy of its own; changing it changes neither the action nor its digest."""
-    action = Action("", "s1", "tool:pre", "Write", freeze({"a": [1]}))
-    first = action.input()
+    act = Act("", "s1", "tool:pre", "Write", "/p", freeze({"a": [1]}))
+    first = act.arguments()
     assert first == {"a": [1]}
     assert isinstance(first, dict)
     first["a"].append(2)
-    assert action.input() == {"a": [1]}
+    assert act.arguments() == {"a": [1]}
 
 
 @pytest.mark.parametrize(
     ("fields", "value", "digest"),
     [
-        (("", "", "", ""), None, "1e8f6121dc23625699f83ac664003f2a4ca5ba80b5925c43884daead85e262a8"),
+        (("", "", "", "", ""), None, "cff6b02d97c2173c262e5325bf9954eac05cfbb2b3805db6f8183eabcde31541"),
         (
-            ("acme", "s1", "tool:pre", "Write"),
+            ("acme", "s1", "tool:pre", "Write", "/p"),
             {"file_path": "/a", "content": "é"},
-            "52837085b10989b1f3ad49bd7ad455b39cc8363992a0ef02ef30e95c3b81d061",
+            "8ce93e485300eaf0e38295dd486cb2453642a2a8202ef5df9d3da82a65d1b144",
         ),
         (
-            ("acme", "s1", "tool:pre", "Wr\udce9te"),
+            ("acme", "s1", "tool:pre", "Wr\udce9te", ""),
             [1, 1.0, True],
-            "540ba29558173d93a95b11a662555b502a39856d4648582f11c8eb2ccb72d45a",
+            "00b47897f24e43071bf41ee1e9b6039a1a8483013726950ab4fc7127769c7171",
         ),
     ],
 )
-def test_vectors(fields: tuple[str, str, str, str], value: object, digest: str) -> None:
+def test_vectors(fields: tuple[str, str, str, str, str], value: object, digest: str) -> None:
     """These digests never change: approvals and records outlive a release."""
-    action = Action(*fields, freeze(value))
-    assert action.digest == digest
-    assert action.short == digest[:12]
+    act = Act(*fields, freeze(value))
+    assert act.digest == digest
+    assert act.short == digest[:12]
 
 
-@given(any_text, any_text, any_text, any_text, st.binary())
-def test_digest_is_as_documented(tenant: str, session: str, event: str, tool: str, data: bytes) -> None:
+@given(st.tuples(any_text, any_text, any_text, any_text, any_text), st.binary())
+def test_digest_is_as_documented(fields: tuple[str, str, str, str, str], data: bytes) -> None:
     """Any program can compute the digest from the encoding that the module describes."""
-    parts = [text.encode("utf-8", "surrogatepass") for text in (tenant, session, event, tool)] + [data]
-    encoded = b"amplifier-hooks/action/1\n" + b"".join(struct.pack(">Q", len(part)) + part for part in parts)
-    assert Action(tenant, session, event, tool, data).digest == hashlib.sha256(encoded).hexdigest()
+    parts = [text.encode("utf-8", "surrogatepass") for text in fields] + [data]
+    encoded = b"amplifier-hooks/act/1\n" + b"".join(struct.pack(">Q", len(part)) + part for part in parts)
+    assert Act(*fields, data).digest == hashlib.sha256(encoded).hexdigest()
 
 
 few = st.text("ab\n\0", max_size=3)
-splits: st.SearchStrategy[tuple[str, str, str, str, bytes]] = st.tuples(
-    few, few, few, few, st.sampled_from([b"", b"a", b"ab", b"b"])
+splits: st.SearchStrategy[tuple[str, str, str, str, str, bytes]] = st.tuples(
+    few, few, few, few, few, st.sampled_from([b"", b"a", b"ab", b"b"])
 )
 
 
 @given(splits, splits)
 def test_no_two_splits_share_a_digest(
-    left: tuple[str, str, str, str, bytes], right: tuple[str, str, str, str, bytes]
+    left: tuple[str, str, str, str, str, bytes], right: tuple[str, str, str, str, str, bytes]
 ) -> None:
-    """Moving characters from one field to the next is another action."""
-    assert (Action(*left).digest == Action(*right).digest) is (left == right)
+    """Moving characters from one field to the next is another act."""
+    assert (Act(*left).digest == Act(*right).digest) is (left == right)
 
 
 def test_frozen() -> None:
     """No field of an action can be assigned, and its bytes are bytes."""
-    action = Action("", "s", "e", "t", b"{}")
+    act = Act("", "s", "e", "t", "", b"{}")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        action.tool = "u"  # type: ignore[misc]
+        act.name = "u"  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Action("", "s", "e", "t", bytearray(b"{}"))  # type: ignore[arg-type]
+        Act("", "s", "e", "t", "", bytearray(b"{}"))  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("COO-4")
@@ -283,6 +283,26 @@ def test_canonical_as_the_encoder_has_it() -> None:
     """The bytes are those of the standard library's own encoder."""
     value = {"b": [1, -0.0, 1e16, True, None], "a": {"é\u2028": "\ud800", "": 10**30}}  # a lone half stays a lone half
     assert freeze(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    assert unchanged(value, freeze(value))
-    assert not unchanged(value | {"c": 1}, freeze(value))
-    assert not unchanged(value | {"c": object()}, freeze(value))
+    assert is_unchanged(value, freeze(value))
+    assert not is_unchanged(value | {"c": 1}, freeze(value))
+    assert not is_unchanged(value | {"c": object()}, freeze(value))
+
+
+@pytest.mark.rule("COO-4")
+@pytest.mark.parametrize(
+    "part", [["x" * 64] * 20_000, "x" * MAX_INPUT, "é" * (MAX_INPUT // 6), [0] * MAX_INPUT], ids=["a", "b", "c", "d"]
+)
+def test_large_input(part: Any) -> None:
+    """An input of more than 1 MiB of canonical JSON is refused; one of exactly 1 MiB is not."""
+    with pytest.raises(InputTooLarge, match="1,048,576 bytes"):
+        freeze_input({"x": part})
+    whole = {"x": "y" * (MAX_INPUT - len(freeze({"x": ""})))}
+    assert len(freeze_input(whole)) == MAX_INPUT
+
+
+def test_size_is_known_early() -> None:
+    """The size of a value that contains itself is looked at only up to the limit."""
+    circular: list[Any] = [1]
+    circular.append(circular)
+    assert is_larger(circular, 1_000)
+    assert not is_larger({"a": [1, "b"]}, 1_000)

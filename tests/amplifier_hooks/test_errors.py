@@ -118,7 +118,7 @@ def test_facts() -> None:
     assert (unknown.name, unknown.likely, unknown.hook, unknown.remedy) == ("a", "b", "h", "r")
     assert OperationRanTwice("h").hook == "h"
     limit = InvalidLimit("n", 1, "w")
-    assert (limit.name, limit.value, limit.wanted) == ("n", 1, "w")
+    assert (limit.name, limit.value, limit.requirement) == ("n", 1, "w")
     privilege = PrivilegeRequired("p", "at", "may")
     assert (privilege.plugin, privilege.point, privilege.permission) == ("p", "at", "may")
     for counted in (TooManyHooks("e", 3), EmitTooDeep("e", 3)):

@@ -378,7 +378,7 @@ def misspelt(draw: st.DrawFn) -> str:
 @given(misspelt())
 def test_one_edit_is_found(name: str) -> None:
     """Any single edit of a known name yields a known name one edit away."""
-    assume(find(name) is None)
+    assume(find(name) is None and len(letters(name)) > 3)  # three letters are one edit from too many names
     meant = likely(name)
     assert meant in SPELLINGS
     assert edits(letters(name), letters(meant)) <= 1
@@ -420,7 +420,7 @@ def edits(left: str, right: str) -> int:
         "llm:post": "response",
         "tool:pre": "tool_input",
         "tool:post": "result",
-        "tool:error": None,
+        "tool:error": "error",
         "orchestrator:complete": None,
         "prompt:complete": None,  # effects only
     }.items(),

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from amplifier_hooks import HookRegistry
 from amplifier_hooks.approvals import as_options
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision, Question
-from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, RecordingContext, ScriptedApprover
+from amplifier_hooks.result import Outcome
+from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, RecordingContext, ScriptedApprover, SpoilingHook
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amplifier_hooks.ports import ApprovalBackend, AuditSink, Clock, ContextManager
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -126,3 +132,79 @@ async def test_audit_fails() -> None:
         await audit.write("b", {})
     assert audit.kinds == ["a"]
     assert audit.facts("a") == [{"x": 1}]
+
+
+class Emitter:
+    """A registry of its own, which gives every hook the data as `give` returns it."""
+
+    def __init__(self, give: Callable[[Any], Any]) -> None:
+        self.give = give
+        self.hooks: list[Any] = []
+
+    def add(self, event: str, handler: Any, **options: Any) -> None:
+        """Keep a hook."""
+        self.hooks.append(handler)
+
+    register = on = gate = add
+
+    def observe(self, event: str, handler: Any, **options: Any) -> None:
+        """Keep a hook that gets an outcome, too."""
+        self.hooks.append(lambda event, data: handler(event, data, Outcome(event, data)))
+
+    def emit(self, event: str, data: Any) -> None:
+        """Call every hook."""
+        for hook in self.hooks:
+            hook(event, self.give(data))
+
+
+DATA: Final = {
+    "command": "ls",
+    "edits": [{"path": "a.py"}, ("b.py", {"c.py"})],
+    "raw": bytearray(b"1"),
+    "nested": {"deep": [[]]},
+}
+
+
+@pytest.mark.rule("DSP-7")
+@pytest.mark.parametrize(
+    ("give", "shares"),
+    [(lambda data: data, True), (DataView, True), (dict, True), (deepcopy, False)],
+    ids=["itself", "read-only", "shallow copy", "deep copy"],
+)
+def test_spoiling(give: Callable[[Any], Any], shares: bool) -> None:
+    """An emitter that shares an object between hooks, at any depth, gives a later hook or its caller spoilt data."""
+    emitter, read, data = Emitter(give), [], deepcopy(DATA)
+    spoiling = SpoilingHook.attach(emitter)  # type: ignore[arg-type]  # as far as it is used
+    emitter.on("tool:pre", lambda event, data: read.append(deepcopy(dict(data))))
+    emitter.emit("tool:pre", data)
+    assert (read != [DATA]) == (SpoilingHook.MARK in str(read)) == shares
+    spoiling.spoil()
+    assert (data != DATA) == shares
+
+
+@pytest.mark.rule("DSP-7")
+def test_everything_is_spoilt() -> None:
+    """Every container is overwritten in place, read-only ones and the fields of an outcome included, circles too."""
+    hook = SpoilingHook()
+    circle: dict[str, Any] = {"list": [1], "set": {1}, "raw": bytearray(b"1"), "pair": ([2], 3)}
+    pair, inner, raw, numbers = circle["pair"][0], circle["list"], circle["raw"], circle["set"]
+    circle["self"], view, outcome = circle, DataView(text="ls"), Outcome("tool:pre", {"text": "ls"})
+    hook("tool:pre", circle, view)
+    hook("tool:pre", outcome)
+    assert (inner, pair, numbers, raw) == (["spoilt"] * 2, ["spoilt"] * 2, {"spoilt"}, b"spoilt")
+    assert set(circle.values()) == set(view.values()) == {"spoilt"}
+    assert outcome.data == {"text": "ls"}
+    hook.spoil()
+    assert outcome.data == {"text": "spoilt", "spoilt": "spoilt"}
+    assert hook.given == []
+
+
+@pytest.mark.rule("DSP-7")
+async def test_spoiling_in_a_registry() -> None:
+    """In a registry it is called in four ways at every event, and answers nothing."""
+    registry = HookRegistry()
+    spoiling = SpoilingHook.attach(registry, priority=-5)
+    assert sorted(hook.intent for hook in registry.hooks()) == ["gate", "observe", "on", "register"]
+    outcome = await registry.emit("session:start", {"source": "startup"})
+    assert (outcome.denied, outcome.modified, outcome.asks) == (False, False, ())
+    assert spoiling.given

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from amplifier_hooks import threads
-from amplifier_hooks.threads import DaemonPool
+from amplifier_hooks.threads import DaemonPool, call_apart
 
 SOON = 60  # seconds; a test waits that long only for broken code
 colour: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
@@ -296,3 +296,14 @@ print("done")
     done = subprocess.run([sys.executable, "-c", program], check=True, timeout=SOON, capture_output=True, text=True)
     assert done.stdout == "done\n"
     assert done.stderr == ""
+
+
+@pytest.mark.rule("COO-4")
+def test_large_values_leave_the_loop() -> None:
+    """A function about a large value runs in a thread, one about a small value in the caller's own."""
+
+    async def run() -> list[bool]:
+        values = ("x", ["x"] * 1_000, "x" * 70_000, {"a": ["x" * 70] * 1_000})
+        return [await call_apart(value, threading.get_ident) == threading.get_ident() for value in values]
+
+    assert asyncio.run(run()) == [True, True, False, False]

@@ -19,7 +19,7 @@ from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, Reques
 from approval_backends.stores.approval_store import system_moment
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
-from approval_backends.stores.transactions import PENDING
+from approval_backends.stores.transactions import PENDING, UNRECORDED
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, ROBIN, MovableClock, StoreSubject, a_request
 from tests.stores import FILES, KINDS, opened, turns, until
 
@@ -88,7 +88,7 @@ async def test_waiting_has_an_end(subject: StoreSubject) -> None:
 async def test_late_answer(subject: StoreSubject) -> None:
     """A late approval is refused and recorded, whether or not the end was noticed before."""
     told: list[tuple[ApprovalAnswer, Refusal]] = []
-    broker, request = Broker(subject.store, refused=lambda answer, why: told.append((answer, why))), a_request()
+    broker, request = Broker(subject.store, on_refusal=lambda answer, why: told.append((answer, why))), a_request()
     await broker.submit(request)
     await subject.advance(LIFETIME)
     for _ in range(2):
@@ -127,7 +127,7 @@ async def test_rights(subject: StoreSubject) -> None:
     """An approver sees and decides only their own requests; another's looks like one that is not there."""
     told: list[str] = []
     broker = Broker(
-        subject.store, four_eyes=True, refused=lambda answer, why: told.append(f"{answer.by.name} {why.code}")
+        subject.store, four_eyes=True, on_refusal=lambda answer, why: told.append(f"{answer.by.name} {why.code}")
     )
     request = a_request()
     await broker.submit(request)
@@ -223,7 +223,7 @@ async def test_flood(subject: StoreSubject) -> None:
         try:
             await broker.submit(a_request(number))
         except TooManyRequests as error:
-            refused.add((error.whose, error.limit, number))
+            refused.add((error.scope, error.limit, number))
     assert refused == {("session", 32, number) for number in range(32, 200)}
     await broker.submit(a_request(1, tenant="other"))
     there = await broker.pending(KIM)
@@ -239,6 +239,7 @@ async def test_grants(subject: StoreSubject) -> None:
     assert await broker.match_grants(request) is None
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
+    assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)
     found = await broker.match_grants(request)
     assert found is not None
     said, (grant,) = found
@@ -262,6 +263,7 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     broker, request = Broker(subject.store, keep_grants=100.0), a_request(questions=(question,))
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
+    assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)
     await broker.end_session("acme", "session-1")
     later = evolve(request, session="session-2")
     assert await broker.match_grants(later) is not None
@@ -525,7 +527,7 @@ async def test_who_reads_again(here: bool, tmp_path: Path) -> None:
 
 FINISHED = """INSERT INTO {schema}.approval_request
     SELECT 'old-' || n.value, tenant, session, expires, request, created, boot, reading, lifetime, digest, 'denied',
-           epoch, version, decision, decided, decided_boot, decided_reading, reason, created
+           epoch, version, decision, decided, decided_boot, decided_reading, reason, created, NULL
     FROM {schema}.approval_request, (
         WITH RECURSIVE counted (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM counted WHERE value < 100000)
         SELECT value FROM counted
@@ -540,7 +542,7 @@ EVENTS = """INSERT INTO {schema}.approval_event
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 async def test_a_hundred_thousand_finished(kind: str, tmp_path: Path) -> None:
-    """Beside 100,000 finished requests an index finds the pending ones, and only recorded requests are purged."""
+    """Beside 100,000 finished requests an index finds pending ones and unrecorded events; a purge keeps both."""
     async with opened(kind, tmp_path) as subject:
         database = subject.store.database  # type: ignore[attr-defined]
         broker, request = Broker(subject.store), a_request(expires=datetime(2027, 1, 1, tzinfo=UTC))
@@ -552,6 +554,8 @@ async def test_a_hundred_thousand_finished(kind: str, tmp_path: Path) -> None:
         explain = "EXPLAIN " if kind == "postgres" else "EXPLAIN QUERY PLAN "
         plan = await database.fetch(f"{explain}{PENDING} ORDER BY created, id LIMIT $1", 10)
         assert "approval_open" in " ".join(str(row) for row in plan)
+        plan = await database.fetch(f"{explain}{UNRECORDED}", 10, "acme", "session-1")
+        assert "approval_event_unrecorded" in " ".join(str(row) for row in plan)
         assert [record.id for record in await broker.pending(ROBIN)] == [request.id]
         await subject.advance(7 * 86_400.0)
         assert await subject.store.purge() == 90_000

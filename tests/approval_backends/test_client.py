@@ -88,6 +88,7 @@ async def test_everything_else(one: Gateway) -> None:
         assert len(views["Diff"].lines or ()) == views["Diff"].added == 9_000
         assert json.loads(views["Raw"].text or "") == request.arguments
         await mara.decide(mara.queue[0], "always")
+        await served(one).claim(request.id, request.digest)
         (grant,) = (await mara.grants()).grants
         assert await mara.revoke(grant.grant_id)
         assert not await mara.revoke(grant.grant_id)
@@ -129,7 +130,7 @@ async def test_wrong_token(one: Gateway) -> None:
     with pytest.raises(TokenRefused, match="refuses this token"):
         await client(one, "x" * 40).__aenter__()
     async with gateway(bounds=GatewayLimits(lifetime=0.05), approvers=[MARA]) as short, client(short) as mara:
-        short._gate = one._gate.__class__(one._known.__class__([WATCHER]), short._own_names())
+        short._gate = one._gate.__class__(one._tokens.__class__([WATCHER]), short._own_names())
         with pytest.raises(TokenRefused):
             await hear(mara, Resolved)
         with pytest.raises(TokenRefused):
@@ -139,7 +140,7 @@ async def test_wrong_token(one: Gateway) -> None:
 @pytest.mark.rule("WIR-10")
 async def test_no_gateway() -> None:
     """Without a gateway, entering the client raises after the given time."""
-    nowhere = ApprovalsClient("http://127.0.0.1:9", MARA.token, patience=0.05)
+    nowhere = ApprovalsClient("http://127.0.0.1:9", MARA.token, timeout=0.05)
     with pytest.raises(BackendUnavailable, match=r"no gateway was reached at ws://127\.0\.0\.1:9/acp"):
         await nowhere.__aenter__()
     with pytest.raises(BackendUnavailable, match="closed"):
@@ -171,7 +172,7 @@ async def test_what_is_not_understood() -> None:
     odd = ["", "[]", '{"jsonrpc":"2.0","method":"_amplifier-hooks/newer","params":{}}', "{"]
     wrong = '{"jsonrpc":"2.0","method":"_amplifier-hooks/added","params":{"row":7}}'
     good = '{"jsonrpc":"2.0","method":"_amplifier-hooks/grants_changed","params":{}}'
-    async with strange(*odd, wrong, good) as address, ApprovalsClient(address, "t", patience=0.2) as there:
+    async with strange(*odd, wrong, good) as address, ApprovalsClient(address, "t", timeout=0.2) as there:
         assert isinstance(await hear(there, Attached), Attached)
         assert type(await hear(there, WireMessage)) is WireMessage
         assert there.queue == []

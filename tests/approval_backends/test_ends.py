@@ -42,9 +42,9 @@ class Meanwhile(Broker):
     allows = True
     resolution: Resolution | None = None
 
-    async def give_up(self, request_id: str, reason: str = "no answer came in time") -> RequestRecord | Refusal:
+    async def give_up(self, request_id: str) -> RequestRecord | Refusal:
         """Withdraw the question because the time is up."""
-        return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id, reason))
+        return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id))
 
     async def withdraw(self, request_id: str, reason: str) -> RequestRecord | Refusal:
         """Withdraw the question for another reason."""
@@ -81,7 +81,7 @@ class Desk:
     audit: CollectingAudit
     ran: list[Any] = field(factory=list)
 
-    async def call(self) -> ToolOutcome:
+    async def call(self) -> ToolOutcome[Any]:
         """Run a tool, as the model wants."""
         return await self.session.call_tool("Write", {"path": "a"}, self.ran.append, call_id="call")
 

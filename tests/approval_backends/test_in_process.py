@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from amplifier_hooks.act import Act
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option, Question
 from approval_backends import BackendUnavailable, InProcessBackend
 
@@ -19,7 +20,7 @@ REQUEST = ApprovalRequest(
     event="tool:pre",
     tool="Write",
     arguments={},
-    digest="abc",
+    digest=Act("", "s1", "tool:pre", "Write", "", b"{}").digest,
     questions=(Question(hook="guard", prompt="Really?"),),
     options=(Option(id="yes", label="Allow", kind="allow_once"), Option(id="no", label="Deny", kind="reject_once")),
     default="deny",
@@ -51,7 +52,7 @@ async def test_claim(option: str, claimed: bool) -> None:
     backend = Chooses(option)
     backend.may.set()
     assert (await backend.request(REQUEST)).option == option
-    assert [await backend.claim("r1", "abc"), await backend.claim("r1", "abc")] == [claimed, False]
+    assert [await backend.claim("r1", REQUEST.digest), await backend.claim("r1", REQUEST.digest)] == [claimed, False]
     await backend.settle("r1", "done")
 
 
@@ -62,7 +63,7 @@ async def test_other_digest() -> None:
     backend.may.set()
     await backend.request(REQUEST)
     assert not await backend.claim("r1", "xyz")
-    assert not await backend.claim("r1", "abc")
+    assert not await backend.claim("r1", REQUEST.digest)
 
 
 @pytest.mark.rule("APR-3")
@@ -73,7 +74,7 @@ async def test_withdrawn_after_the_answer() -> None:
     await backend.request(REQUEST)
     await backend.withdraw("r1", "changed our mind")
     await backend.withdraw("r2", "never heard of it")
-    assert not await backend.claim("r1", "abc")
+    assert not await backend.claim("r1", REQUEST.digest)
 
 
 @pytest.mark.rule("APR-3")
@@ -86,7 +87,7 @@ async def test_withdrawn_before_the_answer() -> None:
     backend.may.set()
     with pytest.raises(BackendUnavailable, match="withdrawn"):
         await task
-    assert not await backend.claim("r1", "abc")
+    assert not await backend.claim("r1", REQUEST.digest)
 
 
 @pytest.mark.rule("APR-3")
@@ -98,4 +99,4 @@ async def test_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not await backend.claim("r1", "abc")
+    assert not await backend.claim("r1", REQUEST.digest)

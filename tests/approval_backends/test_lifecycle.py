@@ -8,18 +8,17 @@ from typing import Any, get_args
 import pytest
 from attrs import evolve
 
-from amplifier_hooks.act import Action, freeze
-from amplifier_hooks.approvals import grant_keys, match_grants
-from amplifier_hooks.ports import Option, Question
+from amplifier_hooks.approvals import act_of, grant_keys, match_grants
+from amplifier_hooks.ports import Grant, Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (
     CLAIM_WITHIN,
     FINAL,
+    MOVES,
     STATUSES,
-    TABLE,
-    Change,
     Decider,
     Moment,
+    Move,
     Refusal,
     RefusalCode,
     RequestRecord,
@@ -28,7 +27,7 @@ from approval_backends.lifecycle import (
     grants_of,
     is_over,
     judge,
-    move,
+    move_request,
     new_record,
     seconds_left,
     sees,
@@ -38,8 +37,8 @@ from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBI
 START = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 100.0)
 REQUEST = a_request(1, id="r1")
 
-# The table once more, in a readable form: status, change, and the next status in time and after it.
-WAYS: dict[tuple[Status, Change], tuple[Status | None, Status | None]] = {
+# The table once more, in a readable form: status, move, and the next status in time and after it.
+WAYS: dict[tuple[Status, Move], tuple[Status | None, Status | None]] = {
     ("pending", "approve"): ("approved", None),
     ("pending", "deny"): ("denied", None),
     ("pending", "expire"): (None, "expired"),
@@ -83,21 +82,21 @@ def code(result: RequestRecord | Refusal) -> str:
 
 
 @pytest.mark.rule("APR-8")
-@pytest.mark.parametrize("change", TABLE)
+@pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_way(status: Status, change: Change) -> None:
-    """From every state every change leads to the table's state, or nowhere."""
-    in_time, after = WAYS.get((status, change), (None, None))
-    assert follow(status, change, over=False) == in_time
-    assert follow(status, change, over=True) == after
+def test_every_way(status: Status, move: Move) -> None:
+    """From every state every move leads to the table's state, or nowhere."""
+    in_time, after = WAYS.get((status, move), (None, None))
+    assert follow(status, move, over=False) == in_time
+    assert follow(status, move, over=True) == after
 
 
 @pytest.mark.rule("APR-8")
 def test_ends() -> None:
     """Six states are ends, each of its own kind, and every state can be reached."""
     assert {"done", "failed", "denied", "expired", "cancelled", "superseded"} == FINAL
-    assert {row.target for row in TABLE.values()} | {"pending"} == set(STATUSES)
-    assert set(TABLE) == set(get_args(lifecycle.Change))
+    assert {row.target for row in MOVES.values()} | {"pending"} == set(STATUSES)
+    assert set(MOVES) == set(get_args(lifecycle.Move))
 
 
 @pytest.mark.rule("APR-4")
@@ -289,7 +288,7 @@ def test_edited_arguments() -> None:
     edited = {"file_path": "other.py"}
     record = judge(pending(), an_answer(REQUEST, arguments=edited), at(1))
     assert isinstance(record, RequestRecord)
-    expected = Action(REQUEST.tenant, REQUEST.session, REQUEST.event, REQUEST.tool, freeze(edited)).digest
+    expected = act_of(REQUEST, edited).digest
     assert record.digest == expected != REQUEST.digest
     assert record.decision is not None
     assert record.decision.arguments == edited
@@ -301,40 +300,40 @@ def test_edited_arguments() -> None:
 
 @pytest.mark.rule("APR-8")
 def test_moves() -> None:
-    """A change sets status, reason, version, and the end where it is one; nothing else."""
+    """A move sets status, reason, version, and the end where it is one; nothing else."""
     record = approved()
-    claimed = move(record, "claim", at(2), digest=record.digest, epoch=0)
+    claimed = move_request(record, "claim", at(2), digest=record.digest, epoch=0)
     assert claimed == evolve(record, status="claimed", version=3)
     assert isinstance(claimed, RequestRecord)
-    unknown = move(claimed, "lose", at(3), reason="gone")
+    unknown = move_request(claimed, "lose", at(3), reason="gone")
     assert unknown == evolve(claimed, status="unknown", reason="gone", version=4)
     assert isinstance(unknown, RequestRecord)
-    done = move(unknown, "finish", at(4))
+    done = move_request(unknown, "finish", at(4))
     assert done == evolve(unknown, status="done", ended=at(4).wall, version=5)
 
 
 @pytest.mark.rule("APR-8")
 def test_moves_that_are_refused() -> None:
-    """A change outside the table is refused with the state that holds instead."""
+    """A move outside the table is refused with the state that holds instead."""
     record = approved()
-    assert move(None, "claim", at(1)) == Refusal(code="unknown_request", reason="there is no such request")
-    assert move(pending(), "claim", at(1)) == Refusal(
+    assert move_request(None, "claim", at(1)) == Refusal(code="unknown_request", reason="there is no such request")
+    assert move_request(pending(), "claim", at(1)) == Refusal(
         code="not_approved", reason="no approver has decided yet", record=pending()
     )
-    assert move(pending(), "expire", at(1)) == Refusal(
+    assert move_request(pending(), "expire", at(1)) == Refusal(
         code="too_early", reason="its time is not over", record=pending()
     )
-    assert move(record, "claim", at(61)) == Refusal(code="expired", reason="its time is over", record=record)
-    assert move(record, "claim", at(2), digest="other") == Refusal(
+    assert move_request(record, "claim", at(61)) == Refusal(code="expired", reason="its time is over", record=record)
+    assert move_request(record, "claim", at(2), digest="other") == Refusal(
         code="wrong_digest", reason="another action was approved", record=record
     )
-    assert move(record, "claim", at(2), epoch=1) == Refusal(
+    assert move_request(record, "claim", at(2), epoch=1) == Refusal(
         code="fenced", reason="another process has taken this session over", record=record
     )
-    assert code(move(evolve(record, status="claimed"), "claim", at(2))) == "already_resolved"
-    assert code(move(evolve(record, status="claimed"), "withdraw", at(2))) == "already_resolved"
+    assert code(move_request(evolve(record, status="claimed"), "claim", at(2))) == "already_resolved"
+    assert code(move_request(evolve(record, status="claimed"), "withdraw", at(2))) == "already_resolved"
     bare = evolve(pending(), status="claimed")
-    assert move(bare, "claim", at(2)) == Refusal(
+    assert move_request(bare, "claim", at(2)) == Refusal(
         code="already_resolved", reason="already approved, now claimed", record=bare
     )
 
@@ -356,13 +355,20 @@ def test_scope_of_a_grant() -> None:
     assert grant_keys(evolve(REQUEST, questions=(Question(hook="g", prompt=""),)), "d2")[0].scope == "action:d2"
 
 
+def granted(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
+    """Return the grants of a decision once it holds: of an approval, after the claim."""
+    assert record.decision is not None
+    status = "claimed" if record.status == "approved" else record.status
+    return grants_of(evolve(record, status=status, decision=evolve(record.decision, keep=keep)))
+
+
 @pytest.mark.rule("APR-5")
 @pytest.mark.parametrize(("option", "allows"), [(ALLOW, None), (ALWAYS, True), (DENY, None), (NEVER, False)])
 def test_what_is_granted(option: Option, allows: bool | None) -> None:
     """Only an "always" grants, once for each hook that asked, until the session ends or for a time."""
     questions = (Question(hook="a", prompt="A?", version="1"), Question(hook="b", prompt="B?"))
     record = approved(option, questions=questions)
-    grants = grants_of(record)
+    grants = granted(record)
     assert [grant.allows for grant in grants] == ([] if allows is None else [allows, allows])
     if grants:
         assert [(grant.id, grant.key.hook, grant.key.version) for grant in grants] == [
@@ -373,11 +379,12 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
         assert (one.by, one.channel, one.request, one.created) == ("Robin", "check", "r1", at(1).wall)
         assert (one.expires, one.revoked, one.key.session, one.key.tenant) == (None, None, "session-1", "acme")
         assert (one.key.agent, one.key.tool, one.key.cwd, one.key.scope) == ("coder", "Write", "/project", "prompt:A?")
-        kept = grants_of(record, 100)[0]
+        kept = granted(record, 100)[0]
         assert (kept.key, kept.expires) == (evolve(one.key, session=None), at(101).wall)
     assert grants_of(pending()) == ()
-    assert grants_of(evolve(record, decided=None)) == ()
-    assert grants_of(evolve(record, decision=None)) == ()
+    assert grants_of(evolve(record, status="claimed", decided=None)) == ()
+    assert grants_of(evolve(record, status="claimed", decision=None)) == ()
+    assert grants_of(evolve(record, status="approved")) == ()
 
 
 @pytest.mark.rule("APR-5")
@@ -387,10 +394,10 @@ def test_edited_arguments_are_what_is_granted() -> None:
     request = evolve(REQUEST, questions=(Question(hook="guard", prompt=""),))
     record = judge(new_record(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
     assert isinstance(record, RequestRecord)
-    assert grants_of(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
+    assert granted(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
     later = evolve(request, session="session-2")
-    assert match_grants(evolve(later, arguments={}), grants_of(record, 100)) == "allow"
-    assert match_grants(later, grants_of(record, 100)) is None
+    assert match_grants(evolve(later, arguments={}), granted(record, 100)) == "allow"
+    assert match_grants(later, granted(record, 100)) is None
 
 
 @pytest.mark.rule("APR-5")
@@ -403,7 +410,7 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
     request = evolve(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
     record = judge(new_record(request, START), an_answer(request, ALWAYS), at(1))
     assert isinstance(record, RequestRecord)
-    for_session, kept = grants_of(record), grants_of(record, 100)
+    for_session, kept = granted(record), granted(record, 100)
     elsewhere = evolve(request, session="session-2", **change)
     assert match_grants(request, for_session) == match_grants(request, kept) == "allow"
     assert match_grants(elsewhere, for_session) is None
@@ -414,7 +421,7 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
 def test_standing() -> None:
     """Allows have to cover every hook that asks; one deny is enough; for a kept grant the session does not matter."""
     both = evolve(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
-    of_a, of_b = grants_of(evolve(approved(ALWAYS), request=both))
+    of_a, of_b = granted(evolve(approved(ALWAYS), request=both))
     never_a = evolve(of_a, allows=False)
     kept = evolve(of_b, key=evolve(of_b.key, session=None))
     stranger = evolve(of_b, key=evolve(of_b.key, session="session-2"))

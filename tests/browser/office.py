@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
@@ -100,8 +100,8 @@ class Office:
         } | changes
         lifetime = timedelta(seconds=fields.pop("seconds", 300))
         frozen = freeze(dict(fields["arguments"]))
-        action = Action(fields["tenant"], fields["session"], fields["event"], fields["tool"], frozen)
-        return ApprovalRequest(id=name, digest=action.digest, created=created, expires=created + lifetime, **fields)
+        act = Act(fields["tenant"], fields["session"], fields["event"], fields["tool"], fields["cwd"], frozen)
+        return ApprovalRequest(id=name, digest=act.digest, created=created, expires=created + lifetime, **fields)
 
     async def record(self, name: str = "r1") -> RequestRecord:
         """Return the store's record of a request."""

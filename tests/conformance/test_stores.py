@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.rule("BCK-8", "APR-5", "APR-6", "APR-7", "APR-8")
+@pytest.mark.rule("BCK-8", "APR-5", "APR-6", "APR-7", "APR-8", "APR-14")
 @pytest.mark.fault("F-APR-01", "F-APR-03", "F-APR-07", "F-APR-08", "F-APR-09", "F-APR-10", "F-APR-15", "F-APR-19")
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
 @pytest.mark.parametrize("kind", KINDS)

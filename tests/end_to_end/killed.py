@@ -48,7 +48,7 @@ async def main(address: str, folder: str, point: str) -> None:
 
     @registry.gate("tool:pre", name="guard")
     def guard(event: str, data: Any) -> HookResult:
-        if point == "asked":
+        if sys.argv[3] == "asked":  # no closure: the version of the hook is the same in every program
             die()
         return HookResult.ask("Deploy?", options=["Allow once", "Deny"])
 

@@ -62,7 +62,7 @@ class Program:
         """Ask about the call."""
         return HookResult.ask("Deploy?", options=["Allow once", "Allow always", "Deny"])
 
-    async def deploy(self, call_id: str | None = "c1", **given: Any) -> ToolOutcome:
+    async def deploy(self, call_id: str | None = "c1", **given: Any) -> ToolOutcome[Any]:
         """Make the call."""
         return await self.session.call_tool("deploy", given or {"build": 7}, self.ran.append, call_id=call_id)
 
@@ -108,8 +108,7 @@ async def test_pending_decided_and_run_once(stores: Callable[[], DatabaseStore])
         assert (facts["by"], facts["channel"], facts["request"]) == ("Robin", "elsewhere", outcome.pending)
         assert facts["took"] >= 0
         again = await second.deploy()
-        assert (again.denied, second.ran) == (True, [{"build": 7}])
-        assert "has run already" in (again.reason or "")
+        assert (again.status, again.value, second.ran) == ("ok", None, [{"build": 7}])
     assert first.ran == []
     assert (await stored(stores, facts["request"])).status == "done"
     assert first.audit.kinds.count("tool.pending") == 1
@@ -176,7 +175,7 @@ async def test_other_arguments(stores: Callable[[], DatabaseStore]) -> None:
         second.registry.observe("tool:pre", lambda event, data, outcome: causes.append(outcome.cause))
         outcome = await second.deploy(build=8)
         assert outcome.denied
-        assert "approval_mismatch" in (outcome.reason or "")
+        assert "another call" in (outcome.reason or "")
         assert causes == ["approval_mismatch"]
         assert second.ran == []
 
@@ -332,3 +331,36 @@ async def test_event_that_nobody_comes_back_to(stores: Callable[[], DatabaseStor
         outcome = await program.session.emit("prompt:submit", {"prompt": "x"})
         assert (outcome.denied, outcome.cause) == (True, "approval_expired")
     assert await decided(stores) == []
+
+
+@pytest.mark.rule("APR-12")
+async def test_a_call_that_has_run_returns_its_result(stores: Callable[[], DatabaseStore]) -> None:
+    """A settled call that is made again returns its kept result; other arguments are refused and use nothing up."""
+    results: dict[str, Any] = {"c1": {"build": [7, "\u00e9"]}, "c2": "x" * 70_000}
+    async with started(stores) as first:
+        for call_id in results:
+            await first.deploy(call_id)
+    assert len(await decided(stores)) == 2
+    ran: list[Any] = []
+
+    def run(call_id: str) -> Callable[[Any], Any]:
+        def tool(_given: Any) -> Any:
+            ran.append(call_id)
+            return results[call_id]
+
+        return tool
+
+    for start in range(3):
+        async with started(stores) as again:
+            other = await again.session.call_tool("deploy", {"build": 8}, ran.append, call_id="c1")
+            assert (other.cause, ran[2:]) == ("approval_mismatch", [])
+            for call_id, result in results.items():
+                outcome = await again.session.call_tool("deploy", {"build": 7}, run(call_id), call_id=call_id)
+                if call_id == "c1" or start == 0:
+                    assert outcome.value == result
+                else:
+                    assert outcome.denied
+                    assert "succeeded, so it is not run again" in str(outcome.reason)
+                    assert "(70,002 bytes)" in str(outcome.reason)
+            assert len(again.audit.facts("tool.repeated")) == min(start, 1)
+            assert ran == ["c1", "c2"]

@@ -77,18 +77,18 @@ async def test_findings_are_mended_in_the_same_turn(tmp_path: Path) -> None:
             call_id = f"call-{len(agent.writes)}"
             context.add_tool_calls([{"id": call_id, "name": "Write", "input": wanted}])
             done = await session.call_tool("Write", wanted, agent.write, call_id=call_id)
-            context.add_tool_result(call_id, done.value)
+            context.add_tool_result(call_id, done.value or "")
 
     assert agent.writes == ["app.py", "app.py", "old.py"]
     assert await ruff(tmp_path, "app.py") == ""
     assert "F401" not in agent.reads[0]
-    assert agent.reads[1].endswith("⟦hook lint⟧\napp.py:1:8: F401 [*] `os` imported but unused\n")
+    assert agent.reads[1].endswith(f"⟦hook lint · {context.mark}⟧\napp.py:1:8: F401 [*] `os` imported but unused\n")
     assert agent.reads[2] == agent.reads[1] + "\n\nwritten"
 
     injected = [message["content"] for message in context.messages if message["role"] == "system"]
     assert sum(count(text).tokens for text in injected) == session.tokens_this_turn <= 1_000
     report = injected[-1].splitlines()
-    cut = re.fullmatch(r"⟦trimmed · kept (\d+) of ([\d,]+) tokens⟧", report[-1])
+    cut = re.fullmatch(r"⟦trimmed · kept (\d+) of ([\d,]+) tokens · \w+⟧", report[-1])
     assert cut is not None
     assert all(re.fullmatch(r"old\.py:\d+:8: F401 .* imported but unused", line) for line in report[1:-1])
     assert 20 < len(report) - 2 < 150

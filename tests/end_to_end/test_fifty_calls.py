@@ -13,7 +13,7 @@ from attrs import define, field
 from prometheus_client import CollectorRegistry
 
 from amplifier_hooks import AuditLog, HookRegistry, SessionCoordinator, library
-from amplifier_hooks.definitions import band_of
+from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.library.parts.daily_usage import Usage
 from amplifier_hooks.testing import CollectingDisplay
@@ -112,7 +112,7 @@ class Played:
     folder: Path
     numbers: CollectorRegistry = field(factory=CollectorRegistry)
     messages: list[Any] = field(factory=list)
-    outcomes: dict[str, ToolOutcome] = field(factory=dict)
+    outcomes: dict[str, ToolOutcome[Any]] = field(factory=dict)
     ran: list[tuple[str, ...]] = field(factory=list)
     """Hooks that each call met, in their order."""
     spent: int = 0

@@ -101,7 +101,7 @@ async def place(kind: str, folder: Path) -> AsyncIterator[Place]:
             store = f"{DSN}#{await stack.enter_async_context(schema())}"
         (folder / "agents").mkdir()
         (folder / "agents" / "writer.json").write_text(json.dumps(WRITER), encoding="ascii")
-        database = database_at(store, "", ACCESS_TABLES)
+        database = database_at(store, ACCESS_TABLES)
         await database.open()
         try:
             _, secret = await AccessTokens(database).create("test", scopes=SCOPES)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.act import Action, freeze
+from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.session.display import CollectingDisplay
 from amplifier_hooks.testing import ScriptedApprover
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from amplifier_hooks import ToolOutcome
 
 
 @pytest.mark.rule("COO-2", "COO-3", "AUD-1", "AUD-3", "DIS-1")
@@ -59,7 +60,9 @@ async def test_a_turn(tmp_path: Path) -> None:
         session.turn("tidy up") as began,
     ):
         assert not began.denied
-        wiped = await session.call_tool("Bash", {"command": "rm -rf /"}, lambda _: pytest.fail("it ran"))
+        wiped: ToolOutcome[Any] = await session.call_tool(
+            "Bash", {"command": "rm -rf /"}, lambda _: pytest.fail("it ran")
+        )
         written = await session.call_tool("Write", {"file_path": "a.py", "content": "a = 1 \n"}, write)
         refused = await session.call_tool("Write", {"file_path": "prod.yaml", "content": "x\n"}, write)
         assert not (tmp_path / "prod.yaml").exists()
@@ -70,7 +73,7 @@ async def test_a_turn(tmp_path: Path) -> None:
     assert refused.reason == "Operation denied by protect: User denied: Change production?"
     assert allowed.ok
     assert (tmp_path / "prod.yaml").read_text() == "y\n"
-    assert context.messages[0]["content"] == "⟦hook lint⟧\ntrailing blank"
+    assert context.messages[0]["content"] == f"⟦hook lint · {context.mark}⟧\ntrailing blank"
     assert len(context.messages) == 1
     assert display.messages == [("1 finding", "info", "hook:lint")]
     assert kinds == ["tool.running", "tool.running"]
@@ -81,7 +84,7 @@ async def test_a_turn(tmp_path: Path) -> None:
     decided = [(record["status"], record["by"]) for record in records if record["kind"] == "approval.decided"]
     assert decided == [("denied", "Robin"), ("approved", "Robin")]
     final = freeze({"file_path": str(tmp_path / "prod.yaml"), "content": "y\n"})
-    digest = Action("", "s1", "tool:pre", "Write", final).digest
+    digest = Act("", "s1", "tool:pre", "Write", str(Path.cwd()), final).digest
     assert [record["kind"] for record in records if record.get("digest") == digest] == [
         "approval.requested",
         "approval.decided",

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.abandoned_work import LEFT_BEHIND
+from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 

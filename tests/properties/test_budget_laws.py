@@ -223,7 +223,15 @@ def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: in
 
         budget = Budget(limits)
         injector = Injector(
-            context, Recorder(audit, clock, "s", "t"), clock, "t", budget, Uneven(counter, seed), any_source, tell
+            context,
+            Recorder(audit, clock, "s", "t"),
+            clock,
+            "t",
+            budget,
+            Uneven(counter, seed),
+            any_source,
+            tell,
+            "mark",
         )
         denials = await spend(injector, emits)
         written = [*context.texts, *denials, *(message["content"] for message in injector.take_ephemeral())]
@@ -234,7 +242,8 @@ def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: in
         )
         # Every text is written, or its loss is reported; a text that is cut says so itself.
         wanted = sum(len(items) if way != "inject_one" else 1 for way, items in emits)
-        assert len(audit.facts("injection")) + len(audit.facts("injection.refused")) == wanted
+        refused = sum(facts["count"] for facts in audit.facts("injection.refused"))
+        assert len(audit.facts("injection")) + refused == wanted
         assert len(injector.injections) == len(audit.facts("injection"))
         cut = sum(text.count("⟦trimmed · kept ") for text in written)
         assert cut == len(audit.facts("injection.trimmed")) == sum(item.trimmed for item in injector.injections)
@@ -256,7 +265,15 @@ async def test_many_at_once(name: str, overflow: Any) -> None:
 
     budget = Budget(InjectionLimits(per_turn=300, items_per_turn=None, overflow=overflow))
     injector = Injector(
-        context, Recorder(CollectingAudit(), clock, "s", "t"), clock, "t", budget, Uneven(counter, 1), any_source, tell
+        context,
+        Recorder(CollectingAudit(), clock, "s", "t"),
+        clock,
+        "t",
+        budget,
+        Uneven(counter, 1),
+        any_source,
+        tell,
+        "mark",
     )
     for turn in range(1, 4):
         await asyncio.gather(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from amplifier_hooks.act import freeze
 from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.ports import Question
-from approval_backends.lifecycle import Moment, RequestRecord, grants_of, judge, new_record
+from approval_backends.lifecycle import Moment, RequestRecord, grants_of, judge, move_request, new_record
 from approval_backends.testing import ALWAYS, a_request, an_answer
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import ApprovalRequest, Grant
 
 QUESTIONS: Final = (Question(hook="rule:r", prompt="Run it?", scope="action"),)
 
@@ -34,6 +37,15 @@ def same(one: dict[str, Any], other: dict[str, Any], *fields: str) -> bool:
     return all(one[name] == other[name] for name in fields) and freeze(one["arguments"]) == freeze(other["arguments"])
 
 
+def granted(request: ApprovalRequest, at: Moment, keep: float | None = None) -> tuple[Grant, ...]:
+    """Return the grants of an "allow always" once it is claimed."""
+    approved = judge(new_record(request, at), an_answer(request, ALWAYS), at, keep=keep)
+    assert isinstance(approved, RequestRecord)
+    claimed = move_request(approved, "claim", at)
+    assert isinstance(claimed, RequestRecord)
+    return grants_of(claimed)
+
+
 @pytest.mark.rule("APR-5")
 @pytest.mark.fault("F-APR-14", "F-APR-24")
 @given(acts, acts)
@@ -41,9 +53,8 @@ def test_a_grant_for_one_action(given_for: dict[str, Any], other: dict[str, Any]
     """A grant for one action covers another call exactly where that is the same action: kept, in every session."""
     request = a_request(questions=QUESTIONS, **given_for)
     start = Moment(request.created)
-    record = judge(new_record(request, start), an_answer(request, ALWAYS), start)
-    assert isinstance(record, RequestRecord)
+    for_session, kept = granted(request, start), granted(request, start, 60.0)
     asked = a_request(questions=QUESTIONS, **other)
     act = ("tenant", "event", "tool")
-    assert (match_grants(asked, grants_of(record)) == "allow") is same(given_for, other, "session", *act)
-    assert (match_grants(asked, grants_of(record, 60.0)) == "allow") is same(given_for, other, *act)
+    assert (match_grants(asked, for_session) == "allow") is same(given_for, other, "session", *act)
+    assert (match_grants(asked, kept) == "allow") is same(given_for, other, *act)

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from approval_backends.lifecycle import (
     CLAIM_WITHIN,
     FINAL,
-    Change,
     Decider,
     Moment,
+    Move,
     Refusal,
     RequestRecord,
     judge,
-    move,
+    move_request,
     new_record,
 )
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, a_request, an_answer
@@ -104,18 +104,18 @@ class Life(RuleBasedStateMachine):
         """Send the first answer again, which changes nothing."""
         assert judge(self.record, self.decision, self.now) is self.record
 
-    @rule(change=st.sampled_from(sorted(ENDS)))
-    def end_it(self, change: Change) -> None:
+    @rule(move=st.sampled_from(sorted(ENDS)))
+    def end_it(self, move: Move) -> None:
         """Take the request back, as its requester; `give_up` leaves an approved request alone."""
-        open_ = ("pending",) if change == "give_up" else ("pending", "approved")
-        if self.take(move(self.record, change, self.now), should=self.expected in open_):
-            self.end = ENDS[change]
+        open_ = ("pending",) if move == "give_up" else ("pending", "approved")
+        if self.take(move_request(self.record, move, self.now), should=self.expected in open_):
+            self.end = ENDS[move]
 
     @rule()
     def sweep(self) -> None:
         """Expire the request if its time is up."""
         open_ = self.expected in ("pending", "approved")
-        if self.take(move(self.record, "expire", self.now), should=open_ and self.over):
+        if self.take(move_request(self.record, "expire", self.now), should=open_ and self.over):
             self.end = "expired"
 
     @rule(digest=st.sampled_from(["right", "wrong"]), epoch=st.sampled_from([0, 1]))
@@ -123,20 +123,20 @@ class Life(RuleBasedStateMachine):
         """Claim the request."""
         may = self.expected == "approved" and not self.over and digest == "right" and epoch == 0
         wanted = self.request.digest if digest == "right" else "other"
-        if self.take(move(self.record, "claim", self.now, digest=wanted, epoch=epoch), should=may):
+        if self.take(move_request(self.record, "claim", self.now, digest=wanted, epoch=epoch), should=may):
             self.claims += 1
 
     @rule()
     def lose(self) -> None:
         """Lose the process that ran the call."""
-        if self.take(move(self.record, "lose", self.now), should=self.expected == "claimed"):
+        if self.take(move_request(self.record, "lose", self.now), should=self.expected == "claimed"):
             self.end = "unknown"
 
-    @rule(change=st.sampled_from(sorted(SETTLES)))
-    def settle(self, change: Change) -> None:
+    @rule(move=st.sampled_from(sorted(SETTLES)))
+    def settle(self, move: Move) -> None:
         """Settle the request, after its run or after an unknown outcome became known."""
-        if self.take(move(self.record, change, self.now), should=self.expected in ("claimed", "unknown")):
-            self.end = SETTLES[change]
+        if self.take(move_request(self.record, move, self.now), should=self.expected in ("claimed", "unknown")):
+            self.end = SETTLES[move]
 
     @invariant()
     def agrees(self) -> None:

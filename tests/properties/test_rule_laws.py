@@ -21,7 +21,7 @@ facts = st.builds(
     arguments=st.dictionaries(
         st.sampled_from(["command", "path", "q"]), texts | st.lists(texts) | st.none(), max_size=3
     ),
-    event=st.sampled_from(["tool:pre", "run:start"]),
+    event=st.sampled_from(["tool:pre", "memory:pre"]),
     session=st.just("s"),
     tenant=st.just(""),
     cwd=st.sampled_from(["/project", ""]),
@@ -31,7 +31,7 @@ conditions = st.fixed_dictionaries(
     {"tool": st.sampled_from(["Bash", "Write|Bash", "mcp__*"])},
     optional={
         "risk": st.sampled_from(["low", "high"]),
-        "event": st.sampled_from(["tool:pre", "run:*"]),
+        "event": st.sampled_from(["tool:pre", "memory:*"]),
         "command": st.sampled_from(["git status", "git *", "rm -rf"]),
         "path": st.sampled_from(["src/**", "./.env", "/x", "~/x"]),
         "arguments": st.sampled_from(["{q: x}", "{q: {glob: '*'}}", "{command: {regex: 'git.*'}}"]),
@@ -43,8 +43,10 @@ conditions = st.fixed_dictionaries(
 def rules(draw: st.DrawFn, *effects: str) -> dict[str, Any]:
     """One rule, without an id."""
     effect = draw(st.sampled_from(effects or ("allow", "ask", "deny")))
-    hooks = {"hooks": draw(st.sampled_from(["'*'", "[a]", "[a, b]"]))} if effect == "allow" else {}
-    return {"effect": effect, **draw(conditions), **hooks}
+    if effect != "allow":
+        return {"effect": effect, **draw(conditions)}
+    hooks, others = draw(st.sampled_from(["'*'", "[a]", "[a, b]"])), draw(st.sampled_from(["none", "any", "[q]"]))
+    return {"effect": effect, **draw(conditions), "other_arguments": others, "hooks": hooks}
 
 
 def file(given_rules: list[tuple[int, dict[str, Any]]], otherwise: str | None = None) -> Rules:
@@ -109,6 +111,7 @@ def test_the_same_conditions_allow_less_than_they_deny(
     """A call that matches as an allow matches as a deny as well: a doubt never turns into a permission."""
     for number, rule in found:
         allow = file([(number, {**rule, "effect": "allow", "hooks": "'*'"})])
-        deny = file([(number, {key: value for key, value in rule.items() if key != "hooks"} | {"effect": "deny"})])
+        shared = {key: value for key, value in rule.items() if key not in ("hooks", "other_arguments")}
+        deny = file([(number, {**shared, "effect": "deny"})])
         if allow.judge(call) is not None:
             assert deny.judge(call) is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -15,7 +14,6 @@ from amplifier_hooks.cli.approvals.open_store import Trouble, only_one, print_li
 from amplifier_hooks.cli.approvals.print_requests import (
     action,
     always,
-    as_json,
     card,
     event_facts,
     grant_facts,
@@ -24,12 +22,13 @@ from amplifier_hooks.cli.approvals.print_requests import (
     line_of,
     record_facts,
     status_text,
+    to_json,
 )
-from amplifier_hooks.cli.approvals.print_requests import as_json as to_json
+from amplifier_hooks.cli.approvals.stop_commands import stop_line
 from amplifier_hooks.cli.common.terminal_io import confirm, print_error
-from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import highest
+from amplifier_hooks.text.error_sentences import suggestion
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.rules.policy import Rules
 
@@ -52,9 +51,12 @@ async def list_requests(view: StoreView, *, everything: bool, limit: int, as_jso
         records = await desk.waiting(limit)
         if everything:
             records += await desk.broker.history(desk.viewer, limit)
+        stops = await desk.broker.stops_in_force(desk.viewer)
         now = await desk.broker.store.now()
+    for one in stops:
+        print_error(stop_line(one))
     if as_json:
-        print_line(_json([record_facts(record, now) for record in records]))
+        print_line(to_json([record_facts(record, now) for record in records]))
         return
     ids = [record.id for record in records]
     for record in records:
@@ -71,7 +73,7 @@ async def show_request(view: StoreView, given: str, *, as_json: bool) -> None:
         events = await desk.broker.events(record.id, desk.viewer)
         now = await desk.broker.store.now()
     if as_json:
-        print_line(_json({**record_facts(record, now), "events": [event_facts(event) for event in events]}))
+        print_line(to_json({**record_facts(record, now), "events": [event_facts(event) for event in events]}))
         return
     for line in card(record, now, events):
         print_line(line)
@@ -131,7 +133,7 @@ async def answer(
         raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
     after = resolution.record or record
     if as_json:
-        print_line(_json(record_facts(after, now)))
+        print_line(to_json(record_facts(after, now)))
     else:
         tool, who = inline(after.request.tool), inline(after.request.agent)
         print_line(f"{inline(option.label)}: {tool} for {who}, request {inline(after.id)}, digest {after.digest[:12]}")
@@ -144,9 +146,7 @@ def _find_option(options: list[Option], label: str) -> Option:
         if wanted in (option.label.strip().casefold(), option.id.casefold()):
             return option
     labels = [option.label for option in options]
-    likely = get_close_matches(label, labels, 1)
-    meant = f"did you mean {likely[0]!r}?" if likely else f"there are {', '.join(map(repr, labels)) or 'none'}"
-    raise typer.BadParameter(inline(f"{label!r} is not offered; {meant}"), param_hint="--option")
+    raise typer.BadParameter(inline(f"{label!r} is not offered; {suggestion(label, labels)}"), param_hint="--option")
 
 
 def _ask_for_label(options: list[Option]) -> NoReturn:
@@ -162,7 +162,7 @@ async def list_grants(view: StoreView, *, as_json: bool) -> None:
     async with view.open_store() as desk:
         found = await desk.broker.grants(desk.viewer)
     if as_json:
-        print_line(_json([grant_facts(grant) for grant in found]))
+        print_line(to_json([grant_facts(grant) for grant in found]))
         return
     ids = [grant.id for grant in found]
     for grant in found:
@@ -191,7 +191,7 @@ async def purge_requests(view: StoreView, seconds: float, *, unrecorded: bool, a
         count = await desk.broker.store.purge(seconds, unrecorded=unrecorded)
         left = [] if unrecorded else await desk.broker.store.list_unrecorded(1)
     print_line(
-        _json({"removed": count}) if as_json else f"Removed {count:,} {'request' if count == 1 else 'requests'}."
+        to_json({"removed": count}) if as_json else f"Removed {count:,} {'request' if count == 1 else 'requests'}."
     )
     if left:
         print_error("Requests that are not in a record yet were kept. If your program keeps no record: --unrecorded")
@@ -205,21 +205,9 @@ def seconds_of(text: str) -> float:
     return int(found[1]) * SECONDS[found[2]]
 
 
-_json = as_json
-"""`as_json` under another name, for functions with an argument called `as_json`."""
-
-
 async def check_rules(file: Path, *, as_json: bool) -> None:
-    """Print that the file can be used, and its events that are not in the catalogue.
-
-    Raises the error of a file that cannot be used.
-    """
+    """Print that the file can be used. Raises the error of a file that cannot be used."""
     rules = Rules.load(file)
-    for line, name in rules.events:
-        if name not in {event.name for event in CATALOGUE}:
-            likely = get_close_matches(name, [event.name for event in CATALOGUE], 1)
-            meant = f"did you mean {likely[0]!r}?" if likely else "your program has to declare it."
-            print_error(f"{file}:{line}: the catalogue has no event {name!r}; {meant}")
     if as_json:
         print_line(to_json({"file": str(file), "rules": len(rules), "digest": rules.digest}))
     else:

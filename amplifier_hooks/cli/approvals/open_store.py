@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 from attrs import frozen
 
-from amplifier_hooks.cli.common.terminal_io import stop
+from amplifier_hooks.cli.common.terminal_io import stop, user_name
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.state_folder import StateFolder
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
-from approval_backends.stores.address import default_path, store_at, without_secrets
+from approval_backends.stores.address import store_at, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -48,7 +47,7 @@ class StoreView:
     @property
     def name(self) -> str:
         """The address of the store, without secrets."""
-        return without_secrets(self.store) if self.store else str(default_path())
+        return without_secrets(self.store) if self.store else str(StateFolder().approvals)
 
     @asynccontextmanager
     async def open_store(self, *, create: bool = False) -> AsyncIterator[OpenStore]:
@@ -115,18 +114,6 @@ def only_one(given: str, ids: Iterable[str], what: str) -> str:
         raise Trouble(f"{given!r} is too short; write {SHORTEST} characters of the id or more.")
     likely = get_close_matches(given, ids, 1, 0.6) or get_close_matches(given, [i[: len(given)] for i in ids], 1, 0.7)
     raise Trouble(f"There is no {what} {given!r}." + (f" Did you mean {likely[0]!r}?" if likely else ""))
-
-
-def user_name() -> str:
-    """Return the name of the calling user from the system; environment variables do not count."""
-    if sys.platform == "win32":
-        return os.getlogin()
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid {os.getuid()}"
 
 
 def print_line(text: str = "") -> None:

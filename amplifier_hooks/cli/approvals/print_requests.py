@@ -173,7 +173,7 @@ def _clock(at: datetime) -> str:
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-def as_json(value: object) -> str:
+def to_json(value: object) -> str:
     """Return JSON of printable ASCII characters, which is safe on a terminal."""
     return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
 

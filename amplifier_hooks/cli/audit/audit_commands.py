@@ -234,10 +234,10 @@ def purge(
 ) -> None:
     """Print the number of old records, and remove them if the operator confirms."""
     from amplifier_hooks.cli.approvals.commands import seconds_of
-    from amplifier_hooks.cli.audit.repair import CHATS, ended_records, remove_records
-    from amplifier_hooks.storage.state_folder import state_folder
+    from amplifier_hooks.cli.audit.repair import ended_records, remove_records
+    from amplifier_hooks.storage.state_folder import StateFolder
 
-    found = list(ended_records(state_folder() / CHATS, time.time() - seconds_of(older_than)))
+    found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than)))
     if found:
         confirm(
             f"Remove {len(found):,} records for good whose chats ended more than {older_than} ago?",

@@ -108,7 +108,7 @@ class RecordFiles:
         files = self.files
         for number, file in sorted(files.items()):
             after = _walk(number + 1, files[number + 1]) if number + 1 in files else None
-            yield from _lines(file, limit=after.left.get("bytes") if after else None)
+            yield from _lines(file, limit=after.statement.get("bytes") if after else None)
 
 
 @define

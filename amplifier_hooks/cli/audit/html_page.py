@@ -170,7 +170,7 @@ def _checks_section(report: Report) -> Iterator[str]:
     yield f'<h2>Checks</h2><dl class="sheet">{_fact("Log", _untrusted_text(report.log or "not known"))}'
     for segment in report.segments:
         yield _fact(f"Segment {segment.number}", _segment(segment))
-    for one in report.compared:
+    for one in report.comparisons:
         yield _fact(one.source.capitalize(), html.escape(record_text.comparison_text(one)))
     for text in record_text.unchecked_lines(report):
         yield _fact("Not checked", html.escape(text))
@@ -187,7 +187,9 @@ def _fact(name: str, value: str) -> str:
 
 
 def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
-    bad = {finding.file: finding.line or 0 for finding in report.findings if finding.found in record_text.CHAIN_ENDS}
+    bad = {
+        finding.file: finding.line or 0 for finding in report.findings if finding.observation in record_text.CHAIN_ENDS
+    }
     shown = 0
     yield '<h2>Lines<small>open a line to see all of it</small></h2><div class="sheet">'
     behind = ""

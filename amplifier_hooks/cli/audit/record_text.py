@@ -55,7 +55,7 @@ def report_lines(report: Report) -> Iterator[str]:
     for segment in report.segments:
         for name, text in zip((f"segment {segment.number}", "", ""), segment_texts(segment), strict=True):
             yield f"{name:<12} {text}"
-    for one in report.compared:
+    for one in report.comparisons:
         yield f"{one.source:<12} {comparison_text(one)}"
     for text in unchecked_lines(report):
         yield f"{'not checked':<12} {text}"
@@ -82,10 +82,10 @@ def comparison_text(one: HeadComparison) -> str:
 
 def unchecked_lines(report: Report) -> Iterator[str]:
     """Return a line for each thing that the verdict does not cover."""
-    if not report.compared:
+    if not report.comparisons:
         yield "heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it"
     for finding in report.findings:
-        if finding.found in CHAIN_ENDS:
+        if finding.observation in CHAIN_ENDS:
             yield f"the rest of {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
 
 
@@ -104,7 +104,7 @@ def report_as_json(report: Report) -> Iterator[str]:
             "findings": [_finding(finding) for finding in report.findings],
             "first_bad": None if report.bad is None else _finding(report.bad),
             "segments": [{**asdict(segment), "file": segment.file.name} for segment in report.segments],
-            "compared": [asdict(one) for one in report.compared],
+            "compared": [asdict(one) for one in report.comparisons],
             "unchecked": list(unchecked_lines(report)),
         },
         indent=2,
@@ -113,7 +113,7 @@ def report_as_json(report: Report) -> Iterator[str]:
 
 def _finding(finding: LogFinding) -> dict[str, Any]:
     return {
-        "found": finding.found.name.lower(),
+        "found": finding.observation.name.lower(),
         "verdict": finding.verdict,
         "file": finding.file,
         "line": finding.line,

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble, user_name
+from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
+from amplifier_hooks.cli.common.terminal_io import user_name
 from amplifier_hooks.record.record_errors import LogCut, LogInUse, LogUnavailable, StoreReplaced
 from amplifier_hooks.record.write.beside_the_log import StoredHeads
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.record.write.log_files import Files
 from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.storage.state_folder import state_folder
+from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ async def resume_log(record: Path | None, store: str | None, accepted: Accepted)
     After a mismatch, nothing is written. Raises `Trouble` if the record or the store is missing, and the errors of
     opening them.
     """
-    path = state_folder() / "record.jsonl" if record is None else record
+    path = StateFolder().record if record is None else record
     if not path.exists():  # opening would make it
         raise Trouble(f"There is no record at {path}; name its first file.")
     async with StoreView(store).open_store() as desk:
@@ -63,8 +64,6 @@ async def resume_log(record: Path | None, store: str | None, accepted: Accepted)
     return None
 
 
-CHATS: Final = "chats"
-"""The folder, beside the user's other state, in which `chat` keeps a record of each chat."""
 OURS: Final = re.compile(r"[0-9a-f]{32}\.jsonl")
 """The name that `chat` gives a record. Files with other names stay."""
 

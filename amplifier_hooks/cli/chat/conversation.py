@@ -7,21 +7,22 @@ Texts that hooks inject are in the context when the model is called next.
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.cli.chat.remote_model import ModelFailed, join_pieces
+from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.events import AGENT_STOP
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from amplifier_hooks.cli.chat.chat_tools import Tool
     from amplifier_hooks.cli.chat.remote_model import ChatAnswer, ChatModel, ToolUse
+    from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
     from amplifier_hooks.session.coordinator import SessionCoordinator
     from amplifier_hooks.session.model_call import ModelOutcome
     from amplifier_hooks.session.tool_call import ToolOutcome
@@ -33,30 +34,6 @@ REFUSALS: Final = 8
 """The number of times in a row that hooks may keep the loop from stopping."""
 
 TurnStatus = Literal["completed", "denied", "failed"]
-
-
-class Listener(Protocol):
-    """An observer of a turn, such as a screen."""
-
-    def text(self, piece: str) -> None:
-        """Show a piece of the model's text."""
-        ...
-
-    def text_ended(self) -> None:
-        """Take note that the model's text is complete."""
-        ...
-
-    def calls(self, name: str, given: Mapping[str, Any]) -> None:
-        """Show that the model calls a tool."""
-        ...
-
-    def running(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Show that the tool runs, for as long as the block lasts."""
-        ...
-
-    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
-        """Show the outcome of the tool call."""
-        ...
 
 
 @frozen
@@ -77,7 +54,7 @@ class Conversation:
     session: SessionCoordinator
     model: ChatModel
     tools: Sequence[Tool]
-    listener: Listener
+    listener: ChatScreen | Silence
     _used: list[Mapping[str, Any]] = field(factory=list)
 
     async def turn(self, prompt: str) -> TurnResult:
@@ -130,7 +107,8 @@ class Conversation:
         if outcome.denied:
             return TurnResult("denied", outcome.reason or "", tuple(self._used))
         error = outcome.error
-        why = str(error) if isinstance(error, ModelFailed) else f"{type(error).__name__}: {error}"
+        assert error is not None  # noqa: S101  # one that is not denied has failed
+        why = str(error) if isinstance(error, ModelFailed) else describe(error)
         return TurnResult("failed", f"The model did not answer: {why}", tuple(self._used))
 
     # -- tools ---------------------------------------------------------------------------------------------------
@@ -173,8 +151,8 @@ def with_unique_ids(uses: Sequence[ToolUse]) -> list[ToolUse]:
     return [use if use.id and ids.count(use.id) == 1 else evolve(use, id=f"call_{uuid4().hex[:16]}") for use in uses]
 
 
-def outcome_text(outcome: ToolOutcome) -> str:
+def outcome_text(outcome: ToolOutcome[Any]) -> str:
     """Return the text that the model reads about a tool call."""
     if outcome.error is not None:
-        return f"{type(outcome.error).__name__}: {outcome.error}"
+        return f"{type(outcome.error).__name__}: {outcome.reason or ''}"
     return str(outcome.value) if outcome.ok else outcome.reason or outcome.status

@@ -70,7 +70,7 @@ async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
     await room.log.write("chat.audit", {"session": room.session.session_id}, durable=True)
     found = RecordFiles(room.record)
     report = found.verify(pinned_keys([str(room.key)]), None, None, [])
-    if all(finding.verdict is None or finding.found in STILL_OPEN for finding in report.findings):
+    if all(finding.verdict is None or finding.observation in STILL_OPEN for finding in report.findings):
         yield "Whole so far: each line holds the hash of the one before. It is signed and closed when the chat ends."
     else:
         yield record_text.verdict(report)
@@ -143,7 +143,8 @@ async def one_turn(wishes: ChatOptions, prompt: str, *, as_json: bool) -> int:
     """Run one turn, print its result, and return the exit code."""
     screen = Silence() if as_json else ChatScreen()
     async with Room.open_room(wishes, screen) as room:
-        print_approval_links(room)
+        if room.page is not None:
+            room.page.announce()
         said = await room.conversation.turn(prompt)
         if as_json:
             whole = {"status": said.status, "text": said.text, "tools": said.tools, "record": str(room.record)}
@@ -235,14 +236,5 @@ def greet(room: Room, wishes: ChatOptions, screen: ChatScreen) -> None:
     screen.line(f"Tools, by the names for matchers: {tools}")
     if model == "script":
         screen.line("No key is set, so the model is a script. Try: run ls")
-    print_approval_links(room)
-
-
-def print_approval_links(room: Room) -> None:
-    """Print the address of the approval page, if there is one. The token goes to a terminal, and nowhere else."""
-    if room.page is None:
-        return
-    gateway = room.page.gateway
-    typer.echo(f"Approvals are at {gateway.link() if sys.stderr.isatty() else gateway.address}", err=True)
-    if not sys.stderr.isatty():
-        typer.echo(f"The token is in {room.page.files.file}, which only you can read.", err=True)
+    if room.page is not None:
+        room.page.announce()

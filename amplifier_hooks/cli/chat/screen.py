@@ -61,7 +61,7 @@ class ChatScreen:
         said = about if isinstance(about, str) else json.dumps(given, ensure_ascii=False)
         self._console.print(f"  {for_log(name)} > {clip(for_log(said), SHOWN)}", style="cyan")
 
-    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome[Any], seconds: float) -> None:
         """Print the beginning of the result, or the reason that there is none."""
         del name
         if outcome.ok:
@@ -129,7 +129,7 @@ class Silence:
     def calls(self, name: str, given: Mapping[str, Any]) -> None:
         """Show nothing."""
 
-    def show_outcome(self, name: str, outcome: ToolOutcome, seconds: float) -> None:
+    def show_outcome(self, name: str, outcome: ToolOutcome[Any], seconds: float) -> None:
         """Show nothing."""
 
     def show_output(self, data: bytes) -> None:

@@ -108,3 +108,15 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+
+
+def user_name() -> str:
+    """Return the name of the calling user from the system; environment variables do not count."""
+    if sys.platform == "win32":
+        return os.getlogin()
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"

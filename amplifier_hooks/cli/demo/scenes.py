@@ -60,7 +60,7 @@ async def tell(telling: Telling) -> None:
         record = telling.record or folder / "record.jsonl"
         introduce(say, linter, rests)
         async with approver(telling, say) as approvals, AuditLog.open(record) as log:
-            context = InMemoryContext()
+            context = InMemoryContext(mark="5f3c9e21")
             session = SessionCoordinator(
                 hooks=hooks(folder, linter, ON_THE_PAGE if telling.web else TO_ANSWER),
                 context=context,
@@ -94,19 +94,12 @@ def introduce(say: Narrator, linter: Linter, rests: Rests) -> None:
 async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBackend | None]:
     """Yield the approver: the page, the terminal, or None without a person to ask."""
     if telling.web:
-        import webbrowser
-
-        from amplifier_hooks.cli.serve.host_programs import hand_over_files
-        from amplifier_hooks.storage.state_folder import make_state_folder
+        from amplifier_hooks.cli.common.inbox import inbox
         from approval_backends import WebSocketApprovals
 
-        async with WebSocketApprovals(port=0) as page:
-            gateway = page.gateway
-            token = gateway.approvers[0].token
-            with hand_over_files(make_state_folder(), gateway.address, gateway.link(), token) as there:
-                say.line(f"The inbox is at {gateway.address}; the link to it is in {there.page}.")
-                webbrowser.open(there.page.as_uri())
-                yield page
+        async with WebSocketApprovals(port=0) as web, inbox(web.gateway, in_browser=True) as there:
+            say.line(f"The inbox is at {web.gateway.address}; the link to it is in {there.page}.")
+            yield web
     elif telling.ask:
         from approval_backends import TerminalApprovals
 
@@ -201,7 +194,7 @@ class Stage:
         say.line("A gate looks at every command before it runs. It denies this one, and the agent reads why:")
         say.quote(result_lines(result))
 
-    async def write_file(self, path: str, content: str) -> ToolOutcome:
+    async def write_file(self, path: str, content: str) -> ToolOutcome[Any]:
         """Make one call of the agent's Write tool, past the hooks."""
         self.say.wants("Write", path)
 
@@ -224,7 +217,7 @@ def write(path: Path, content: str) -> None:
     path.write_text(content, encoding="utf-8")
 
 
-def result_lines(result: ToolOutcome) -> list[str]:
+def result_lines(result: ToolOutcome[Any]) -> list[str]:
     """Return the lines that the agent reads about a call."""
     return (result.reason or str(result.value)).splitlines()
 

@@ -22,12 +22,15 @@ from importlib import metadata
 from importlib.resources import files
 from pathlib import Path  # noqa: TC003  # attrs keeps it
 from shlex import join, quote
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import field, frozen
 
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.storage.state_folder import state_folder
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import Stop
 
 State = Literal["ok", "note", "warning", "failed"]
 
@@ -200,7 +203,7 @@ def counters(patient: Patient) -> Iterator[Symptom]:
 def clock(_patient: Patient) -> Iterator[Symptom]:
     """Check that the time of day can be right: approvals expire by it, and records are dated."""
     now = datetime.now(UTC)
-    latest = max((file.stat().st_mtime for file in state_folder().glob("*.jsonl")), default=0.0)
+    latest = max((file.stat().st_mtime for file in StateFolder().path.glob("*.jsonl")), default=0.0)
     repair = "set the clock: sudo timedatectl set-ntp true"
     if now < RELEASED:
         yield bad("clock", f"it shows {now:%Y-%m-%d %H:%M} UTC, which is before this package was made", repair)
@@ -248,7 +251,7 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 def state(_patient: Patient) -> Iterator[Symptom]:
     """Check that the state folder of the user is writable, and closed to other users."""
-    folder = state_folder()
+    folder = StateFolder().path
     if not folder.exists():
         nearest = next(parent for parent in folder.parents if parent.exists())
         if os.access(nearest, os.W_OK):
@@ -265,18 +268,20 @@ def state(_patient: Patient) -> Iterator[Symptom]:
 
 
 def approvals(patient: Patient) -> Iterator[Symptom]:
-    """Check that the store of approvals answers, and count its open requests."""
+    """Check that the store of approvals answers, count its open requests, and name the stops in force."""
+    from amplifier_hooks.cli.approvals.stop_commands import stop_line
     from amplifier_hooks.storage.database import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.lifecycle import Decider
-    from approval_backends.stores.address import default_path, store_at, without_secrets
+    from approval_backends.stores.address import store_at, without_secrets
 
-    name = without_secrets(patient.store) if patient.store else str(default_path())
+    name = without_secrets(patient.store) if patient.store else str(StateFolder().approvals)
 
-    async def waiting() -> int:
+    async def look() -> tuple[int, list[Stop]]:
         async with asyncio.timeout(REACHING), Broker(store) as broker:
-            return len(await broker.pending(Decider(name="doctor", channel="cli")))
+            viewer = Decider(name="doctor", channel="cli")
+            return len(await broker.pending(viewer)), await broker.stops_in_force(viewer)
 
     try:
         store = store_at(patient.store)
@@ -287,7 +292,7 @@ def approvals(patient: Patient) -> Iterator[Symptom]:
             else:
                 yield good("approvals", f"{name} is made on first use")
             return
-        count = asyncio.run(waiting())
+        count, stops = asyncio.run(look())
     except (UnknownStore, StoreUnavailable, OSError) as problem:
         repair = "start the server, or name another store with --store" if "://" in name else f"look at {name}"
         yield bad("approvals", f"{name}: {str(problem) or 'it does not answer'}", repair)
@@ -295,6 +300,12 @@ def approvals(patient: Patient) -> Iterator[Symptom]:
         yield good("approvals", f"{name}: {count} {'waits' if count == 1 else 'wait'} for an answer")
         if count:
             yield Symptom("approvals", NOTE, "requests are open", "amplifier-hooks approvals list")
+        for stop in stops:
+            wanted = [
+                *(("--tenant", stop.tenant) if stop.tenant else ()),
+                *(("--session", stop.session) if stop.session else ()),
+            ]
+            yield Symptom("approvals", WARNING, stop_line(stop), join(["amplifier-hooks", "resume", *wanted]))
 
 
 def record(patient: Patient) -> Iterator[Symptom]:
@@ -302,7 +313,7 @@ def record(patient: Patient) -> Iterator[Symptom]:
     from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
 
-    path = patient.record or state_folder() / "record.jsonl"
+    path = patient.record or StateFolder().record
     if not path.exists():
         yield good("record", f"{path} is made on first use")
         return
@@ -324,14 +335,12 @@ def record(patient: Patient) -> Iterator[Symptom]:
 
 def ports(patient: Patient) -> Iterator[Symptom]:
     """Check that `serve` could listen at its port and its socket."""
-    from amplifier_hooks.server.socket_path import default_socket
-
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             one.bind(("127.0.0.1", patient.port))
         except OSError:
-            ours = (state_folder() / f"gateway-{patient.port}.json").exists()
+            ours = StateFolder().gateway(patient.port).exists()
             who = "a gateway of ours, it seems" if ours else "another program"
             text = f"port {patient.port} is taken by {who}"
             yield Symptom("ports", NOTE if ours else WARNING, text, "amplifier-hooks serve --web --port 0")

@@ -6,16 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
-from difflib import get_close_matches
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.doctor.check_machine import NOTE, WARNING, Symptom, bad, good, reinstall
 from amplifier_hooks.cli.project.read_project import make_importable
-from amplifier_hooks.definitions import PROJECT_FILE, InvalidDefinitions, load_files
+from amplifier_hooks.definitions import InvalidDefinitions, load_files
+from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 from amplifier_hooks.definitions.kinds.python import sources_of
 from amplifier_hooks.errors import HookError, MissingExtra, SettingsError
 from amplifier_hooks.registry.entry_points import GROUP, OURS, list_installed
+from amplifier_hooks.text.error_sentences import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.doctor.check_machine import Patient
-    from amplifier_hooks.definitions import DefinitionSet, HookDefinition, ReadyMadeEntry
+    from amplifier_hooks.definitions import DefinitionSet, HookDefinition
+    from amplifier_hooks.definitions.files.load_files import ReadyMadeEntry
 
 
 LOADING: Final = 20.0
@@ -83,9 +85,8 @@ def hooks(patient: Patient) -> Iterator[Symptom]:
         if entry.name in there:
             yield from _ready_made(entry, there[entry.name])
         else:
-            likely = get_close_matches(entry.name, there, 1)
-            meant = f"; did you mean {likely[0]!r}?" if likely else ""
-            text = f"{entry.spot}: no installed package has a hook called {entry.name!r}{meant}"
+            meant = suggestion(entry.name, there)
+            text = f"{entry.spot}: no installed package has a hook called {entry.name!r}; {meant}"
             yield bad("hooks", text, f"mend it, then: amplifier-hooks validate {quote(str(_file(patient)))}")
     for definition in found.definitions:
         problems = list(_problems(definition, found, patient))
@@ -175,7 +176,7 @@ def other_programs(patient: Patient) -> Iterator[Symptom]:
     from amplifier_hooks.programs.gemini import GEMINI
     from amplifier_hooks.programs.import_settings import read_settings
 
-    trust = TrustStore.default()
+    trust = TrustStore()
     names = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI}
     for name, dialect in names.items():
         for place in dict.fromkeys((patient.folder, Path.home())):

@@ -34,7 +34,7 @@ def bridge(
     import os
 
     from amplifier_hooks.bridge import carry
-    from amplifier_hooks.server.socket_path import default_socket
+    from amplifier_hooks.storage.state_folder import default_socket
 
     path = os.fspath(socket or default_socket())
     raise typer.Exit(carry([path, program.value.replace("-", "_"), when_down.value]))

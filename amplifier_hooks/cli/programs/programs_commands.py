@@ -124,7 +124,7 @@ def import_hooks(
     except SettingsError as error:
         place = dialect.settings[0]
         stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
-    trust = TrustStore.default()
+    trust = TrustStore()
     if as_json:
         print(json.dumps(settings_facts(found, trust), indent=1))
         return
@@ -259,7 +259,7 @@ def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: f
     """Return the program's bridge to the server; a portable one names no local path. Raises `BadParameter`."""
     from amplifier_hooks import bridge as bridge_module
     from amplifier_hooks.programs.install_hook import Bridge
-    from amplifier_hooks.server.socket_path import default_socket
+    from amplifier_hooks.storage.state_folder import default_socket
 
     if http:
         return Bridge(url=http, waits=waits, when_down=when_down.value)

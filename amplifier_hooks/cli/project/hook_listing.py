@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions import band_of, definition_row
+from amplifier_hooks.definitions import definition_row
+from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.text.escape import for_log, for_terminal
@@ -156,7 +157,7 @@ def _text(given: str) -> str:
 
 def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str]:
     """Return the trial of an event as lines, for people."""
-    yield f"{explained.event}" + (f": denied in any case ({explained.refused})" if explained.refused else "")
+    yield f"{explained.event}" + (f": denied in any case ({explained.refusal})" if explained.refusal else "")
     if not explained.hooks and not explained.observers:
         yield "  no hook takes part"
     for title, hooks in (("asked", explained.hooks), ("told", explained.observers)):
@@ -190,7 +191,7 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
     """Return the trial of an event as a JSON value, for programs."""
     value: dict[str, Any] = {
         "event": explained.event,
-        "refused": explained.refused,
+        "refused": explained.refusal,
         "asked": [_hook_facts(one) for one in explained.hooks],
         "told": [_hook_facts(one) for one in explained.observers],
         "left_out": [_hook_facts(one) for one in explained.others],

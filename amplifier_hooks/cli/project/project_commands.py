@@ -77,7 +77,8 @@ def init(
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
     from amplifier_hooks.cli.project.read_project import trust_content
     from amplifier_hooks.cli.project.template import TEMPLATE
-    from amplifier_hooks.definitions import PROJECT_FILE, load_files
+    from amplifier_hooks.definitions import load_files
+    from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 
     path = directory.resolve() / PROJECT_FILE
     kept: Path | None = None
@@ -212,7 +213,7 @@ def try_event(
     else:
         for line in hook_listing.trial_lines(explained, outcome):
             typer.echo(line)
-    denied = explained.refused is not None or (outcome is not None and outcome.denied)
+    denied = explained.refusal is not None or (outcome is not None and outcome.denied)
     raise typer.Exit(1 if denied else 0)
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.definitions import PROJECT_FILE, DefinedHooks, load_files, trusted_part
+from amplifier_hooks.definitions import DefinedHooks, load_files
+from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+from amplifier_hooks.definitions.reload import trusted_part
 from amplifier_hooks.definitions.trust import TrustStore, digest_of
 from amplifier_hooks.errors import HookRefused, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
@@ -41,7 +43,7 @@ def content_digest(found: DefinitionSet) -> str:
 
 def trust_content(found: DefinitionSet, path: Path) -> None:
     """Trust the files with their current content. Raises `OSError` if the trust cannot be stored."""
-    TrustStore.default().add({content_digest(found): str(path)})
+    TrustStore().add({content_digest(found): str(path)})
 
 
 def make_importable(folder: Path) -> None:
@@ -133,14 +135,15 @@ def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) 
     returns True for the file and its definitions. Raises `HookRefused` if it is not trusted, and `HookError` as
     `hooks_named` does.
     """
-    from amplifier_hooks.definitions import PROJECT_FILE, WatchedFiles, load_files
+    from amplifier_hooks.definitions import WatchedFiles, load_files
+    from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
     from amplifier_hooks.definitions.trust import TrustStore
 
     if not (folder / PROJECT_FILE).exists():
         return hooks_named(None)
     path = project_file(folder=folder)
     found = load_files(path)
-    if not TrustStore.default().trusts(content_digest(found)):
+    if not TrustStore().trusts(content_digest(found)):
         if not agree(path, found):
             trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
             raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from amplifier_hooks.errors import HookError
+from amplifier_hooks.runs.run_states import STOP_REASON
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.text.escape import for_terminal
 
@@ -64,9 +65,9 @@ def show_run(run: str, *, at: At, as_json: bool) -> None:
     typer.echo(json.dumps(found) if as_json else for_terminal("\n".join(page_of(found))))
 
 
-def stop_run(run: str, reason: str, *, at: At, as_json: bool) -> None:
+def stop_run(run: str, reason: str | None, *, at: At, as_json: bool) -> None:
     """Stop one run."""
-    found = ask_or_stop(at, lambda client: client.stop(run, reason))
+    found = ask_or_stop(at, lambda client: client.stop(run, reason or STOP_REASON))
     typer.echo(json.dumps(found) if as_json else for_terminal(run_line(found)))
 
 

@@ -200,9 +200,7 @@ def show(run: Run, *, url: Url = HERE, token_file: TokenFile = None, as_json: As
 def stop(
     run: Run,
     *,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason, for its readers.")
-    ] = "stopped by an operator",
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, for its readers.")] = None,
     url: Url = HERE,
     token_file: TokenFile = None,
     as_json: AsJson = False,

@@ -55,7 +55,6 @@ def serve_runs(
     """Serve the queue until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
-    from amplifier_hooks.storage.state_folder import make_state_folder
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
@@ -64,9 +63,7 @@ def serve_runs(
     from amplifier_hooks.runs.store.statements import RUN_TABLES
 
     try:
-        database = database_at(store, "hooks.db", ACCESS_TABLES, RUN_TABLES)
-        if store is None:
-            make_state_folder()
+        database = database_at(store, ACCESS_TABLES, RUN_TABLES)
         named = None if hooks is None else hooks_named(hooks)
     except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None

@@ -1,30 +1,25 @@
-"""The host of `amplifier-hooks serve`: questions of programs come in at a socket, answers of hooks and people go out.
-
-Files that only their owner can read hand the token over to programs of the same user, and to the browser.
-"""
+"""The host of `amplifier-hooks serve`: questions of programs come in at a socket; answers go out."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from html import escape
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.storage.state_folder import make_state_folder
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
@@ -62,7 +57,7 @@ class ApiHost:
         Raises `OSError` if the port is taken, `StoreUnavailable`, and `SettingsError`.
         """
         from amplifier_hooks.definitions import DefinitionSettings
-        from amplifier_hooks.server.build_api import open_api
+        from amplifier_hooks.server import open_api
         from amplifier_hooks.server.edge.host_check import HttpLimits
         from amplifier_hooks.server.edge.listen import listening, loopback_socket
         from amplifier_hooks.server.runs.run_routes import runs_router
@@ -175,14 +170,9 @@ def tell_change(change: RegistryChange) -> None:
     print(for_terminal(text), file=sys.stderr, flush=True)
 
 
-def token_file() -> Path:
-    """Return the path of the file that holds the token of programs."""
-    return make_state_folder() / "programs.token"
-
-
 def token() -> str:
     """Return the token that programs need to post. The first use makes it, in a file that only its owner can read."""
-    path = token_file()
+    path = StateFolder().make().programs_token
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -204,57 +194,11 @@ def host_programs(
     api: ApiHost | None = None,
 ) -> Host:
     """Return the host for these options, checked. Raises `HookError`, and `OSError` for files that cannot be read."""
-    from amplifier_hooks.server.socket_path import default_socket
-
     options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
     if rules is not None:
         from approval_backends.rules.policy import Rules
 
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
-    kept = record or make_state_folder() / "record.jsonl"
+    kept = record or StateFolder().make().record
     return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)
-
-
-PAGE: Final = """<!doctype html>
-<meta charset="utf-8">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url={link}">
-<title>Approvals</title>
-"""
-
-
-@frozen
-class HandOver:
-    """The files that hand a token over. `file` is JSON with the address and the token; `page` sends a browser there."""
-
-    file: Path
-    page: Path
-
-
-@contextmanager
-def hand_over_files(folder: Path, address: str, link: str, token: str) -> Iterator[HandOver]:
-    """Write both files for the block, and remove them at its end.
-
-    Files that a killed gateway left behind at this address are replaced: the address is ours now. Raises `OSError` if
-    the files cannot be made.
-    """
-    name = address.rstrip("/").rpartition(":")[2]
-    files = HandOver(folder / f"gateway-{name}.json", folder / f"gateway-{name}.html")
-    try:
-        _write(files.file, json.dumps({"address": address, "token": token}))
-        _write(files.page, PAGE.format(link=escape(link)))
-        yield files
-    finally:
-        for path in (files.file, files.page):
-            with suppress(FileNotFoundError):
-                path.unlink()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a new file for its owner alone. It never follows a link, and never reuses a file of another user."""
-    with suppress(FileNotFoundError):
-        path.unlink()
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

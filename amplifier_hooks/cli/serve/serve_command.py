@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from amplifier_hooks.cli.common.terminal_io import user_name
+
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
     from amplifier_hooks.runs.blueprint import Agents
@@ -102,7 +104,7 @@ def serve(
     from amplifier_hooks.errors import HookError
     from amplifier_hooks.record.record_errors import LogInUse
     from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.state_folder import make_state_folder
+    from amplifier_hooks.storage.state_folder import StateFolder
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.gateway.approvers import Approver
@@ -112,9 +114,9 @@ def serve(
     try:
         there = store_at(store)
         if store is None:
-            make_state_folder()  # made for its owner alone
+            StateFolder().make()  # made for its owner alone
         broker = Broker(there)
-        gateway = Gateway(broker, [Approver(name=user or login())], host=host, port=port, names=name or ())
+        gateway = Gateway(broker, [Approver(name=user or user_name())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
     if agents is not None and not api:
@@ -132,7 +134,7 @@ def serve(
 
                 tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
                 place = ApiHost(
-                    database=database_at(store, "hooks.db", *tables),
+                    database=database_at(store, *tables),
                     broker=broker,
                     port=api_port,
                     names=tuple(name or ()),
@@ -188,6 +190,8 @@ class Serving:
         import json
         import signal
 
+        from amplifier_hooks.cli.common.inbox import inbox
+
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):  # Windows: an interrupt ends the loop instead
@@ -203,52 +207,16 @@ class Serving:
 
                     typer.echo(for_terminal(f"Every call is denied, because {trouble}"), err=True)
                 if self.programs.port is not None:
-                    from amplifier_hooks.cli.serve.host_programs import token_file
+                    from amplifier_hooks.storage.state_folder import StateFolder
 
-                    address = f"http://127.0.0.1:{self.programs.port}"
-                    typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {token_file()}", err=True)
+                    address, file = f"http://127.0.0.1:{self.programs.port}", StateFolder().programs_token
+                    typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {file}", err=True)
                 if self.programs.api is not None:
                     typer.echo(f"The API is at {self.programs.api.address}/v1/hooks", err=True)
                     if self.as_json:
                         typer.echo(json.dumps({"api": self.programs.api.address}))
             if self.page is not None:
-                await self._page(self.page, stack)
+                there = await stack.enter_async_context(inbox(self.page, in_browser=self.in_browser))
+                there.announce(as_json=self.as_json)
             typer.echo("Ctrl-C stops it; open requests stay in the store.", err=True)
             await stop.wait()
-
-    async def _page(self, gateway: Gateway, stack: AsyncExitStack) -> None:
-        import webbrowser
-
-        from amplifier_hooks.cli.serve.host_programs import hand_over_files
-        from amplifier_hooks.storage.state_folder import make_state_folder
-
-        await stack.enter_async_context(gateway)
-        handed = hand_over_files(make_state_folder(), gateway.address, gateway.link(), gateway.approvers[0].token)
-        there = stack.enter_context(handed)
-        announce(gateway, there.file, as_json=self.as_json)
-        if self.in_browser:
-            # A file, because the arguments of a process can be read by everybody on this machine.
-            webbrowser.open(there.page.as_uri())
-
-
-def announce(gateway: Gateway, file: Path, *, as_json: bool) -> None:
-    """Print the address of the page. The token goes only to a terminal: not into a pipe, not into a log."""
-    import json
-    import sys
-
-    if as_json:
-        typer.echo(json.dumps({"address": gateway.address, "token_file": str(file)}))
-    link = gateway.link() if sys.stderr.isatty() else gateway.address
-    typer.echo(f"Approvals are at {link}", err=True)
-    if link == gateway.address:
-        typer.echo(f"The token is in {file}, which only you can read.", err=True)
-
-
-def login() -> str:
-    """Return the login name of the user."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "web user"

@@ -39,13 +39,14 @@ from amplifier_hooks.definitions.files.open_files import (
     nearest_spot,
     read_part,
 )
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, error_sentence
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.errors import SettingsError, UnknownEvent
 from amplifier_hooks.events import find
 from amplifier_hooks.registry.event_names import Vocabulary, is_pattern
+from amplifier_hooks.text.error_sentences import error_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -258,8 +259,7 @@ class Reading:
             )
         except ValidationError as problem:
             for error in problem.errors(include_url=False):
-                known = HookDefinition.model_fields
-                self.flaws.append(Flaw(value.spot(*error["loc"]), error_sentence(error, known)))
+                self.flaws.append(Flaw(value.spot(*error["loc"]), error_sentence(error, HookDefinition)))
             return None
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, suggestion_for
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
+from amplifier_hooks.text.error_sentences import suggestion
 from amplifier_hooks.text.strict_yaml import KeyPath, NotReadable, ParsedDocument, parse_json, parse_yaml
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class OpenedFiles:
         try:
             marked = (parse_json if path.suffix == ".json" else parse_yaml)(data)
         except NotReadable as problem:
-            raise mistake_at(Spot(str(path), problem.line), problem.said) from None
+            raise mistake_at(Spot(str(path), problem.line), problem.sentence) from None
         page = Page(path, datetime.fromtimestamp(found.st_mtime, UTC), marked, hashlib.sha256(data).hexdigest())
         flaws = list(_shape_flaws(page))
         if flaws:
@@ -141,7 +142,7 @@ def _shape_flaws(page: Page) -> Iterator[Flaw]:
         return
     for key, said in value.items():
         if key not in KEYS:
-            yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {suggestion_for(key, KEYS)}")
+            yield Flaw(page.spot(key), f"unknown key {key[:40]!r}; {suggestion(key, KEYS)}")
         elif said is None and key != "version":
             continue  # a key without a value is allowed; the examples below it may be comments
         elif not isinstance(said, KEYS[key][0]) or isinstance(said, bool):
@@ -215,6 +216,6 @@ def _resolve_reference(
     named = target.section("definitions") or {}
     if name not in named:
         raise mistake_at(
-            at, f"{REF!r} names {name!r:.60}, which {target.path} does not define; {suggestion_for(name, named)}"
+            at, f"{REF!r} names {name!r:.60}, which {target.path} does not define; {suggestion(name, named)}"
         )
     return read_part(files, target, "definitions", name, chain)

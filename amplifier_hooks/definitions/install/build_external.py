@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.definitions.kinds.agent import AgentRuns
-    from amplifier_hooks.definitions.model import HookDefinition
+    from amplifier_hooks.definitions.model import HookDefinition, Kind
 
 
 MODES: Final = ("sync", "async")
@@ -79,6 +79,9 @@ class AgentConfig(Config):
     """Config of an agent."""
 
     agent: str = Field(min_length=1, max_length=200)
+
+
+CONFIGS: Final[Mapping[Kind, type[Config]]] = {"command": CommandConfig, "http": HttpConfig, "agent": AgentConfig}
 
 
 def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -143,7 +146,13 @@ def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], C
 
     def build(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
         config = AgentConfig.model_validate(definition.config)
-        return AgentHook(agent_name=config.agent, runs=runs, detached=config.mode == "async", gate=around.gate)
+        return AgentHook(
+            agent_name=config.agent,
+            runs=runs,
+            owner=definition.tenant_id,
+            detached=config.mode == "async",
+            gate=around.gate,
+        )
 
     return build
 

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, frozen
 
-from amplifier_hooks.abandoned_work import cancel_all
 from amplifier_hooks.definitions.install.build_external import MODES, BuildContext, build_command, build_http
 from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
 from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
@@ -34,11 +33,13 @@ from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
+from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.entry_points import OURS, list_installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
-from amplifier_hooks.registry.registration import awaits, fingerprint
+from amplifier_hooks.registry.handler_version import fingerprint
+from amplifier_hooks.registry.registration import awaits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -222,6 +223,8 @@ def _part(
         options = {**options, "on_error": "deny" if closed else "continue"}
     else:
         intent = "gate" if closed else "on"
+    if intent == "gate" and definition.kind == "agent":
+        options = {**options, "recheck": False}  # an agent's look costs a run
     return Part(
         intent=intent,
         event=event or definition.event_type,
@@ -272,7 +275,7 @@ def while_trusted(call: Callable[..., Any], trusted: Callable[[], bool]) -> Whil
 
 
 def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler:
-    """Return a handler with its version, made of the digest of its definition and the fingerprint of its code."""
+    """Return a handler with its version, made of the digest of its definition and the fingerprint of its handler."""
     origin = getattr(call, "origin", "")
     version = f"{digest[:16]}.{fingerprint(call)}"
     return (AsyncVersionedHandler if awaits(call) else VersionedHandler)(

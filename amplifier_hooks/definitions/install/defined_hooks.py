@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.install.build_external import BuildContext, texts_in
+from amplifier_hooks.definitions.install.build_external import CONFIGS, BuildContext, Config, texts_in
 from amplifier_hooks.definitions.install.build_hooks import (
     Background,
     Builder,
@@ -30,12 +30,13 @@ from amplifier_hooks.definitions.install.build_hooks import (
     parts_of,
     stand_in,
 )
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot, error_sentence
+from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.hook_table import RegistryChange
+from amplifier_hooks.text.error_sentences import error_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -50,6 +51,9 @@ log = get_logger(__name__)
 
 What = Literal["defined", "redefined", "undefined"]
 
+REFUSED: Final = (
+    "it is not in force: hooks are switched off, or the registry refuses it; the server's log has the reason"
+)
 DIGITS: Final = 16
 """Digits of a digest in the record of a change."""
 
@@ -106,6 +110,10 @@ class Plan:
     def warnings(self) -> tuple[Flaw, ...]:
         """Reasons why hooks of the plan cannot run on this machine now."""
         return tuple(Flaw(one.spot, said) for one in self.prepared for said in one.warnings)
+
+    def problem(self, hook_id: str) -> str | None:
+        """Return the reason why a definition would not be in force as written; None also for one switched off."""
+        return _problem(hook_id, {one.key: one for one in self.prepared}.get(hook_id), self.found)
 
 
 @frozen
@@ -219,6 +227,11 @@ class DefinedHooks:
         standing = self._installed.values()
         return next((one.prepared.definition for one in standing if hook in one.hooks), None)
 
+    def problem(self, hook_id: str) -> str | None:
+        """Return the reason why a definition is not in force as written; None also for one switched off."""
+        installed = self._installed.get(hook_id)
+        return _problem(hook_id, None if installed is None else installed.prepared, self.in_force)
+
     async def close(self) -> None:
         """Remove all hooks of definitions, cancel background hooks, and release resources. Idempotent."""
         with self.registry.at_once():
@@ -281,8 +294,9 @@ class DefinedHooks:
                 )
                 continue
             except ValidationError as problem:
+                model = CONFIGS.get(definition.kind, Config)
                 wrong = [
-                    Flaw(found.spot(definition, "config", *error["loc"]), error_sentence(error, ()))
+                    Flaw(found.spot(definition, "config", *error["loc"]), error_sentence(error, model))
                     for error in problem.errors(include_url=False)
                 ]
             except HookError as problem:
@@ -346,6 +360,13 @@ async def _close_hook(one: PreparedHook) -> None:
             await closing
     except Exception as problem:  # noqa: BLE001  # a hook of any package
         log.warning("hook_not_closed", hook=one.name, error=repr(problem))
+
+
+def _problem(hook_id: str, prepared: PreparedHook | None, found: DefinitionSet | None) -> str | None:
+    if prepared is not None:
+        return prepared.broken or None
+    known = () if found is None else found.definitions
+    return REFUSED if any(one.enabled and one.hook_id == hook_id for one in known) else None
 
 
 def _change_of(what: What, old: InstalledHook | None, new: InstalledHook | None) -> RegistryChange:

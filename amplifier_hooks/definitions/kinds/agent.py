@@ -36,7 +36,10 @@ class AgentOrder:
 
     agent: str
     parameters: Mapping[str, Any]
+    owner: str = ""
+    """Tenant that the hook belongs to, and so the run of its agent; empty for the operator's hook."""
     tenant: str = ""
+    """Tenant of the event, and of the parent."""
     parent: str | None = None
     key: str | None = None
 
@@ -77,6 +80,8 @@ class AgentHook:
 
     agent_name: str
     runs: AgentRuns
+    owner: str = ""
+    """Tenant that the hook belongs to; empty for the operator's."""
     detached: bool = False
     gate: bool = True
 
@@ -91,6 +96,7 @@ class AgentHook:
         order = AgentOrder(
             agent=self.agent_name,
             parameters=payload,
+            owner=self.owner,
             tenant=_text(data, "tenant_id") or "",
             parent=_text(data, "run_id"),
         )

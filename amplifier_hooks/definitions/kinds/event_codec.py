@@ -32,13 +32,14 @@ from __future__ import annotations
 import json
 import re
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
 
 from attrs import frozen
 
 from amplifier_hooks.errors import HookFailed, HookRefused, HookUnavailable, InvalidResult
 from amplifier_hooks.result import Action, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_model
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -90,13 +91,15 @@ def decode_answer(data: bytes) -> dict[str, Any]:
     if len(data) > LARGEST_ANSWER:
         raise InvalidResult(f"an answer of {len(data):,} bytes: at most {LARGEST_ANSWER:,} are read")
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
+        value = load_json(data.decode("utf-8"))
     except RecursionError:
         raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it") from None
     except UnicodeDecodeError as error:
         raise InvalidResult(f"an answer that is not UTF-8 (byte {error.start}): write UTF-8") from None
     except json.JSONDecodeError as error:
         raise InvalidResult(f"an answer that is not JSON ({error}): write one JSON object, or nothing") from None
+    except ValueError as error:
+        raise InvalidResult(f"an answer that is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidResult(f"an answer that is a JSON {type(value).__name__}: write one object, or nothing")
     if _too_deep(value):
@@ -128,19 +131,6 @@ def hides(text: bytes, answers: re.Pattern[bytes]) -> bool:
 def as_reason(data: bytes) -> str:
     """Return a program's standard error as a reason, escaped and shortened for a model; empty if there is none."""
     return clip(for_model(data.decode("utf-8", "backslashreplace").strip()), LONGEST_REASON)
-
-
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidResult(f"an answer with the key {twice:.40} twice: give each key once")
-    return fields
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidResult(f"an answer with {name}, which is no JSON number: write a finite one")
 
 
 def _too_deep(value: object) -> bool:

@@ -23,9 +23,7 @@ from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.registry.entry_points import list_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from amplifier_hooks.dispatch.chain import Intent
+    from collections.abc import Mapping, Sequence
 
 
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
@@ -34,46 +32,12 @@ INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 MOST_MODULES: Final = 1_000
 
 
-class PointShape(Protocol):
-    """One event at which a hook takes part, and its handler there."""
-
-    @property
-    def event(self) -> str:
-        """The event; for `around`, the operation."""
-        ...
-
-    @property
-    def call(self) -> Callable[..., Any]:
-        """Handler, called with the arguments of its intent."""
-        ...
-
-    @property
-    def intent(self) -> Intent:
-        """Intent with which the handler is registered, such as `gate` or `observe`."""
-        ...
-
-    @property
-    def priority(self) -> int:
-        """Priority; lower runs first."""
-        ...
-
-    @property
-    def match(self) -> str | None:
-        """Pattern of the tools that the point is for."""
-        ...
-
-    @property
-    def timeout(self) -> float | None:
-        """Timeout in seconds; None is no timeout."""
-        ...
-
-
 @runtime_checkable
 class PointedHook(Protocol):
     """A hook that lists its own events and handlers."""
 
-    def points(self) -> Sequence[PointShape]:
-        """Return all points of the hook."""
+    def points(self) -> Sequence[Any]:
+        """Return all points of the hook, with the fields of a ready-made hook's `Point`."""
         ...
 
 

@@ -22,9 +22,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from attrs import frozen
+import msgspec
 
-from amplifier_hooks.abandoned_work import keep_until_done
+from amplifier_hooks.foreign_code import TooLate, within
 from amplifier_hooks.injection.tokens.tokenizers import BYTES, tokenizer, utf8_size
 from amplifier_hooks.logs import get_logger
 
@@ -42,8 +42,7 @@ _SAFE_CUT: Final = re.compile(r"[A-Za-z0-9](?=[ \t\n])")
 _TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")  # the escapes of `escape.py`, cut through
 
 
-@frozen(kw_only=True)
-class TokenCount:
+class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
     """The number of tokens of a text, and its reliability."""
 
     tokens: int
@@ -89,7 +88,7 @@ class Counter:
 
     def __init__(self, yardstick: Yardstick) -> None:
         self.yardstick = yardstick
-        self._loaded: Tokenizer | None = None
+        self._cache: Tokenizer | None = None
 
     def count(self, text: str, limit: int | None = None) -> TokenCount:
         """Return the number of tokens, with `over_limit` set if it is over the limit."""
@@ -132,13 +131,13 @@ class Counter:
         return await asyncio.to_thread(self.fit, text, limit)  # as above
 
     def _is_fast(self, text: str) -> bool:
-        most = self._loaded.at_once if self._loaded else -1
+        most = self._cache.at_once if self._cache else -1
         return len(text) <= most and utf8_size(text) <= most
 
     def _tokenizer(self) -> Tokenizer:
-        if self._loaded is None:
-            self._loaded = tokenizer(self.yardstick)
-        return self._loaded
+        if self._cache is None:
+            self._cache = tokenizer(self.yardstick)
+        return self._cache
 
 
 def count_if_surely_over(text: str, limit: int | None, method: str) -> TokenCount | None:
@@ -285,7 +284,7 @@ class GuardedCounter:
         self._deadline = deadline
         self._method = f"custom:{type(counter).__name__}"
         self._overdue: list[_Question] = []
-        self._told: set[_Trouble] = set()
+        self._reports: set[_Trouble] = set()
 
     async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
         """Return the number of tokens, with `over_limit` set if it is over the limit."""
@@ -316,19 +315,13 @@ class GuardedCounter:
         if self._overdue:
             return self._count_bytes("timed-out", size, limit)
         question = _Question(self._counter, text)
-        asking = asyncio.create_task(question.ask(self._run))
         try:
-            # Not `wait_for`, which waits for a counter that ignores its cancellation.
-            done, _ = await asyncio.wait([asking], timeout=seconds)
-        finally:
-            keep_until_done(asking)
-            asking.cancel()
-        if not done:
+            tokens = _whole_number(await within(seconds, question.ask(self._run)))
+        except TooLate:
             self._overdue.append(question)
             return self._count_bytes("timed-out", size, limit)
-        if asking.cancelled() or question.error:
+        if question.error:
             return self._count_bytes("raised", size, limit, question.error)
-        tokens = _whole_number(asking.result())
         if tokens is None or not size <= tokens * LONGEST_TOKEN <= size * LONGEST_TOKEN:
             return self._count_bytes("invalid", size, limit)
         return TokenCount(
@@ -338,8 +331,8 @@ class GuardedCounter:
     def _count_bytes(
         self, trouble: _Trouble, size: int, limit: int | None, error: BaseException | None = None
     ) -> TokenCount:
-        if trouble not in self._told:  # log each trouble once; every count names it in `method`
-            self._told.add(trouble)
+        if trouble not in self._reports:  # log each trouble once; every count names it in `method`
+            self._reports.add(trouble)
             _log.warning("tokens.counter_failed", counter=self._method, trouble=trouble, error=repr(error))
         method = f"{BYTES.method}:counter-{trouble}"
         return TokenCount(tokens=size, exact=False, method=method, over_limit=limit is not None and size > limit)
@@ -361,7 +354,7 @@ class _Question:
                 answer = await run(self._call)
                 return await self._wait(answer) if inspect.isawaitable(answer) else answer
             return await self._wait(self._counter.count(self._text))
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001  not even SystemExit: it would end the event loop
             self.error = error

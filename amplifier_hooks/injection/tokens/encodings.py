@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+import msgspec
 
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import tiktoken
 
 
 _log = get_logger(__name__)
 
 
-@frozen
-class Unavailable:
+class Unavailable(msgspec.Struct, frozen=True):
     """An encoding that this process cannot load, and the reason."""
 
     reason: str
 
 
-@frozen
-class _Encoding:
+class _Encoding(msgspec.Struct, frozen=True):
     """tiktoken's definition of an encoding besides its ranks. A test compares it with tiktoken's own."""
 
     pattern: str

@@ -25,9 +25,9 @@ def pack(vocabulary: Sequence[bytes]) -> bytes:
     return lzma.compress(plain, preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpack(packed: bytes) -> list[bytes]:
+def unpack(data: bytes) -> list[bytes]:
     """Return the vocabulary. Raises `ValueError` or `LZMAError` for an invalid file."""
-    plain = lzma.decompress(packed)
+    plain = lzma.decompress(data)
     start = _COUNT + int.from_bytes(plain[:_COUNT])
     ends = list(accumulate(plain[_COUNT:start], initial=start))
     if ends[-1] != len(plain):

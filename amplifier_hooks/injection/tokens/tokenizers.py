@@ -22,24 +22,22 @@ letter. For the newer models a run of one letter or blank costs still more; ctok
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+import msgspec
 
 from amplifier_hooks.injection.tokens.encodings import ENCODINGS, Unavailable, encoding
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import tiktoken
 
 
-@frozen
-class Yardstick:
+class Yardstick(msgspec.Struct, frozen=True):
     """A tokenizer, and the percentage of its count that a model's tokens are estimated at."""
 
     tokenizer: str
@@ -109,8 +107,7 @@ def _encoding(name: str) -> str | None:
 _log = get_logger(__name__)
 
 
-@frozen(kw_only=True)
-class Tokenizer:
+class Tokenizer(msgspec.Struct, frozen=True, kw_only=True):
     """Functions that count one stretch of text.
 
     The tokens of a text that is cut after an ASCII letter or digit and before a blank must add up.

@@ -24,7 +24,7 @@ from amplifier_hooks.events import TOOL_POST
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.paths import CallPaths, TooManyParts, patched_files, texts_of
+from amplifier_hooks.text.paths import CallPaths, PathForms, TooManyParts, patched_files, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -146,7 +146,7 @@ class Feedback(ReadyMade[S]):
         )
 
     @abstractmethod
-    def targets(self, written: Path, folder: Path) -> list[Path]:
+    def targets(self, path: Path, folder: Path) -> list[Path]:
         """Return the files that the program has to check after this file was written."""
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
@@ -179,24 +179,24 @@ class Feedback(ReadyMade[S]):
             f"{Path(argv[0]).name} on {about}:\n{said}", user_message=f"{Path(argv[0]).name} has findings in {about}"
         )
 
-    def _written_files(self, given: object, folder: str) -> list[Path]:
+    def _written_files(self, value: object, folder: str) -> list[Path]:
         """Return the files that a call wrote, as far as they exist and match the settings."""
-        if not isinstance(given, Mapping):
+        if not isinstance(value, Mapping):
             return []
-        where = CallPaths(given, folder)
+        where = CallPaths(value, folder)
         try:
             texts = [text for text in where.arguments_named(WRITTEN).values() if isinstance(text, str)]
-            texts += [name for text in texts_of([*given.values()]) for name in patched_files(text)]
+            texts += [name for text in texts_of([*value.values()]) for name in patched_files(text)]
+            found = [where.resolve(text) for text in texts]
         except TooManyParts:
             return []
-        found = (where.resolve(text) for text in texts)
-        files = dict.fromkeys(Path(forms.lexical) for forms in found if forms is not None)
+        files = dict.fromkeys(Path(forms.lexical) for forms in found if isinstance(forms, PathForms))
         meant = (file for file in files if any(fnmatchcase(file.name, glob) for glob in self.settings.files))
         return [file for file in meant if file.is_file()][:MOST_FILES]
 
-    def _output_text(self, ended: ProgramExit) -> str:
+    def _output_text(self, result: ProgramExit) -> str:
         """Return the program's output, cut at the end of a line."""
-        text = (ended.output.strip() or ended.errors.strip()).decode("utf-8", "backslashreplace")
+        text = (result.output.strip() or result.errors.strip()).decode("utf-8", "backslashreplace")
         lines = text.splitlines()
         while lines and len("\n".join(lines).encode("utf-8", "surrogatepass")) > self.settings.longest:
             lines = lines[: len(lines) * 3 // 4]
@@ -205,8 +205,8 @@ class Feedback(ReadyMade[S]):
         left = len(text.splitlines()) - len(lines)
         return "\n".join([*lines, f"… and {left:,} more lines"] if left else lines)
 
-    def _trouble_result(self, data: Mapping[str, Any], problem: str, said: str = "") -> HookResult:
+    def _trouble_result(self, data: Mapping[str, Any], problem: str, output: str = "") -> HookResult:
         if not self._once.is_first(data, problem):
             return CONTINUE
-        more = f": {for_log(said)[:300]}" if said else ""
+        more = f": {for_log(output)[:300]}" if output else ""
         return HookResult(user_message=f"{problem}{more}; this warning appears once", user_message_level="warning")

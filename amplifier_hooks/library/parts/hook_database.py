@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.storage.database import StoreUnavailable
-from amplifier_hooks.storage.state_folder import make_state_folder
+from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +27,10 @@ T = TypeVar("T")
 SERVERS: Final = ("postgresql://", "postgres://")
 
 
-def _check_address(place: str) -> str:
-    if "://" in place and not place.startswith(SERVERS):
+def _check_address(address: str) -> str:
+    if "://" in address and not address.startswith(SERVERS):
         raise ValueError("write a file's path, ':memory:' or 'postgresql://…'; there is no other kind of store")
-    return place
+    return address
 
 
 StoreAddress = Annotated[str, AfterValidator(_check_address)]
@@ -66,7 +66,7 @@ class HookDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._database: Database | None = None
-        self._failed: tuple[float, StoreUnavailable] | None = None
+        self._failure: tuple[float, StoreUnavailable] | None = None
 
     async def run(self, script: Callable[[], Script[T]]) -> T:
         """Run a script to its end in one transaction."""
@@ -93,11 +93,11 @@ class HookDatabase:
             await database.close()
 
     async def _open_database(self) -> Database:
-        if self._failed is not None:
-            since, error = self._failed
+        if self._failure is not None:
+            since, error = self._failure
             if self._now() - since < AGAIN:
                 raise error
-            self._failed = None
+            self._failure = None
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._opening, self._database = loop, asyncio.Lock(), None
@@ -118,24 +118,25 @@ class HookDatabase:
 
     def _note(self, error: StoreUnavailable) -> None:
         log.warning("hook_store_unavailable", hook=self._hook, error=str(error))
-        self._failed = (self._now(), error)
+        self._failure = (self._now(), error)
 
 
-def database_opener(place: str, name: str) -> Callable[[Migrations], Database]:
-    """Return a function that opens the database at this address. `name` is the file's name if the address is empty."""
+def database_opener(address: str, default: Path) -> Callable[[Migrations], Database]:
+    """Return a function that opens the database at this address. `default` is its file if the address is empty."""
 
     def open_with_tables(tables: Migrations) -> Database:
-        if place == ":memory:":
+        if address == ":memory:":
             from amplifier_hooks.storage.sqlite import MemoryDatabase
 
             return MemoryDatabase(tables)
-        if place.startswith(SERVERS):
+        if address.startswith(SERVERS):
             from amplifier_hooks.storage.postgres import PostgresDatabase
 
-            return PostgresDatabase(place, tables, limit=STORE_TIMEOUT, connections=2)
+            return PostgresDatabase(address, tables, limit=STORE_TIMEOUT, connections=2)
         from amplifier_hooks.storage.sqlite import SqliteDatabase
 
-        path = Path(place).expanduser() if place else make_state_folder() / name
-        return SqliteDatabase(path, tables, limit=STORE_TIMEOUT)
+        if not address:
+            StateFolder().make()
+        return SqliteDatabase(Path(address or default).expanduser(), tables, limit=STORE_TIMEOUT)
 
     return open_with_tables

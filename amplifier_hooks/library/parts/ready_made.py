@@ -6,35 +6,24 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import ExitStack
-from difflib import get_close_matches
 from reprlib import repr as shortened
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack
 
 from attrs import frozen
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
     from types import TracebackType
-
-    from pydantic_core import ErrorDetails
 
     from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.registry.decorators import Registrar, Undo
-
-
-LONGEST_FIELD: Final = 80
-
-TYPE_PROBLEMS: Final = {
-    "tuple_type": "write a list: [one, another]",
-    "frozen_set_type": "write a list: [one, another]",
-    "dict_type": "write a mapping: {name: value}",
-}
-"""Remedies for values of the wrong type, in the words of a file and not in those of Python."""
+    from amplifier_hooks.registry.registration import HookOptions
 
 
 def _check_match(spec: str) -> str:
@@ -99,7 +88,7 @@ class ReadyMade(ABC, Generic[S]):
             settings = cls.Settings.model_validate(dict(config))
         except ValidationError as error:
             raise InvalidHookSettings(
-                cls.name, tuple(_problem(one, cls.Settings) for one in error.errors(include_url=False))
+                cls.name, tuple(error_sentence(one, cls.Settings) for one in error.errors(include_url=False))
             ) from None
         return cls(settings)
 
@@ -118,7 +107,7 @@ class ReadyMade(ABC, Generic[S]):
     async def close(self) -> None:
         """Release open resources; the hook opens them again on its next use. A second call does nothing."""
 
-    def register(self, registrar: Registrar, **options: Any) -> Undo:
+    def register(self, registrar: Registrar, **options: Unpack[HookOptions]) -> Undo:
         """Register all points of the hook, or none of them, under the hook's name. Return the undo function.
 
         The options are those of every registration, and override the hook's own: `tenant`, `priority`, `match`, ….
@@ -144,36 +133,6 @@ class ReadyMade(ABC, Generic[S]):
         return undo_all
 
 
-def _problem(error: ErrorDetails, settings: type[BaseModel]) -> str:
-    """Return one sentence about one mistake."""
-    field = ".".join(str(part) for part in error["loc"])[:LONGEST_FIELD] or "settings"
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(settings, error["loc"][:-1])
-        near = get_close_matches(str(error["loc"][-1]), known, n=1)
-        there = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(known) or 'none'}"
-        return f"there is no setting {field!r}; {there}"
-    if error["type"] == "value_error":
-        return f"setting {field!r}: {error['ctx']['error']}"
-    return f"setting {field!r}: {TYPE_PROBLEMS.get(error['type'], error['msg'])}"
-
-
-def _fields_at(settings: type[BaseModel], place: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the fields at a place within settings, looking through lists and mappings."""
-    model = settings
-    for part in place:
-        if part in model.model_fields:
-            model = next(_models(model.model_fields[str(part)].annotation), model)
-    return tuple(model.model_fields)
-
-
-def _models(annotation: object) -> Iterator[type[BaseModel]]:
-    """Yield the models that a type is made of."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _models(inner)
-
-
 SESSIONS_KEPT: Final = 10_000
 """Sessions that a hook remembers. If there are more, the least recently used are forgotten."""
 
@@ -189,12 +148,12 @@ class PerSession(Generic[T]):
     def __init__(self, make: Callable[[], T], *, most: int = SESSIONS_KEPT) -> None:
         self._make = make
         self._most = most
-        self._kept: OrderedDict[tuple[str, str], T] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], T] = OrderedDict()
 
     def of(self, data: Mapping[str, Any]) -> T:
         """Return the value of the session that a payload is from."""
         key = _key(data)
-        kept = self._kept
+        kept = self._entries
         if key in kept:
             kept.move_to_end(key)
             return kept[key]
@@ -205,21 +164,21 @@ class PerSession(Generic[T]):
 
     def forget(self, data: Mapping[str, Any]) -> None:
         """Forget the session that a payload is from."""
-        self._kept.pop(_key(data), None)
+        self._entries.pop(_key(data), None)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
 
 class Once:
     """A memory of messages, so that each appears only once in a session."""
 
     def __init__(self) -> None:
-        self._said: PerSession[dict[Hashable, None]] = PerSession(dict)
+        self._remarks: PerSession[dict[Hashable, None]] = PerSession(dict)
 
     def is_first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
         """Return True if `what` is new in the session of this payload, and remember it."""
-        said = self._said.of(data)
+        said = self._remarks.of(data)
         if what in said:
             return False
         said[what] = None
@@ -229,7 +188,7 @@ class Once:
 
     def forget(self, data: Mapping[str, Any]) -> None:
         """Forget the session that a payload is from."""
-        self._said.forget(data)
+        self._remarks.forget(data)
 
 
 def _key(data: Mapping[str, Any]) -> tuple[str, str]:

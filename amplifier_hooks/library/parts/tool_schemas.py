@@ -189,10 +189,10 @@ class Shape:
         said = "; ".join(str(one) for one in wrong[:MOST_WRONG]) + (f"; and {more} more" if more > 0 else "")
         return f"{said}. Correct is, for example: {self.example}" if self.example else said
 
-    def _example(self, schema: Mapping[str, Any], given: object) -> str:
-        if given is not None and (wrong := self.wrong(given)):
+    def _example(self, schema: Mapping[str, Any], value: object) -> str:
+        if value is not None and (wrong := self.wrong(value)):
             raise ValueError(f"its example is wrong itself: {wrong[0]}")
-        made = example_of(schema) if given is None else given
+        made = example_of(schema) if value is None else value
         try:
             text = json.dumps(made, ensure_ascii=False)
             return text if made is not None and len(text) <= LONGEST_EXAMPLE and self.fits(made) else ""
@@ -207,31 +207,31 @@ class Shapes:
     """
 
     def __init__(self, hook: str, tools: Mapping[str, ToolShape]) -> None:
-        self._made: list[tuple[Matcher, Shape]] = []
-        self._known: dict[str, tuple[Shape, ...]] = {}
+        self._shapes: list[tuple[Matcher, Shape]] = []
+        self._cache: dict[str, tuple[Shape, ...]] = {}
         problems = []
         for spec, settings in tools.items():
             try:
-                self._made.append((compile_matcher(spec), Shape(settings)))
+                self._shapes.append((compile_matcher(spec), Shape(settings)))
             except ValueError as error:
-                problems.append(f"setting 'tools.{spec[:80]}': {error}")
+                problems.append(f"'tools.{spec[:80]}': {error}")
         if problems:
             raise InvalidHookSettings(hook, tuple(problems))
 
     def __bool__(self) -> bool:
-        return bool(self._made)
+        return bool(self._shapes)
 
     @property
     def match(self) -> str | None:
         """A matcher for the calls that any of the shapes is for; None if one matcher cannot express that."""
-        specs = [matcher.spec for matcher, _ in self._made]
+        specs = [matcher.spec for matcher, _ in self._shapes]
         return "|".join(specs) if specs and not any(spec == "*" or ":" in spec for spec in specs) else None
 
     def of(self, tool: str) -> tuple[Shape, ...]:
         """Return every shape that is for this tool, in the order in which they were given."""
-        known = self._known.get(tool)
+        known = self._cache.get(tool)
         if known is None:
-            if len(self._known) >= NAMES_KEPT:  # made-up names must not fill the memory
-                self._known.clear()
-            known = self._known[tool] = tuple(shape for matcher, shape in self._made if matcher.matches(tool))
+            if len(self._cache) >= NAMES_KEPT:  # made-up names must not fill the memory
+                self._cache.clear()
+            known = self._cache[tool] = tuple(shape for matcher, shape in self._shapes if matcher.matches(tool))
         return known

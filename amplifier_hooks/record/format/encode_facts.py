@@ -379,10 +379,12 @@ class Redactor:
         environment: An environment with more secrets, found by their names.
     """
 
-    def __init__(self, key: bytes, *, known: Iterable[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, key: bytes, *, secrets: Iterable[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self._key = key
         self._names: dict[str, bool] = {}
-        self._secrets = Secrets(known=known, environment=environment)
+        self._secrets = Secrets(secrets=secrets, environment=environment)
         self.suspects: Callable[[str], bool] = self._secrets.suspects
         """Return True if a text has a secret in it. The text must have no lone surrogates."""
 

@@ -27,6 +27,7 @@ from attrs import define, evolve, frozen
 
 from amplifier_hooks.record.format.checkpoint import Checkpoint, Signer, VerifierKey, sign_checkpoint
 from amplifier_hooks.record.record_errors import MalformedLine
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,7 @@ def read(body: bytes) -> LogEntry:
     Raises `MalformedLine` if the body is not the beginning of a JSON object with exactly the members of a record.
     """
     try:
-        members = json.loads(body + b"}", object_pairs_hook=_check_distinct)
+        members = load_json(body + b"}")
     except (ValueError, RecursionError) as problem:
         raise MalformedLine(f"is not JSON: {problem}") from problem
     names = tuple(members)
@@ -93,13 +94,6 @@ def read(body: bytes) -> LogEntry:
     if time is not None and not isinstance(time, str):
         raise MalformedLine("has a time that is no text")
     return LogEntry(seq, kind, facts, time)
-
-
-def _check_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return members
 
 
 FORMAT: Final = "amplifier-hooks/audit/1"

@@ -122,11 +122,11 @@ def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
     return record.seq, record.kind, record.facts, record.time
 
 
-def _parse_plain(written: bytes) -> dict[str, Any] | None:
+def _parse_plain(data: bytes) -> dict[str, Any] | None:
     """Return an object if its bytes are the encoder's own, so that no name occurs twice, and otherwise None."""
     try:
-        facts = _decode(written)
-        return facts if _encode(facts) == written else None
+        facts = _decode(data)
+        return facts if _encode(facts) == data else None
     except (msgspec.DecodeError, OverflowError, RecursionError):
         return None
 
@@ -188,7 +188,7 @@ class Walk:
     file: Path
     opening: Opening
     key: VerifierKey | None
-    left: Mapping[str, Any]
+    statement: Mapping[str, Any]
     """Statement of this segment about the segment before, which has no end; empty if that segment has one."""
     lines: int = 0
     size: int = 0
@@ -282,9 +282,9 @@ class Walk:
         """Number of the last checkpoint that signs lines, or of the line before the first if nothing is signed."""
         return self.signed + 1 if self.signed else self.first - 1
 
-    def count(self, found: Observation, *, amount: int = 0, why: str = "") -> None:
+    def count(self, observation: Observation, *, amount: int = 0, why: str = "") -> None:
         """Count a finding that may occur many times."""
-        tally = self.tallies.setdefault(found, Tally(self.lines + 1, why))
+        tally = self.tallies.setdefault(observation, Tally(self.lines + 1, why))
         tally.count += 1
         tally.amount += amount
 

@@ -117,7 +117,7 @@ class Observation(Enum):
 class LogFinding:
     """One finding, and its location."""
 
-    found: Observation
+    observation: Observation
     file: str = ""
     """Name of the file; empty if the finding concerns the whole log."""
     line: int | None = None
@@ -127,12 +127,12 @@ class LogFinding:
     @property
     def verdict(self) -> LogVerdict | None:
         """Verdict to which the finding leads; None for information."""
-        return self.found.value.verdict
+        return self.observation.value.verdict
 
     @property
     def text(self) -> str:
         """The sentence of the finding. It may quote text that others wrote."""
-        return self.found.value.says.format_map(self.details)
+        return self.observation.value.says.format_map(self.details)
 
     @property
     def location(self) -> str:
@@ -183,7 +183,7 @@ class Report:
     verdict: LogVerdict
     findings: tuple[LogFinding, ...]
     segments: tuple[SegmentReport, ...]
-    compared: tuple[HeadComparison, ...] = ()
+    comparisons: tuple[HeadComparison, ...] = ()
 
     @property
     def bad(self) -> LogFinding | None:
@@ -192,12 +192,12 @@ class Report:
         return next((one for one in self.findings if one.line is not None and one.verdict in severe), None)
 
 
-def decide(findings: Iterable[LogFinding], compared: Iterable[HeadComparison]) -> LogVerdict:
+def decide(findings: Iterable[LogFinding], comparisons: Iterable[HeadComparison]) -> LogVerdict:
     """Return the worst verdict of the findings. A head that is in the log answers the doubts that a head can answer."""
-    reached = {one.source for one in compared if one.matches}
+    reached = {one.source for one in comparisons if one.matches}
     levels = {"anchor": LogVerdict.TO_ANCHOR, "head": LogVerdict.TO_HEAD}
     best = next((level for source, level in levels.items() if source in reached), None)
     led = {LogVerdict.INTACT} | {
-        best if best and finding.found.value.head_answers else finding.verdict for finding in findings
+        best if best and finding.observation.value.head_answers else finding.verdict for finding in findings
     }
     return next(verdict for verdict in LogVerdict if verdict in led)

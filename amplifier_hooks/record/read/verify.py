@@ -82,10 +82,10 @@ class _KnownHead:
 class _Verification:
     """One verification of one log."""
 
-    def __init__(self, pinned: set[tuple[int, bytes]], log: str | None, known: list[_KnownHead]) -> None:
-        self._pinned = pinned
+    def __init__(self, keys: set[tuple[int, bytes]], log: str | None, heads: list[_KnownHead]) -> None:
+        self._keys = keys
         self._log = log
-        self._known = known
+        self._heads = heads
         self._findings: list[LogFinding] = []
         self._matches: dict[_KnownHead, bool] = {}
 
@@ -104,13 +104,13 @@ class _Verification:
                 self._findings.append(opening)
         log = next((walk.opening.log for walk in walks.values()), "")
         self._check_log(log, walks.values(), is_unknown=is_unknown)
-        compared = tuple(self._compare(known, log, openings) for known in self._known)
+        compared = tuple(self._compare(known, log, openings) for known in self._heads)
         return Report(
             log=log,
             verdict=decide(self._findings, compared),
             findings=tuple(self._findings),
             segments=tuple(self._summary(walk) for walk in walks.values()),
-            compared=compared,
+            comparisons=compared,
         )
 
     def _check_segment(
@@ -122,7 +122,7 @@ class _Verification:
     ) -> None:
         """Check one segment: its signer, its lines, and its end."""
         self._check_signer(walk, before)
-        left = after.left if isinstance(after, Walk) else {}
+        left = after.statement if isinstance(after, Walk) else {}
         try:
             with open_segment(walk.file) as pages:
                 walk.follow(before)
@@ -151,9 +151,9 @@ class _Verification:
     def _check_signer(self, walk: Walk, before: Walk | None) -> None:
         key = walk.key
         if key is None:
-            self._add_finding(Observation.NOT_SIGNED if self._pinned else Observation.UNSIGNED, walk)
+            self._add_finding(Observation.NOT_SIGNED if self._keys else Observation.UNSIGNED, walk)
             return
-        if self._pinned and not self._is_pinned(key):
+        if self._keys and not self._is_pinned(key):
             self._add_finding(Observation.NOT_PINNED, walk, key=key.fingerprint)
         if before is not None and before.key is not None and before.key.public != key.public:
             self._add_finding(Observation.KEY_CHANGED, walk, key=key.fingerprint)
@@ -161,7 +161,7 @@ class _Verification:
     def _check_lines(self, walk: Walk, lines: Iterable[bytes]) -> None:
         """Check every line, and compare it with the known heads of this segment."""
         wanted: dict[int, list[_KnownHead]] = {}
-        for known in self._known:
+        for known in self._heads:
             if (known.log, known.segment) == (walk.opening.log, walk.number):
                 wanted.setdefault(known.seq, []).append(known)
         for body, head in iter_chained(lines, walk.opening.head()):
@@ -171,15 +171,17 @@ class _Verification:
                 if known.hash != head:
                     self._add_finding(Observation.DIFFERS, walk, walk.lines, seq=seq, source=known.source)
 
-    def _check_trailing(self, walk: Walk, left: Mapping[str, Any], pages: SegmentFile) -> None:
+    def _check_trailing(self, walk: Walk, statement: Mapping[str, Any], pages: SegmentFile) -> None:
         """Check the bytes of the file after the lines that count."""
-        if left:
+        if statement:
             behind = pages.size - walk.size
-            if left["bytes"] > walk.size:
-                self._add_finding(Observation.FEWER, walk, bytes=left["bytes"], size=walk.size)
+            if statement["bytes"] > walk.size:
+                self._add_finding(Observation.FEWER, walk, bytes=statement["bytes"], size=walk.size)
             if behind > 0:
                 self._add_finding(Observation.EVIDENCE, walk, bytes=behind)
-            stated = left.get("digest", None if left.get("why") == "failure" else "")  # a broken disk is not read
+            stated = statement.get(
+                "digest", None if statement.get("why") == "failure" else ""
+            )  # a broken disk is not read
             if stated is not None and stated != (pages.digest(walk.size) if behind > 0 else ""):
                 self._add_finding(Observation.EVIDENCE_CHANGED, walk)
         elif pages.growth > 0:
@@ -196,10 +198,10 @@ class _Verification:
         if walk.key is not None and walk.seq > walk.covered_seq:
             self._add_finding(Observation.UNCOVERED, walk, seq=walk.covered_seq)
 
-    def _check_segment_end(self, walk: Walk, left: Mapping[str, Any]) -> None:
+    def _check_segment_end(self, walk: Walk, statement: Mapping[str, Any]) -> None:
         """Check the end of a segment that has a successor."""
-        if left:
-            why = str(left.get("why"))
+        if statement:
+            why = str(statement.get("why"))
             self._add_finding(_WHY_LEFT.get(why, Observation.LEFT), walk, seq=walk.seq, why=why[:80])
         elif walk.end != GOES_ON:
             self._add_finding(Observation.NO_END, walk, walk.lines)
@@ -210,41 +212,41 @@ class _Verification:
         """Add the findings that concern the log as a whole."""
         if not walks and not self._findings:
             self._add_finding(Observation.EMPTY)
-        if not self._pinned and any(walk.key for walk in walks):
+        if not self._keys and any(walk.key for walk in walks):
             self._add_finding(Observation.NO_KEY)
         if is_unknown:
             self._add_finding(Observation.NO_HEAD)
         if self._log is not None and log not in ("", self._log):
             self._add_finding(Observation.OTHER_LOG, log=log, wanted=self._log, source="name")
 
-    def _compare(self, known: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding]) -> HeadComparison:
+    def _compare(self, head: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding]) -> HeadComparison:
         """Return the comparison of the log with a known head."""
-        matches = self._matches.get(known)
-        if matches is None and log not in ("", known.log):
+        matches = self._matches.get(head)
+        if matches is None and log not in ("", head.log):
             matches = False
-            self._add_finding(Observation.OTHER_LOG, log=log, wanted=known.log, source=known.source)
+            self._add_finding(Observation.OTHER_LOG, log=log, wanted=head.log, source=head.source)
         elif matches is None:
-            opening = openings.get(known.segment)
+            opening = openings.get(head.segment)
             if opening is None or (isinstance(opening, Walk) and not opening.broken):
                 matches = False
-                self._add_finding(Observation.NOT_REACHED, seq=known.seq, segment=known.segment, source=known.source)
-        return HeadComparison(source=known.source, segment=known.segment, seq=known.seq, matches=matches)
+                self._add_finding(Observation.NOT_REACHED, seq=head.seq, segment=head.segment, source=head.source)
+        return HeadComparison(source=head.source, segment=head.segment, seq=head.seq, matches=matches)
 
     def _add_missing(self, first: int, last: int) -> None:
         which = f"segment {first} is" if first == last else f"segments {first} to {last} are"
         self._add_finding(Observation.MISSING, which=which)
 
     def _is_pinned(self, key: VerifierKey | None) -> bool:
-        return key is not None and (key.algorithm, key.public) in self._pinned
+        return key is not None and (key.algorithm, key.public) in self._keys
 
-    def _add_broken(self, walk: Walk, found: Observation, problem: Exception, line: int | None) -> None:
+    def _add_broken(self, walk: Walk, observation: Observation, problem: Exception, line: int | None) -> None:
         walk.broken = True
-        self._add_finding(found, walk, line, why=str(problem))
+        self._add_finding(observation, walk, line, why=str(problem))
 
     def _add_finding(
-        self, found: Observation, walk: Walk | None = None, line: int | None = None, **details: str | int
+        self, observation: Observation, walk: Walk | None = None, line: int | None = None, **details: str | int
     ) -> None:
-        self._findings.append(LogFinding(found, walk.file.name if walk else "", line, details))
+        self._findings.append(LogFinding(observation, walk.file.name if walk else "", line, details))
 
     def _summary(self, walk: Walk) -> SegmentReport:
         return SegmentReport(

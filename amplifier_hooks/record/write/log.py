@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import attrs
+from msgspec.structs import asdict
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.logs import get_logger
@@ -63,7 +63,7 @@ class AuditLog:
         encoder: Encoder,
         path: Path,
         *,
-        patience: float = DISK_TIMEOUT,
+        timeout: float = DISK_TIMEOUT,
         heads: HeadStore | None = None,
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
@@ -72,7 +72,7 @@ class AuditLog:
         self.path = path
         self._writer = writer
         self._encode = encoder.encode
-        self._timeout = patience
+        self._timeout = timeout
         self._heads = heads
         self._anchor = anchor
         self._marks = heads if isinstance(heads, MarkedStore) else None
@@ -83,7 +83,7 @@ class AuditLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
         self._publishing: set[asyncio.Task[None]] = set()
-        self._compared: asyncio.Task[None] | None = None
+        self._comparison: asyncio.Task[None] | None = None
         self._unmarked = False
         self._closed = False
         writer.on_checkpoint = self._tell
@@ -98,12 +98,12 @@ class AuditLog:
         tenant: str = "",
         session: str = "",
         redact: bool = True,
-        known: Iterable[str] = (),
+        secrets: Iterable[str] = (),
         heads: HeadStore | None = None,
         anchor: Callable[[str], Awaitable[None] | None] | None = None,
         accept_cut: bool = False,
         accept_store: bool = False,
-        patience: float = DISK_TIMEOUT,
+        timeout: float = DISK_TIMEOUT,
         pace: WriteSchedule | None = None,
         clock: Clock | None = None,
         files: Files | None = None,
@@ -118,14 +118,14 @@ class AuditLog:
             tenant: The tenant, if the log belongs to one tenant.
             session: The session, if the log belongs to one session.
             redact: True to hide secrets; see `Redactor`.
-            known: Secrets to hide, by their value.
+            secrets: Secrets to hide, by their value.
             heads: A second store of the chain's head. A log that lacks lines that `heads` knows is not written. A log
                 beside a `MarkedStore` also remembers the store's marks, and is not written beside an older copy of it.
             anchor: A function that receives every signed note that is on disk.
             accept_cut: True to resume a log that lacks lines that `heads` knows, in a new segment that says so.
             accept_store: True to resume beside another store than the log knows, or an older copy of it; the log says
                 so.
-            patience: Timeout, in seconds, of a record that waits for the disk.
+            timeout: Timeout, in seconds, of a record that waits for the disk.
             pace: The schedule of checkpoints, syncs and segments.
             clock: The time of day.
             files: The file system.
@@ -144,12 +144,12 @@ class AuditLog:
         writer = LogWriter(segments, pace or WriteSchedule(), descriptor, held=heads is not None)
         writer.start()
         hiding = _hash_key(signer, writer.position.opening.log)
-        encoder = Encoder(Redactor(hiding, known=known) if redact else None)
+        encoder = Encoder(Redactor(hiding, secrets=secrets) if redact else None)
         return cls(
             writer,
             encoder,
             path,
-            patience=patience,
+            timeout=timeout,
             heads=heads,
             anchor=anchor,
             accept_cut=accept_cut,
@@ -214,11 +214,11 @@ class AuditLog:
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=self._timeout)
 
-    def _begin_write(self, begin: Callable[..., None], *given: Any) -> asyncio.Future[Mark]:
+    def _begin_write(self, begin: Callable[..., None], *arguments: Any) -> asyncio.Future[Mark]:
         """Call `begin` and return a future that ends when the disk is done, or raises `LogHangs` at the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Mark] = loop.create_future()
-        begin(*given, (loop, future))
+        begin(*arguments, (loop, future))
         waiting = self._waiting.get(loop)
         if waiting is None:
             waiting = self._waiting[loop] = deque()
@@ -270,7 +270,7 @@ class AuditLog:
         self._unmarked = False
         try:
             mark = await store.mark()
-            self._writer.append(self._encode(MARKED, attrs.asdict(mark)))
+            self._writer.append(self._encode(MARKED, asdict(mark)))
         except Exception as error:  # noqa: BLE001  # the next mark covers this one
             self._unmarked = True
             log.error("audit_store_not_marked", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
@@ -283,9 +283,9 @@ class AuditLog:
         """
         if self._heads is None:
             return
-        if self._compared is None or (self._compared.done() and self._compared.exception() is not None):
-            self._compared = asyncio.ensure_future(self._compare(self._heads))
-        await asyncio.shield(self._compared)
+        if self._comparison is None or (self._comparison.done() and self._comparison.exception() is not None):
+            self._comparison = asyncio.ensure_future(self._compare(self._heads))
+        await asyncio.shield(self._comparison)
 
     async def _compare(self, heads: HeadStore) -> None:
         try:
@@ -306,7 +306,7 @@ class AuditLog:
         self._writer.release()
         if known is not None and replaced:
             log.error("audit_store_accepted", path=str(self.path), known=_mark_text(known), found=_mark_text(mark))
-            facts = {"known": attrs.asdict(known), "found": mark and attrs.asdict(mark)}
+            facts = {"known": asdict(known), "found": mark and asdict(mark)}
             await self._begin_write(self._writer.append, self._encode("store.accepted", facts))
             self._unmarked = True
 

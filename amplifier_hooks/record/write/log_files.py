@@ -163,14 +163,14 @@ class Files:
         return descriptor
 
 
-def inspect(found: os.stat_result, path: Path) -> None:
+def inspect(status: os.stat_result, path: Path) -> None:
     """Raise `UnsafeLog` unless this is a plain file of the current user that no other user can read or write."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UnsafeLog(f"{path} is no plain file")
     if os.name == "posix":
-        if found.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             raise UnsafeLog(f"{path} belongs to another user")
-        if found.st_mode & _OTHERS:
+        if status.st_mode & _OTHERS:
             raise UnsafeLog(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
 
 
@@ -203,7 +203,7 @@ class AuditKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         self._private = Ed25519PrivateKey.from_private_bytes(seed)
-        self._hidden = hmac.digest(seed, b"amplifier-hooks/audit/redaction\n", "sha256")
+        self._redaction_key = hmac.digest(seed, b"amplifier-hooks/audit/redaction\n", "sha256")
         self.public: bytes = self._private.public_key().public_bytes_raw()
         """The raw public key."""
 
@@ -250,7 +250,7 @@ class AuditKey:
 
     def hash_key(self, log: str) -> bytes:
         """Return the key that hashes the secrets of one log: equal secrets look equal there, and cannot be guessed."""
-        return hmac.digest(self._hidden, log.encode(), "sha256")
+        return hmac.digest(self._redaction_key, log.encode(), "sha256")
 
 
 def _contents(path: Path) -> bytes:

@@ -103,12 +103,12 @@ class TwoSinks:
     the record. The program that opened the two sinks closes them.
     """
 
-    def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, patience: float = MIRROR_TIMEOUT) -> None:
+    def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, timeout: float = MIRROR_TIMEOUT) -> None:
         if need not in (1, 2):
             raise InvalidLimit("need", need, "1 or 2")
         self._sinks = (first, second)
         self._need = need
-        self._timeout = patience
+        self._timeout = timeout
         self._late: set[asyncio.Task[None]] = set()
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:

@@ -70,7 +70,7 @@ class FoundSegment:
     """End of the last line up to which the chain holds."""
     kinds: tuple[str, ...]
     """Kinds of the last two lines before `end`."""
-    dropped: int = 0
+    excess: int = 0
     """Bytes after `end`."""
     digest: str = ""
     torn: bool = False
@@ -84,7 +84,7 @@ class FoundSegment:
     @property
     def facts_for_next(self) -> dict[str, Any]:
         """Facts about this segment for the first line of the next one."""
-        about = {"dropped": self.dropped, "digest": self.digest} if self.dropped else {}
+        about = {"dropped": self.excess, "digest": self.digest} if self.excess else {}
         return {"bytes": self.end.length, **about}
 
 
@@ -111,7 +111,7 @@ def examine(files: Files, descriptor: int) -> FoundSegment:
         opening=opening if length else None,
         end=LineEnd(seq, head, length),
         kinds=tuple(_kind(body) for body in bodies),
-        dropped=dropped,
+        excess=dropped,
         digest=digest,
         torn=torn,
     )
@@ -207,9 +207,9 @@ class Segments:
             encode_log_record("segment.opened", {**facts, "left": left} if left else facts), time or self.now()
         )
 
-    def next_position(self, opening: Opening, place: LineEnd) -> ChainPosition:
-        """Return the segment after this one, without a line; it continues from `place`."""
-        return ChainPosition.begin(self._opening(opening.log, opening.segment + 1, place.head.hex()), place.seq)
+    def next_position(self, opening: Opening, end: LineEnd) -> ChainPosition:
+        """Return the segment after this one, without a line; it continues from `end`."""
+        return ChainPosition.begin(self._opening(opening.log, opening.segment + 1, end.head.hex()), end.seq)
 
     def now(self) -> str:
         """Return the current time in the spelling of a line."""
@@ -231,7 +231,7 @@ class Segments:
             return self._begin_anew(number, path, descriptor, found)
         strand = ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
         strand.since = int(found.kinds[-1] != "log.checkpoint")
-        why = "damage" if found.dropped and not found.torn else "" if self._is_ours(found.opening) else "key"
+        why = "damage" if found.excess and not found.torn else "" if self._is_ours(found.opening) else "key"
         if why:
             start = self.begin(self.next_position(strand.opening, strand.end), {"why": why, **found.facts_for_next})
             self.files.close(descriptor)
@@ -245,28 +245,28 @@ class Segments:
         return OpenSegment(strand, descriptor, (*recovered, resumed))
 
     def _finish_closed(
-        self, strand: ChainPosition, descriptor: int, found: FoundSegment, recovered: tuple[bytes, ...]
+        self, strand: ChainPosition, descriptor: int, segment: FoundSegment, recovered: tuple[bytes, ...]
     ) -> OpenSegment:
         """Continue after a segment that was closed for the next one, which was never created."""
         if recovered:
             again = encode_log_record("segment.closed", {"next": strand.opening.segment + 1})
             return OpenSegment(strand, descriptor, (*recovered, again), finish=True)
-        if found.kinds[-1] == "segment.closed" and self.signer is not None:
+        if segment.kinds[-1] == "segment.closed" and self.signer is not None:
             return OpenSegment(strand, descriptor, finish=True)
         start = self.begin(self.next_position(strand.opening, strand.end))
         self.files.close(descriptor)
         return start
 
-    def _begin_anew(self, number: int, path: Path, descriptor: int, found: FoundSegment) -> OpenSegment:
+    def _begin_anew(self, number: int, path: Path, descriptor: int, segment: FoundSegment) -> OpenSegment:
         """Begin a segment that has no complete first line."""
-        if found.dropped and not found.torn:
+        if segment.excess and not segment.torn:
             raise UnsafeLog(f"{path} is no log of this format, and is left as it is; name another file")
         if number == 1:
             strand = ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
         else:
             before = self._previous_position(number)
             strand = self.next_position(before.opening, before.end)
-        recovered = self._recover(descriptor, found)
+        recovered = self._recover(descriptor, segment)
         self.files.write(descriptor, self.first_line(strand))
         self.files.sync(descriptor)
         return OpenSegment(strand, descriptor, recovered)
@@ -282,12 +282,12 @@ class Segments:
             raise UnsafeLog(f"{file_of(self.path, number - 1)} is no log of this format")
         return ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
 
-    def _recover(self, descriptor: int, found: FoundSegment) -> tuple[bytes, ...]:
+    def _recover(self, descriptor: int, segment: FoundSegment) -> tuple[bytes, ...]:
         """Cut off a torn line, and return the record that says so."""
-        if not found.torn:
+        if not segment.torn:
             return ()
-        self.files.cut(descriptor, found.end.length)
-        return (encode_log_record("log.recovered", {"bytes": found.dropped, "digest": found.digest}),)
+        self.files.cut(descriptor, segment.end.length)
+        return (encode_log_record("log.recovered", {"bytes": segment.excess, "digest": segment.digest}),)
 
     def _is_ours(self, opening: Opening) -> bool:
         if self.signer is None or not opening.key:

@@ -122,7 +122,7 @@ class LogWriter:
     _lines: list[bytes] = field(init=False, factory=list)
     _pieces: list[Piece] = field(init=False, factory=list)
     _waiters: list[Waiter] = field(init=False, factory=list)
-    _queued: int = field(init=False, default=0)
+    _queue_size: int = field(init=False, default=0)
     _ending: bool = field(init=False, default=False)
     _abandoned: bool = field(init=False, default=False)
     _leaving: str = field(init=False, default="")
@@ -132,15 +132,15 @@ class LogWriter:
     _descriptor: int | None = field(init=False, default=None)
     _base: Opening = field(init=False)
     """The segment that the thread writes to."""
-    _synced: LineEnd = field(init=False)
-    _unsynced: list[Piece] = field(init=False, factory=list)
+    _synced_end: LineEnd = field(init=False)
+    _unsynced_pieces: list[Piece] = field(init=False, factory=list)
     _unsynced_bytes: int = field(init=False, default=0)
     _unsynced_since: float | None = field(init=False, default=None)
     _uncovered_since: float | None = field(init=False, default=None)
     _turned: bool = field(init=False, default=False)
     """True if the synced lines end in `segment.closed`."""
-    _tried: float = field(init=False, default=0.0)
-    _lost: int = field(init=False, default=0)
+    _last_try: float = field(init=False, default=0.0)
+    _loss: int = field(init=False, default=0)
     _unsigned: bool = field(init=False, default=False)
 
     def start(self) -> None:
@@ -148,7 +148,7 @@ class LogWriter:
         try:
             begun = self.segments.start()
             self._position, self._base = begun.position, begun.position.opening
-            self._descriptor, self._synced = begun.descriptor, begun.position.end
+            self._descriptor, self._synced_end = begun.descriptor, begun.position.end
             self._uncovered_since = None if self.segments.signer is None else monotonic()
             for piece in begun.pieces:
                 self._add(piece)
@@ -200,8 +200,8 @@ class LogWriter:
         """Raise `LogClosed` or `LogUnavailable` while the writer takes no record. The caller holds the lock."""
         if self._ending:
             raise LogClosed("the record is closed")
-        if self._queued > MOST_QUEUED:
-            raise LogUnavailable(f"{self._queued:,} bytes wait for the disk; no record is taken until it has them")
+        if self._queue_size > MOST_QUEUED:
+            raise LogUnavailable(f"{self._queue_size:,} bytes wait for the disk; no record is taken until it has them")
 
     def end(self, waiter: Waiter) -> None:
         """Write all records, close the log, and resume the waiter. Call it once."""
@@ -241,7 +241,7 @@ class LogWriter:
     def _add(self, piece: bytes) -> None:
         time = self.segments.now()
         self._pieces.append((piece, time))
-        self._queued += len(piece)
+        self._queue_size += len(piece)
         if self._down is None:  # else its line is made when there is a segment for it
             self._lines.append(self._position.add(piece, time))
 
@@ -297,7 +297,7 @@ class LogWriter:
 
     @property
     def _closing_facts(self) -> dict[str, Any]:
-        return {"bytes": self._synced.length}
+        return {"bytes": self._synced_end.length}
 
     def _attempt(self, step: Callable[[], None]) -> OSError | None:
         """Run one step, and return its error as an `OSError`, or None."""
@@ -314,10 +314,10 @@ class LogWriter:
         now = monotonic()
         with self._lock:
             lines, self._lines = self._lines, []
-            self._unsynced += self._pieces
-            self._unsynced_bytes += self._queued
+            self._unsynced_pieces += self._pieces
+            self._unsynced_bytes += self._queue_size
             waiters, self._waiters = self._waiters, []
-            self._pieces, self._queued = [], 0
+            self._pieces, self._queue_size = [], 0
             strand, turn, ending = self._position, None, self._ending
             turning = finish or (strand.length >= self.schedule.segment and not ending)
             if turning and not finish:
@@ -383,9 +383,9 @@ class LogWriter:
             self._close_log()
         resume_waiters(batch.waiters, batch.mark)
 
-    def _note_sync(self, place: LineEnd) -> None:
-        self._synced, self._unsynced_since = place, None
-        self._unsynced.clear()
+    def _note_sync(self, end: LineEnd) -> None:
+        self._synced_end, self._unsynced_since = end, None
+        self._unsynced_pieces.clear()
         self._unsynced_bytes = 0
 
     def _move_to(self, turn: NextSegment) -> None:
@@ -396,10 +396,10 @@ class LogWriter:
             if self.segments.exists(
                 turn.opening
             ):  # the file exists, but may not survive a power cut, so the log continues after it
-                self._base, self._synced, self._turned = turn.opening, turn.end, False
+                self._base, self._synced_end, self._turned = turn.opening, turn.end, False
             raise
         self._swap(descriptor)
-        self._base, self._synced, self._turned = turn.opening, turn.end, False
+        self._base, self._synced_end, self._turned = turn.opening, turn.end, False
 
     def _swap(self, descriptor: int | None) -> None:
         """Switch to another descriptor, and ignore errors of closing the old one: its lines are synced or lost."""
@@ -413,9 +413,9 @@ class LogWriter:
     def _mend(self, waiters: list[Waiter], problem: OSError) -> None:
         """Write all records since the last sync into a new segment, or fail their waiters."""
         now = monotonic()
-        if self._down is None or now - self._tried >= self.schedule.retry or self._ending:
+        if self._down is None or now - self._last_try >= self.schedule.retry or self._ending:
             log.error("audit_segment_failed", error=str(problem))
-            self._tried = now
+            self._last_try = now
             left = {"why": "failure", **self._closing_facts, "error": str(problem)[:200]}
             again = self._attempt(lambda: self._begin_anew(waiters, left))
             if again is None:
@@ -426,27 +426,27 @@ class LogWriter:
     def _begin_anew(self, waiters: list[Waiter], left: dict[str, Any]) -> None:
         """Write all records since the last sync into a new segment, and add their waiters to `waiters`."""
         self._swap(None)
-        strand = self.segments.next_position(self._base, self._synced)
-        time = next((time for _, time in (*self._unsynced, *self._pieces[:1])), self.segments.now())
+        strand = self.segments.next_position(self._base, self._synced_end)
+        time = next((time for _, time in (*self._unsynced_pieces, *self._pieces[:1])), self.segments.now())
         line = self.segments.first_line(strand, None if self._turned else left, time)
         self._move_to(NextSegment(strand.opening, line, strand.end))
         with self._lock:
             self._down, self._position = None, strand
-            if self._lost:
-                self._lines = [strand.add(encode_log_record("log.lost", {"records": self._lost}), time)]
+            if self._loss:
+                self._lines = [strand.add(encode_log_record("log.lost", {"records": self._loss}), time)]
             else:
                 self._lines = []
-            self._pieces = self._unsynced + self._pieces
-            self._queued += self._unsynced_bytes
+            self._pieces = self._unsynced_pieces + self._pieces
+            self._queue_size += self._unsynced_bytes
             self._lines += [strand.add(*piece) for piece in self._pieces]
             waiters += self._waiters
             self._waiters = []
-            self._unsynced, self._unsynced_bytes = [], 0
+            self._unsynced_pieces, self._unsynced_bytes = [], 0
         batch = self._take_batch()
         waiters += batch.waiters
         batch.waiters, batch.sync = waiters, True
         self._carry_out(batch)
-        self._lost = 0
+        self._loss = 0
 
     def _give_up(self, waiters: list[Waiter], problem: OSError) -> None:
         """Drop all records that cannot be written, and fail their waiters. Close the log if it was to end."""
@@ -454,12 +454,12 @@ class LogWriter:
         with self._lock:
             self._down = problem
             waiters = [*waiters, *self._waiters]
-            self._lost += len(self._unsynced) + len(self._pieces)
-            self._unsynced, self._unsynced_bytes, self._unsynced_since = [], 0, None
-            self._lines, self._pieces, self._waiters, self._queued = [], [], [], 0
+            self._loss += len(self._unsynced_pieces) + len(self._pieces)
+            self._unsynced_pieces, self._unsynced_bytes, self._unsynced_since = [], 0, None
+            self._lines, self._pieces, self._waiters, self._queue_size = [], [], [], 0
             self._uncovered_since = None
             ending = self._ending
-        log.error("audit_unavailable", error=str(problem), lost=self._lost)
+        log.error("audit_unavailable", error=str(problem), lost=self._loss)
         if ending:
             self._close_log()
         resume_waiters(waiters, problem)

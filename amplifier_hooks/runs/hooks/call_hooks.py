@@ -1,4 +1,4 @@
-"""Calls of a blueprint's hooks: a Python function, a web service, an agent.
+"""Handlers for the hooks of blueprints: a Python function, a web service, an agent.
 
 python   `handler_ref` is called with the event and the hook's input; plain functions run in their own threads
 http     the input is the body, the answer a JSON object; the request has one id for each run and hook
@@ -7,7 +7,6 @@ agent    the input is the agent's parameters
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import re
 from hashlib import sha256
@@ -15,25 +14,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
-from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentOrder, AgentRuns
+from amplifier_hooks import events
+from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder, AgentRuns
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
-from amplifier_hooks.definitions.kinds.event_codec import decode_answer, encode_message
+from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
+from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookUnavailable
-from amplifier_hooks.runs.contain_errors import contain_errors, describe_error
+from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.runs.hooks.hook_answers import as_finish_answer, as_start_answer
+from amplifier_hooks.text.escape import clip
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from amplifier_hooks.runs.blueprint import HookEntry
-    from amplifier_hooks.runs.run_states import HookPoint, RunRecord
+    from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
+    from amplifier_hooks.runs.run_states import HookPoint
 
 
 THREADS: Final = 8
+KEPT_BACK: Final = ("tenant_id", "timestamp")
+"""Fields of the event that a blueprint's hook does not get."""
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-EVENT_OF: Final[Mapping[HookPoint, str]] = {"on_run_start": "run:start", "on_run_finish": "run:finish"}
 
 
 def child_id(parent: str, key: str) -> str:
@@ -47,8 +52,8 @@ def find_function(name: str) -> Any:
 
 
 @frozen(kw_only=True)
-class HookCaller:
-    """A caller of blueprint hooks, with the agents, functions, URLs and variables that they need."""
+class HookKit:
+    """The agents, functions, URLs and variables that hooks of blueprints need."""
 
     agents: AgentRuns
     find: Callable[[str], Any] = find_function
@@ -57,60 +62,23 @@ class HookCaller:
     variables: Mapping[str, str] = field(factory=dict, repr=False)
     """Values of `${VAR}` in headers."""
     threads: DaemonPool = field(factory=lambda: DaemonPool(THREADS, "amplifier-hooks-runs"), repr=False)
-    _functions: dict[str, Any] = field(factory=dict, init=False, repr=False)
-    _services: dict[tuple[str, str], tuple[HookEntry, WebhookHook]] = field(factory=dict, init=False, repr=False)
 
-    async def ask(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> Any:
-        """Return the hook's answer, unchecked.
+    def register(self, blueprint: Blueprint) -> HookRegistry:
+        """Return a registry with the hooks of a blueprint: a gate where `on_error` is `block`."""
+        registry = HookRegistry()
+        start, finish = blueprint.hooks.on_run_start, blueprint.hooks.on_run_finish
+        if start is not None:
+            enter = registry.gate if start.on_error == "block" else registry.on
+            handler = BlueprintHook(self, blueprint, "on_run_start", start)
+            enter(events.RUN_START, handler, name=start.target, timeout=start.timeout_seconds)
+        if finish is not None:
+            handler = BlueprintHook(self, blueprint, "on_run_finish", finish)
+            registry.on(events.RUN_FINISH, handler, name=finish.target, timeout=finish.timeout_seconds)
+        return registry
 
-        Raise `HookError`s, and any error that a function raises. Cancelling the call cancels the hook as far as
-        possible.
-        """
-        if entry.type == "python":
-            return await self._call_function(str(entry.handler_ref), EVENT_OF[point], given)
-        if entry.type == "http":
-            return await self._post_to_service(entry, point, record, given)
-        return await AgentHook(agent_name=entry.target, runs=self.agents).ask(self.order(entry, point, record, given))
+    def fill_variables(self, text: str) -> str:
+        """Return a header with the values of its variables. Raise `HookUnavailable` for an unknown one."""
 
-    def order(self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]) -> AgentOrder:
-        """Return the order for a hook's agent."""
-        return AgentOrder(agent=entry.target, parameters=given, tenant=record.tenant, parent=record.id, key=point)
-
-    async def _call_function(self, name: str, event: str, given: dict[str, Any]) -> Any:
-        function = self._functions.get(name)
-        if function is None:
-            try:
-                function = await self.threads.run(self.find, name)  # it may import modules, and this loop is busy
-            except HookError:
-                raise
-            except Exception as problem:
-                raise HookUnavailable(f"{name!r} cannot be loaded: {describe_error(problem)}") from problem
-            if not callable(function):
-                raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
-            function = self._functions.setdefault(name, function)
-        with contain_errors():
-            if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-                return await function(event, given)
-            answer = await self.threads.run(function, event, given)
-            return await answer if inspect.isawaitable(answer) else answer
-
-    async def _post_to_service(
-        self, entry: HookEntry, point: HookPoint, record: RunRecord, given: dict[str, Any]
-    ) -> Any:
-        known = self._services.get((record.agent, point))
-        if known is None or known[0] != entry:
-            service = WebhookHook(
-                url=str(entry.url),
-                method=entry.method,
-                headers={name: self._fill_variables(value) for name, value in entry.headers.items()},
-                reach=self.reach,
-                retry_within=entry.timeout_seconds,
-            )
-            known = self._services[record.agent, point] = (entry, service)
-        request_id = f"msg_{child_id(record.id, point).removeprefix('run_')}"
-        return decode_answer(await known[1].exchange(request_id, encode_message(given), record.tenant))
-
-    def _fill_variables(self, text: str) -> str:
         def value(found: re.Match[str]) -> str:
             name = found.group(1)
             if name not in self.variables:
@@ -120,10 +88,72 @@ class HookCaller:
         return VARIABLE.sub(value, text)
 
 
-def failure_of(problem: BaseException) -> str:
-    """Return an error in words, for readers of the run."""
-    if isinstance(problem, HookError | TimeoutError):
-        return str(problem)
-    if isinstance(problem, asyncio.CancelledError):
-        return "it cancelled itself"
-    return describe_error(problem)
+@frozen(eq=False)
+class BlueprintHook:
+    """One hook of a blueprint as a handler."""
+
+    kit: HookKit
+    blueprint: Blueprint
+    point: HookPoint
+    entry: HookEntry
+    _loaded: list[Any] = field(factory=list, init=False)
+    """The function or the service, once it was needed."""
+
+    async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Call the function, service or agent, and return its checked answer. Raise `HookError`s, and any error."""
+        given = {name: value for name, value in data.items() if name not in KEPT_BACK}
+        try:
+            answer = await self._ask(event, given, data["tenant_id"])
+        except AgentInputRefused as problem:  # a mistake in the blueprint: on_error is not for that
+            if self.point == "on_run_finish":
+                raise
+            return HookResult.deny(clip(str(problem), LONGEST_REASON))
+        if self.point == "on_run_start":
+            return as_start_answer(answer, self.blueprint)
+        as_finish_answer(answer)
+        return CONTINUE
+
+    async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
+        if self.entry.type == "python":
+            return await self._call_function(event, given)
+        if self.entry.type == "http":
+            service = self._loaded[0] if self._loaded else self._service()
+            request_id = f"msg_{child_id(given['run_id'], self.point).removeprefix('run_')}"
+            return decode_answer(await service.exchange(request_id, encode_message(given), tenant))
+        order = AgentOrder(
+            agent=self.entry.target, parameters=given, tenant=tenant, parent=given["run_id"], key=self.point
+        )
+        if self.point == "on_run_finish":  # started without waiting
+            return await self.kit.agents.launch(order) and None
+        return await AgentHook(agent_name=order.agent, runs=self.kit.agents).ask(order)
+
+    async def _call_function(self, event: str, given: dict[str, Any]) -> Any:
+        function = self._loaded[0] if self._loaded else await self._function(str(self.entry.handler_ref))
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            return await function(event, given)
+        answer = await self.kit.threads.run(function, event, given)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _function(self, name: str) -> Any:
+        try:
+            function = await self.kit.threads.run(self.kit.find, name)  # it may import modules, and this loop is busy
+        except HookError:
+            raise
+        except Exception as problem:
+            raise HookUnavailable(f"{name!r} cannot be loaded: {describe(problem)}") from problem
+        if not callable(function):
+            raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
+        self._loaded.append(function)
+        return function
+
+    def _service(self) -> WebhookHook:
+        entry = self.entry
+        service = WebhookHook(
+            url=str(entry.url),
+            method=entry.method,
+            headers={name: self.kit.fill_variables(value) for name, value in entry.headers.items()},
+            reach=self.kit.reach,
+            retry_within=entry.timeout_seconds,
+        )
+        self._loaded.append(service)
+        return service

@@ -11,11 +11,11 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
+from amplifier_hooks.clock import moment_of
 from amplifier_hooks.runs.run_states import RunRecord, RunRefusal, conclude_run
-from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run, moment_of
+from amplifier_hooks.runs.store.run_rows import RUN_COLUMNS, as_column, load_run
 from amplifier_hooks.runs.store.run_store import RunStore
+from amplifier_hooks.runs.store.run_transactions import numbered
 from amplifier_hooks.runs.store.statements import RUN_TABLES, event_statement, event_values, next_runs, update_statement
 from amplifier_hooks.storage.database import Statement
 from amplifier_hooks.storage.postgres import PostgresDatabase
@@ -94,16 +94,7 @@ class PostgresRuns(RunStore):
 
     async def _hand_on(self, writes: list[RunWrite], now: datetime) -> dict[str, RunRecord | RunRefusal]:
         """Update the rows that are still as they were known, and add the events of those rows alone."""
-        done = [replace(after, events=before.events + len(told)) for before, after, told in writes]
-        done = [
-            replace(record, failures=before.failures + sum(what.type == "hook_failed" for what in told))
-            for record, (before, _, told) in zip(done, writes, strict=True)
-        ]
-        events = [
-            (record, before.events + place, what)
-            for record, (before, _, told) in zip(done, writes, strict=True)
-            for place, what in enumerate(told, start=1)
-        ]
+        done, events = numbered(writes)
         first = update_statement(writes, done)
         count = len(first.values)
         columns = zip(*(event_values(event, now) for event in events), strict=True)

@@ -7,20 +7,20 @@ that every database can keep them.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import frozen
 
+from amplifier_hooks.clock import micros_of, moment_of
 from amplifier_hooks.runs.run_states import RunEvent, RunRecord
 from amplifier_hooks.storage.database import CorruptStore
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from amplifier_hooks.runs.run_states import Holder, NewRunEvent, RunStatus
     from amplifier_hooks.storage.database import Row
 
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 RUN_FIXED: Final = "id, tenant, session, agent, parent, parent_session, depth, bare, urgent, created, parameters"
 """Columns that are set when a run is submitted, and never change."""
@@ -31,16 +31,6 @@ RUN_CHANGING: Final = (
 RUN_COLUMNS: Final = f"{RUN_FIXED}, {RUN_CHANGING}"
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-def micros_of(at: datetime) -> int:
-    """Return a time as a number of microseconds."""
-    return (at - EPOCH) // timedelta(microseconds=1)
-
-
-def moment_of(value: int) -> datetime:
-    """Return the time that a number of microseconds means."""
-    return EPOCH + timedelta(0, 0, value)
 
 
 def as_column(value: Any) -> str:
@@ -165,6 +155,8 @@ class NewRun:
     agent: str
     parameters: dict[str, Any]
     parent: str | None = None
+    parent_tenant: str | None = None
+    """Tenant of the parent; None for the tenant of this run."""
     bare: bool = False
     urgent: bool = False
     hooked: bool = False

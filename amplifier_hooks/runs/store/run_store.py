@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.runs.run_errors import UnknownRun
@@ -13,13 +13,13 @@ from amplifier_hooks.storage.database import Openable
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Holder, NewRunEvent, RunEnding, RunEvent, RunRecord, RunRefusal
-    from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartOutcome
+    from amplifier_hooks.runs.run_states import Holder, RunEvent, RunRecord, RunRefusal
+    from amplifier_hooks.runs.store.run_rows import ClaimFilter, RunFilter, StartOutcome
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
 
@@ -36,8 +36,7 @@ class RunStore(Openable, RunScripts):
     """
 
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
-        super().__init__(clock or SystemClock().now)
-        self.database = database
+        super().__init__(database, clock or SystemClock().now)
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date. A second call does nothing."""
@@ -77,14 +76,6 @@ class RunStore(Openable, RunScripts):
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
-    async def submit(self, new: NewRun, max_depth: int) -> RunRecord:
-        """Queue a run.
-
-        Raise `UnknownRun` for a parent and `UnknownSession` for a session that is not this tenant's, and
-        `AgentsTooDeep`.
-        """
-        return await self.database.run(self._submit(new, max_depth))
-
     async def take(
         self,
         wanted: ClaimFilter,
@@ -99,73 +90,11 @@ class RunStore(Openable, RunScripts):
         """
         return (await self.take_all([(wanted, runner)], coordinator, leases))[0]
 
-    async def take_all(
-        self,
-        wanted: Sequence[tuple[ClaimFilter, str]],
-        coordinator: str,
-        leases: tuple[float, float],
-    ) -> list[RunRecord | None]:
-        """Claim runs for several runners, in one transaction. Return a run or None for each."""
-        return await self.database.run(self._take(wanted, coordinator, leases))
-
     async def conclude(
         self, run: str, by: Holder, passed: StartOutcome, *, runner: str | None = None, lease: float = 0.0
     ) -> RunRecord | RunRefusal:
         """Store the outcome of start hooks: the run is blocked, ready for any runner, or handed to this one at once."""
         return (await self.conclude_all([StartConclusion(run, by, passed, runner)], lease))[0]
-
-    async def conclude_all(self, concluded: Sequence[StartConclusion], lease: float) -> list[RunRecord | RunRefusal]:
-        """Store the outcomes of the start hooks of several runs, each of them once, in one transaction."""
-        return await self.database.run(self._conclude(concluded, lease))
-
-    async def note(self, run: str, told: Iterable[NewRunEvent], *, settled: bool = False) -> RunRecord:
-        """Store events of a run. `settled` means that its finish hooks have run."""
-        return await self.database.run(self._note(run, tuple(told), settled=settled))
-
-    async def renew(self, run: str, by: Holder, lease: float) -> RunRecord | RunRefusal:
-        """Extend the hold of a run."""
-        return await self.database.run(self._renew(run, by, lease))
-
-    async def report(self, run: str, by: Holder, text: str | None, data: Any) -> RunRecord | RunRefusal:
-        """Store the result of a run that is going on; a later result replaces it."""
-        return await self.database.run(self._report(run, by, text, data))
-
-    async def end(
-        self, run: str, by: Holder, ending: RunEnding, error: str | None, *, owed: float | None = None
-    ) -> RunRecord | RunRefusal:
-        """End a run. Repeating the same ending by the same holder changes nothing.
-
-        With `owed`, the run has finish hooks; the caller will run them, and has so many seconds to renew that.
-        """
-        return await self.database.run(self._end(run, by, ending, error, owed))
-
-    async def stop(self, run: str, reason: str) -> RunRecord:
-        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-        return await self.database.run(self._stop(run, reason))
-
-    async def hand_back(self, run: str, by: Holder) -> RunRecord | RunRefusal:
-        """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
-        return await self.database.run(self._hand_back(run, by))
-
-    async def hold_on(self, holder: str, starting: Iterable[str], finishing: Iterable[str], lease: float) -> set[str]:
-        """Renew a holder's start hooks, and the finish hooks of other runs.
-
-        Return the runs whose start hooks the holder still holds. Runs that are not named are not renewed: the lease of
-        a run that was claimed, and whose claimer never heard of it, ends.
-        """
-        return await self.database.run(self._hold_on(holder, tuple(starting), tuple(finishing), lease))
-
-    async def let_go(self, holder: str, finishing: Iterable[str]) -> None:
-        """Release all start hooks of a holder, and the finish hooks of these runs, for other coordinators."""
-        await self.database.run(self._let_go(holder, tuple(finishing)))
-
-    async def recover(self, spared: Iterable[str] = ()) -> list[RunRecord]:
-        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends."""
-        return await self.database.run(self._recover(frozenset(spared)))
-
-    async def take_owing(self, lease: float) -> list[RunRecord]:
-        """Take hold of ended runs whose finish hooks have no coordinator."""
-        return await self.database.run(self._take_owing(lease))
 
     async def purge(self, older_than: float = RUNS_KEPT) -> int:
         """Remove runs that ended so long ago, with their events. Return their number."""

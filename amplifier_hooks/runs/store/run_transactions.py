@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from amplifier_hooks.clock import EPOCH, micros_of, moment_of
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
 from amplifier_hooks.runs.run_states import (
     END_OF,
@@ -40,8 +41,6 @@ from amplifier_hooks.runs.store.run_rows import (
     changing_values,
     fixed_values,
     load_run,
-    micros_of,
-    moment_of,
 )
 from amplifier_hooks.runs.store.statements import (
     FINISH_ON,
@@ -57,25 +56,27 @@ from amplifier_hooks.runs.store.statements import (
     next_runs,
     update_statement,
 )
-from amplifier_hooks.storage.database import Script, Statement, Wake
+from amplifier_hooks.storage.database import Script, Statement, Wake, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from amplifier_hooks.runs.run_states import RunWrite
     from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, StartConclusion
-    from amplifier_hooks.storage.database import Row
+    from amplifier_hooks.storage.database import Database, Row
 
 
 WAITING: Final = "runs"
 """Topic that wakes waiting claims when there may be a run to claim."""
-EPOCH: Final = moment_of(0)
 CHUNK: Final = 500
 ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
 
 
 class RunScripts:
-    """The transactions. Subclasses define the clock and the lock of rows."""
+    """The transactions. Subclasses define the clock and the lock of rows.
+
+    A caller leaves a collection that it passes unchanged until the call returns: another thread may read it.
+    """
 
     NOW = "NULL"
     """The database's time, or NULL if `clock` gives the time."""
@@ -86,10 +87,17 @@ class RunScripts:
     SAYS = False
     """True if an update of a run with events notifies other machines by itself."""
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self.database = database
         self._clock = clock
 
-    def _submit(self, new: NewRun, max_depth: int) -> Script[RunRecord]:
+    @transaction
+    def submit(self, new: NewRun, max_depth: int) -> Script[RunRecord]:
+        """Queue a run.
+
+        Raise `UnknownRun` for a parent of another tenant than stated, `UnknownSession` for a session that is not this
+        tenant's, and `AgentsTooDeep`.
+        """
         known, now = yield from self._hold_row(new.id)
         if known is not None:
             return known
@@ -97,7 +105,7 @@ class RunScripts:
         if new.parent is not None:
             rows = (yield Statement(GET, (new.parent,))) if ID.fullmatch(new.parent) else []
             parent = load_run(rows[0]) if rows else None
-            if parent is None or parent.tenant != new.tenant:
+            if parent is None or parent.tenant != (new.tenant if new.parent_tenant is None else new.parent_tenant):
                 raise UnknownRun(new.parent)
             if parent.depth + 1 > max_depth:
                 chain = yield from self._chain(parent)
@@ -150,12 +158,14 @@ class RunScripts:
             above = rows[0][1]
         return names[::-1]
 
-    def _take(
+    @transaction
+    def take_all(
         self,
         wanted: Sequence[tuple[ClaimFilter, str]],
         coordinator: str,
         leases: tuple[float, float],
     ) -> Script[list[RunRecord | None]]:
+        """Claim runs for several runners, in one transaction. Return a run or None for each."""
         for_runner, for_coordinator = leases
         places: dict[ClaimFilter, list[int]] = {}
         for place, (one, _) in enumerate(wanted):
@@ -179,7 +189,9 @@ class RunScripts:
         taken = dict(zip(writes, written, strict=True))
         return [taken.get(place) for place in range(len(wanted))]
 
-    def _conclude(self, concluded: Sequence[StartConclusion], lease: float) -> Script[list[RunRecord | RunRefusal]]:
+    @transaction
+    def conclude_all(self, concluded: Sequence[StartConclusion], lease: float) -> Script[list[RunRecord | RunRefusal]]:
+        """Store the outcomes of the start hooks of several runs, each of them once, in one transaction."""
         places = ", ".join(f"${place}" for place in range(1, len(concluded) + 1))
         text = f"SELECT {self.NOW}, {RUN_COLUMNS} FROM {{schema}}.run WHERE id IN ({places}) ORDER BY id{self.HOLD}"
         rows = yield Statement(text, tuple(one.run for one in concluded))
@@ -201,7 +213,9 @@ class RunScripts:
         results.update({record.id: record for record in (yield from self._write_all(writes, now))})
         return [results[one.run] for one in concluded]
 
-    def _note(self, run: str, told: tuple[NewRunEvent, ...], *, settled: bool) -> Script[RunRecord]:
+    @transaction
+    def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> Script[RunRecord]:
+        """Store events of a run. `settled` means that its finish hooks have run."""
         record, now = yield from self._require_run(run)
         after = replace(record, version=record.version + 1)
         if any(what.type.startswith("hook_") for what in told):
@@ -211,14 +225,18 @@ class RunScripts:
             yield Wake(run)
         return (yield from self._write(record, after, told, now))
 
-    def _renew(self, run: str, by: Holder, lease: float) -> Script[RunRecord | RunRefusal]:
+    @transaction
+    def renew(self, run: str, by: Holder, lease: float) -> Script[RunRecord | RunRefusal]:
+        """Extend the hold of a run."""
         record, now = yield from self._require_run(run)
         after = move_run(record, "renew", now, by)
         if isinstance(after, RunRefusal):
             return after
         return (yield from self._write(record, replace(after, held_until=now + timedelta(seconds=lease)), (), now))
 
-    def _report(self, run: str, by: Holder, text: str | None, data: Any) -> Script[RunRecord | RunRefusal]:
+    @transaction
+    def report(self, run: str, by: Holder, text: str | None, data: Any) -> Script[RunRecord | RunRefusal]:
+        """Store the result of a run that is going on; a later result replaces it."""
         record, now = yield from self._require_run(run)
         after = move_run(record, "report", now, by)
         if isinstance(after, RunRefusal):
@@ -226,9 +244,14 @@ class RunScripts:
         after = replace(after, reported=True, result_text=text, result_data=data)
         return (yield from self._write(record, after, (NewRunEvent("run_result", result_fields(after)),), now))
 
-    def _end(
-        self, run: str, by: Holder, ending: RunEnding, error: str | None, owed: float | None
+    @transaction
+    def end(
+        self, run: str, by: Holder, ending: RunEnding, error: str | None, *, owed: float | None = None
     ) -> Script[RunRecord | RunRefusal]:
+        """End a run. Repeating the same ending by the same holder changes nothing.
+
+        With `owed`, the run has finish hooks; the caller will run them, and has so many seconds to renew that.
+        """
         record, now = yield from self._require_run(run)
         if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
             return record  # reported before
@@ -240,7 +263,9 @@ class RunScripts:
             after = replace(after, owes=True, held_until=now + timedelta(seconds=owed))
         return (yield from self._write(record, after, (end_event(after),), now))
 
-    def _stop(self, run: str, reason: str) -> Script[RunRecord]:
+    @transaction
+    def stop(self, run: str, reason: str) -> Script[RunRecord]:
+        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
         record, now = yield from self._require_run(run)
         if record.stage in ENDED:
             return record
@@ -253,7 +278,9 @@ class RunScripts:
         after = replace(after, error=reason, owes=record.handed > 0, holder=None)
         return (yield from self._write(record, after, (end_event(after),), now))
 
-    def _hand_back(self, run: str, by: Holder) -> Script[RunRecord | RunRefusal]:
+    @transaction
+    def hand_back(self, run: str, by: Holder) -> Script[RunRecord | RunRefusal]:
+        """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
         record, now = yield from self._require_run(run)
         after = hand_back_run(record, now, by)
         if isinstance(after, RunRefusal):
@@ -261,9 +288,15 @@ class RunScripts:
         yield Wake(WAITING)
         return (yield from self._write(*after, now))
 
-    def _hold_on(
-        self, holder: str, starting: tuple[str, ...], finishing: tuple[str, ...], lease: float
+    @transaction
+    def hold_on(
+        self, holder: str, starting: Collection[str], finishing: Collection[str], lease: float
     ) -> Script[set[str]]:
+        """Renew a holder's start hooks, and the finish hooks of other runs.
+
+        Return the runs whose start hooks the holder still holds. Runs that are not named are not renewed: the lease of
+        a run that was claimed, and whose claimer never heard of it, ends.
+        """
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         until = micros_of(self._at(value) + timedelta(seconds=lease))
         ours: set[str] = set()
@@ -274,7 +307,9 @@ class RunScripts:
             yield Statement(FINISH_ON, (until, run))
         return ours
 
-    def _let_go(self, holder: str, finishing: tuple[str, ...]) -> Script[None]:
+    @transaction
+    def let_go(self, holder: str, finishing: Collection[str]) -> Script[None]:
+        """Release all start hooks of a holder, and the finish hooks of these runs, for other coordinators."""
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         now = self._at(value)
         rows = yield Statement(f"{HELD_BY}{self.HOLD}", (as_column(holder),))
@@ -289,7 +324,9 @@ class RunScripts:
             yield Statement(FINISH_ON, (micros_of(now), run))
         yield Wake(WAITING)
 
-    def _recover(self, spared: frozenset[str]) -> Script[list[RunRecord]]:
+    @transaction
+    def recover(self, spared: Collection[str] = ()) -> Script[list[RunRecord]]:
+        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends."""
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         rows = yield Statement(f"{LAPSED}{self.SKIP}", (micros_of(self._at(value)), CHUNK))
         found = []
@@ -303,7 +340,9 @@ class RunScripts:
             yield Wake(WAITING)
         return found
 
-    def _take_owing(self, lease: float) -> Script[list[RunRecord]]:
+    @transaction
+    def take_owing(self, lease: float) -> Script[list[RunRecord]]:
+        """Take hold of ended runs whose finish hooks have no coordinator."""
         ((value,),) = yield Statement(f"SELECT {self.NOW}")
         now = self._at(value)
         rows = yield Statement(f"{OWING}{self.SKIP}", (micros_of(now), CHUNK))
@@ -357,14 +396,7 @@ class RunScripts:
         """Update the rows that are still as they were read, and add the events."""
         if not writes:
             return []
-        done: list[RunRecord] = []
-        events: list[tuple[RunRecord, int, NewRunEvent]] = []
-        for before, after, told in writes:
-            failed = sum(what.type == "hook_failed" for what in told)
-            number = before.events + len(told)
-            record = replace(after, events=number, failures=before.failures + failed)
-            done.append(record)
-            events += [(record, before.events + place, what) for place, what in enumerate(told, start=1)]
+        done, events = numbered(writes)
         rows = yield from self._set(writes, done, events, now)
         if len(rows) != len(writes):
             raise AssertionError(f"one of {len(writes)} runs changed while they were held")
@@ -384,3 +416,15 @@ class RunScripts:
         if events:
             yield event_statement(events, now)
         return rows
+
+
+def numbered(writes: Sequence[RunWrite]) -> tuple[list[RunRecord], list[tuple[RunRecord, int, NewRunEvent]]]:
+    """Return the records that these writes make, with their counts of events and failures, and the numbered events."""
+    done: list[RunRecord] = []
+    events: list[tuple[RunRecord, int, NewRunEvent]] = []
+    for before, after, told in writes:
+        failed = sum(what.type == "hook_failed" for what in told)
+        record = replace(after, events=before.events + len(told), failures=before.failures + failed)
+        done.append(record)
+        events += [(record, before.events + place, what) for place, what in enumerate(told, start=1)]
+    return done, events

@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from amplifier_hooks.clock import micros_of
 from amplifier_hooks.runs.run_states import event_body
-from amplifier_hooks.runs.store.run_rows import RUN_CHANGING, RUN_COLUMNS, as_column, changing_values, micros_of
+from amplifier_hooks.runs.store.run_rows import RUN_CHANGING, RUN_COLUMNS, as_column, changing_values
 from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
 from amplifier_hooks.definitions.model import tenant_id_or_error
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.record.record_errors import RecordUnavailable
@@ -115,9 +115,9 @@ class AccessTokens:
         token = self._new_token(name, frozenset(scopes), tenant, lifetime)
         await self._note("token.created", token, by)
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-        ends = None if token.expires is None else _micros(token.expires)
+        ends = None if token.expires is None else micros_of(token.expires)
         said = " ".join(sorted(token.scopes))
-        values = (token.id, digest(secret), token.name, tenant, said, _micros(token.created), ends)
+        values = (token.id, digest(secret), token.name, tenant, said, micros_of(token.created), ends)
         await self._database.fetch(INSERT, *values)
         return token, secret
 
@@ -132,6 +132,11 @@ class AccessTokens:
         rows = await self._database.fetch(BY_DIGEST, digest(secret))
         token = _token(rows[0]) if rows else None
         return token if token is not None and token.is_in_force(self._clock.now()) else None
+
+    async def is_in_force(self, token: AccessToken) -> bool:
+        """Return True if a token that was in force is so still."""
+        rows = await self._database.fetch(BY_ID, token.id)
+        return bool(rows) and _token(rows[0]).is_in_force(self._clock.now())
 
     async def tokens(self, tenant: str | None = None) -> list[AccessToken]:
         """Return all tokens, or one tenant's, oldest first, including expired and revoked ones."""
@@ -164,7 +169,7 @@ class AccessTokens:
             raise RecordUnavailable(error) from error
 
     def _revoke(self, token_id: str) -> Script[AccessToken | None]:
-        yield Statement(REVOKE, (token_id, _micros(self._clock.now())))
+        yield Statement(REVOKE, (token_id, micros_of(self._clock.now())))
         rows = yield Statement(BY_ID, (token_id,))
         return _token(rows[0]) if rows else None
 
@@ -201,16 +206,8 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND: Final = timedelta(microseconds=1)
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
-
-
 def _moment(micros: int | None) -> datetime | None:
-    return None if micros is None else EPOCH + micros * MICROSECOND
+    return None if micros is None else moment_of(micros)
 
 
 def _token(row: Row) -> AccessToken:
@@ -220,7 +217,7 @@ def _token(row: Row) -> AccessToken:
         name=name,
         tenant=tenant,
         scopes=frozenset(scopes.split()),
-        created=EPOCH + created * MICROSECOND,
+        created=moment_of(created),
         expires=_moment(expires),
         revoked=_moment(revoked),
     )

@@ -23,6 +23,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from amplifier_hooks.server.edge.access_tokens import SCOPES, AccessToken, AccessTokens
 from amplifier_hooks.server.problem_details import Problem
+from amplifier_hooks.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -32,38 +33,24 @@ MOST: Final = 4_096
 """Buckets that are kept, at most; the one unused longest is dropped, as it is full again by then."""
 
 
-@frozen
-class RequestRate:
-    """A rate limit: requests per second, and requests at once after a pause."""
+@define(eq=False)
+class RateLimiter:
+    """A rate limit of requests for each name: so many a second, and so many at once after a pause."""
 
     per_second: float
     at_once: int
-
-
-@define(eq=False)
-class RateLimiter:
-    """A token bucket for each name: every request takes one token, and time refills the bucket."""
-
-    rate: RequestRate
     clock: Callable[[], float] = monotonic
-    _buckets: OrderedDict[str, tuple[float, float]] = field(factory=OrderedDict, init=False)
+    _buckets: OrderedDict[str, TokenBucket] = field(factory=OrderedDict, init=False)
 
     def seconds_to_wait(self, name: str) -> float:
         """Count a request and return 0 if it may go on; otherwise return the seconds until it may."""
-        now = self.clock()
-        left, then = self._buckets.pop(name, (float(self.rate.at_once), now))
-        left = min(float(self.rate.at_once), left + (now - then) * self.rate.per_second)
-        short = max(0.0, 1.0 - left)
-        self._buckets[name] = (left if short else left - 1.0, now)
+        bucket = self._buckets.pop(name, None) or TokenBucket(self.per_second, self.at_once)
+        self._buckets[name] = bucket
         if len(self._buckets) > MOST:
             self._buckets.popitem(last=False)
-        return short / self.rate.per_second
+        return bucket.seconds_to_wait(self.clock())
 
 
-READS: Final = RequestRate(per_second=100.0, at_once=200)
-WRITES: Final = RequestRate(per_second=20.0, at_once=40)
-RUNNERS: Final = RequestRate(per_second=500.0, at_once=1_000)
-"""Rate limit of runners, which send two reports for each run, and renew the leases of all their runs."""
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 bearer: Final = HTTPBearer(
@@ -106,9 +93,10 @@ class Admission:
     """Check of tokens and rate limits. An application has one, as `app.state.admission`."""
 
     tokens: AccessTokens
-    reads: RateLimiter = field(factory=lambda: RateLimiter(READS))
-    writes: RateLimiter = field(factory=lambda: RateLimiter(WRITES))
-    runners: RateLimiter = field(factory=lambda: RateLimiter(RUNNERS))
+    reads: RateLimiter = field(factory=lambda: RateLimiter(100.0, 200))
+    writes: RateLimiter = field(factory=lambda: RateLimiter(20.0, 40))
+    runners: RateLimiter = field(factory=lambda: RateLimiter(500.0, 1_000))
+    """Rate limit of runners, which send two reports for each run, and renew the leases of all their runs."""
 
     async def admit(self, secret: str | None, scope: str, method: str) -> Caller:
         """Return the bearer of a token.
@@ -118,18 +106,28 @@ class Admission:
         """
         token = await self.tokens.bearer(secret) if secret else None
         if token is None:
-            detail = "send a token that is in force: Authorization: Bearer …"
-            raise Problem(401, "unauthorized", detail, headers={"www-authenticate": "Bearer"})
+            raise unauthorized()
         pace = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
         seconds = pace.seconds_to_wait(token.tenant)
         if seconds:
-            detail = f"too many requests; at most {pace.rate.per_second:g} a second"
+            detail = f"too many requests; at most {pace.per_second:g} a second"
             raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
         if not token.allows(scope):
             wanted = f'Bearer error="insufficient_scope", scope="{scope}"'
             detail = f"this token does not have the scope {scope} ({SCOPES.get(scope, scope)})"
             raise Problem(403, "insufficient_scope", detail, headers={"www-authenticate": wanted})
         return Caller(token)
+
+    async def check_again(self, caller: Caller) -> None:
+        """Raise `Problem` 401 if the caller's token is not in force any more."""
+        if not await self.tokens.is_in_force(caller.token):
+            raise unauthorized()
+
+
+def unauthorized() -> Problem:
+    """Return the problem of a request without a token in force."""
+    detail = "send a token that is in force: Authorization: Bearer …"
+    return Problem(401, "unauthorized", detail, headers={"www-authenticate": "Bearer"})
 
 
 def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:

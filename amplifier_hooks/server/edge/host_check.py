@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.text.host_names import local_names, turned_away
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -161,13 +161,7 @@ def _check(body: bytes, content_type: bytes, deepest: int) -> None:
         raise Problem(400, "too_deep", f"the body is nested deeper than {deepest}", headers=HANG_UP)
     try:
         text = body.decode("utf-8")
-        json.loads(
-            text,
-            object_pairs_hook=_unique_object,
-            parse_constant=_refuse_constant,
-            parse_float=_float,
-            parse_int=_integer,
-        )
+        load_json(text, parse_int=_integer)
         if "\\u" in text:
             json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8")  # half a character has no bytes
     except UnicodeError:
@@ -190,24 +184,6 @@ def depth(body: bytes) -> int:
         elif first in b"]}":
             now -= 1
     return most
-
-
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("a key is there twice")
-    return fields
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _float(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError("a number is too large")
-    return number
 
 
 def _integer(digits: str) -> int:

@@ -11,25 +11,25 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.definitions.model import HookChanges, HookDefinition, NewHook, new_hook_id
-from amplifier_hooks.definitions.store import MOST_DEFINITIONS, ChangedMeanwhile, StoredHook
-from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
+from amplifier_hooks.definitions.store import ChangedMeanwhile, StoredHook
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from amplifier_hooks.definitions.store import DefinitionStore
     from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.server.edge.authentication import Caller
+    from amplifier_hooks.server.hooks.stored_hooks import StoredHooks
 
 
 T = TypeVar("T")
@@ -37,26 +37,6 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 HOOK_ID: Final = re.compile(r"hook_[0-9a-f]{12}")
-
-
-class InForce(Protocol):
-    """The definitions that are in force as hooks."""
-
-    def ready(self, definition: HookDefinition) -> Callable[[], None]:
-        """Prepare a definition to replace the one with its id, and return the function that puts it in force.
-
-        A running emit keeps its hooks. Raises `HookError` with the reason why the definition cannot be in force here
-        (the store decides finally): a name that is taken, an unknown handler, too many hooks at one event.
-        """
-        ...
-
-    def remove(self, definition: HookDefinition) -> None:
-        """Take a definition out of force; an unknown one is ignored."""
-        ...
-
-    def problem(self, hook_id: str) -> str | None:
-        """Return the reason why a definition is not in force as written; None if it is, or is switched off."""
-        ...
 
 
 @frozen
@@ -88,13 +68,9 @@ class HookKeeper:
     """
 
     store: DefinitionStore
-    in_force: InForce
+    in_force: StoredHooks
     record: AuditSink
     clock: Clock = field(factory=SystemClock)
-    most: int = MOST_DEFINITIONS
-    """Definitions of one tenant, at most."""
-    tenant_handlers: Collection[str] = TENANT_HANDLERS
-    """Handlers that a tenant's hooks may have."""
     changed: Callable[[HookDefinition], Awaitable[None]] = void_nothing
 
     async def get(self, caller: Caller, hook_id: str) -> StoredHook:
@@ -115,9 +91,9 @@ class HookKeeper:
         """Store a new definition of the caller's tenant, and put it in force."""
         self._check_allowed(caller)
         definition = new.to_definition(tenant_id=caller.tenant, hook_id=new_hook_id(), now=self._now())
-        put = self._prepare(definition)
+        put = self.in_force.ready(definition)
         change = DefinitionChange("definition.created", None, definition)
-        return await self._carry_out(caller, change, self.store.create(definition, most=self.most), put)
+        return await self._carry_out(caller, change, self.store.create(definition, most=self.in_force.most), put)
 
     async def change(
         self, caller: Caller, hook_id: str, changes: HookChanges, version: int | None = None
@@ -130,7 +106,7 @@ class HookKeeper:
         definition = changes.apply_to(known.definition, now=self._now())
         if definition.digest == known.definition.digest:
             return known
-        put = self._prepare(definition)
+        put = self.in_force.ready(definition)
         change = DefinitionChange("definition.changed", known.definition, definition)
         return await self._carry_out(caller, change, self.store.replace(definition, known.version), put)
 
@@ -160,11 +136,6 @@ class HookKeeper:
         if version is not None and known.version != version:
             raise ChangedMeanwhile(hook_id, known.version)
         return known
-
-    def _prepare(self, definition: HookDefinition) -> Callable[[], None]:
-        """Return the function that puts a definition in force. Raises for one that is not allowed or cannot work."""
-        check_tenant_hook(definition, definition.tenant_id, handlers=self.tenant_handlers)
-        return self.in_force.ready(definition)
 
     async def _carry_out(
         self, caller: Caller, change: DefinitionChange, making: Coroutine[Any, Any, T], put: Callable[[], None]

@@ -14,6 +14,7 @@ from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinit
 from amplifier_hooks.definitions.model import likeness
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.definitions.store import MOST_DEFINITIONS, NameTaken, TooManyDefinitions
+from amplifier_hooks.definitions.tenant_rules import check_tenant_hook
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import TooManyHooks
@@ -31,23 +32,10 @@ if TYPE_CHECKING:
 
 RECHECK: Final = 5.0
 """Seconds after which the store is read again, even without a signal of a change."""
-REFUSED: Final = (
-    "it is not in force: hooks are switched off, or the registry refuses it; the server's log has the reason"
-)
 TOGETHER: Final = 0.05
 """Seconds to wait after a change for further changes, before all are read."""
 
 log = get_logger(__name__)
-
-
-@define(eq=False)
-class TenantHooks:
-    """The definitions of one tenant and their registered hooks."""
-
-    defined: DefinedHooks
-    all: dict[str, HookDefinition] = field(factory=dict)
-    problems: dict[str, str] = field(factory=dict)
-    """Reasons why definitions are not in force as written, by hook id."""
 
 
 @define(eq=False)
@@ -63,28 +51,27 @@ class StoredHooks:
     made: Callable[[HookRegistry], DefinedHooks] = DefinedHooks
     most: int = MOST_DEFINITIONS
     """Definitions of one tenant, at most."""
-    _tenants: dict[str, TenantHooks] = field(factory=dict, init=False)
+    _tenants: dict[str, DefinedHooks] = field(factory=dict, init=False)
     _behind: str = field(default="", init=False)
     """Reason why the definitions in force may be outdated; empty if they are current."""
 
     def ready(self, definition: HookDefinition) -> Callable[[], None]:
         """Prepare a definition to replace the one with its id, and return the function that puts it in force.
 
-        Nothing changes until that function is called; it takes one step. Raises `UnknownEvent`, `NameTaken`,
-        `TooManyDefinitions`, `TooManyHooks` if the event has its most hooks, and `InvalidDefinitions` for a definition
-        that cannot be built.
+        Nothing changes until that function is called; it takes one step. Raises `HookRefused` for a limit of the
+        tenant, `UnknownEvent`, `NameTaken`, `TooManyDefinitions`, `TooManyHooks` if the event has its most hooks, and
+        `InvalidDefinitions` for a definition that cannot be built.
         """
-        standing = self._hooks_of(definition.tenant_id)
-        self._check(definition, standing)
-        before, wanted = standing.all, {**standing.all, definition.hook_id: definition}
-        plan = self._plan(standing, wanted)
-        problem = problems(plan, {definition.hook_id: definition}).get(definition.hook_id)
+        hooks = self._hooks_of(definition.tenant_id)
+        self._check(definition, hooks)
+        before, plan = hooks.in_force, self._plan(hooks, {**_definitions(hooks), definition.hook_id: definition})
+        problem = plan.problem(definition.hook_id)
         if problem is not None and self.settings.hooks_enabled:
             raise InvalidDefinitions([Flaw(Spot(f"hook {definition.name}"), problem)])
 
         def put() -> None:
-            if standing.all is before:
-                self._install(standing, wanted, plan)
+            if hooks.in_force is before:
+                hooks.install(plan)
             else:  # another change came first
                 self.put(definition)
 
@@ -92,21 +79,20 @@ class StoredHooks:
 
     def put(self, definition: HookDefinition) -> None:
         """Put a definition in force; if it cannot be built, a stand-in fails in its place."""
-        standing = self._hooks_of(definition.tenant_id)
-        wanted = {**standing.all, definition.hook_id: definition}
-        self._install(standing, wanted, self._plan(standing, wanted))
+        hooks = self._hooks_of(definition.tenant_id)
+        hooks.install(self._plan(hooks, {**_definitions(hooks), definition.hook_id: definition}))
 
     def remove(self, definition: HookDefinition) -> None:
         """Take a definition out of force; an unknown one is ignored."""
-        standing = self._hooks_of(definition.tenant_id)
-        if definition.hook_id in standing.all:
-            wanted = {hook_id: one for hook_id, one in standing.all.items() if hook_id != definition.hook_id}
-            self._install(standing, wanted, self._plan(standing, wanted))
+        hooks = self._hooks_of(definition.tenant_id)
+        wanted = _definitions(hooks)
+        if wanted.pop(definition.hook_id, None) is not None:
+            hooks.install(self._plan(hooks, wanted))
 
-    def problem(self, hook_id: str) -> str | None:
+    def problem(self, definition: HookDefinition) -> str | None:
         """Return the reason why a definition is not in force as written; None if it is, or is switched off."""
-        found = (one.problems.get(hook_id) for one in self._tenants.values())
-        return next((problem for problem in found if problem), None)
+        hooks = self._tenants.get(definition.tenant_id)
+        return None if hooks is None else hooks.problem(definition.hook_id)
 
     def load(self, definitions: Iterable[HookDefinition]) -> None:
         """Put these definitions in force, and no others."""
@@ -114,9 +100,9 @@ class StoredHooks:
         for definition in definitions:
             wanted.setdefault(definition.tenant_id, {})[definition.hook_id] = definition
         for tenant in {*wanted, *self._tenants}:
-            standing, given = self._hooks_of(tenant), wanted.get(tenant, {})
-            if standing.all != given:
-                self._install(standing, given, self._plan(standing, given))
+            hooks, given = self._hooks_of(tenant), wanted.get(tenant, {})
+            if _definitions(hooks) != given:
+                hooks.install(self._plan(hooks, given))
 
     async def check(self) -> None:
         """Raise `StoreUnavailable` if the definitions in force may be outdated."""
@@ -136,8 +122,8 @@ class StoredHooks:
         finally:
             follower.cancel()
             await asyncio.wait({follower})
-            for standing in self._tenants.values():
-                await standing.defined.close()
+            for hooks in self._tenants.values():
+                await hooks.close()
 
     @asynccontextmanager
     async def alone(self, definition: HookDefinition) -> AsyncIterator[HookRegistry]:
@@ -163,47 +149,40 @@ class StoredHooks:
                 else:
                     self._behind = ""
 
-    def _hooks_of(self, tenant: str) -> TenantHooks:
-        standing = self._tenants.get(tenant)
-        if standing is None:
-            standing = self._tenants[tenant] = TenantHooks(self.made(self.registry))
-        return standing
+    def _hooks_of(self, tenant: str) -> DefinedHooks:
+        hooks = self._tenants.get(tenant)
+        if hooks is None:
+            hooks = self._tenants[tenant] = self.made(self.registry)
+        return hooks
 
-    def _plan(self, standing: TenantHooks, wanted: Mapping[str, HookDefinition]) -> Plan:
-        plan = standing.defined.plan(self._definition_set(wanted.values()), tolerant=True)
+    def _plan(self, hooks: DefinedHooks, wanted: Mapping[str, HookDefinition]) -> Plan:
+        plan = hooks.plan(self._definition_set(wanted.values()), tolerant=True)
         for flaw in plan.broken:
             log.warning("definition_broken", error=str(flaw))
         return plan
 
-    def _check(self, definition: HookDefinition, standing: TenantHooks) -> None:
-        """Raise for an unknown event, a taken name, or a definition over a limit of the tenant."""
+    def _check(self, definition: HookDefinition, hooks: DefinedHooks) -> None:
+        """Raise for an unknown event, a taken name, or a definition over a limit of its tenant."""
+        check_tenant_hook(definition, definition.tenant_id, handlers=hooks.tenant_handlers)
+        known = _definitions(hooks)
         if definition.event_type not in OPERATIONS:  # a hook with points may be around one
             self.registry.check_event(definition.event_type, definition.name)
-        others = [one for one in standing.all.values() if one.hook_id != definition.hook_id]
+        others = [one for one in known.values() if one.hook_id != definition.hook_id]
         like = likeness(definition.name)
         taken = next((one for one in others if likeness(one.name) == like), None)
         if taken is not None:
             raise NameTaken(definition.name, taken.name)
-        if definition.hook_id not in standing.all and len(others) >= self.most:
+        if definition.hook_id not in known and len(others) >= self.most:
             raise TooManyDefinitions(self.most)
         most = self.settings.hooks_max_per_event
         beside = sum(one.enabled and one.event_type == definition.event_type for one in others)
         if definition.enabled and beside >= most:
             raise TooManyHooks(definition.event_type, most)
 
-    def _install(self, standing: TenantHooks, wanted: dict[str, HookDefinition], plan: Plan) -> None:
-        standing.defined.install(plan)
-        standing.all, standing.problems = wanted, problems(plan, wanted)
-
     def _definition_set(self, definitions: Iterable[HookDefinition]) -> DefinitionSet:
         return DefinitionSet(definitions=tuple(definitions), settings=self.settings)
 
 
-def problems(plan: Plan, wanted: Mapping[str, HookDefinition]) -> dict[str, str]:
-    """Return the reasons, by hook id, why definitions are not in force as written once the plan is installed."""
-    taken = {one.key: one.broken for one in plan.prepared}
-    return {
-        hook_id: taken.get(hook_id, REFUSED)
-        for hook_id, one in wanted.items()
-        if one.enabled and taken.get(hook_id, REFUSED)
-    }
+def _definitions(hooks: DefinedHooks) -> dict[str, HookDefinition]:
+    """Return the definitions in force by their ids."""
+    return {} if hooks.in_force is None else {one.hook_id: one for one in hooks.in_force.definitions}

@@ -86,8 +86,8 @@ class HookBody(BaseModel):
 class HookBodies:
     """Bodies of hooks, made once for each version."""
 
-    problem: Callable[[str], str | None]
-    """Returns the reason why a hook is not in force, by its id."""
+    problem: Callable[[HookDefinition], str | None]
+    """Returns the reason why a definition is not in force."""
     _made: WeakKeyDictionary[StoredHook, HookBody] = field(factory=WeakKeyDictionary, init=False)
     """Bodies by stored hook; one is dropped when the store drops its stored hook."""
 
@@ -96,7 +96,7 @@ class HookBodies:
         body = self._made.get(hook)
         if body is None:
             body = self._made[hook] = HookBody.of(hook)
-        problem = self.problem(body.hook_id)
+        problem = self.problem(hook.definition)
         return body if problem is None else body.model_copy(update={"problem": problem})
 
 

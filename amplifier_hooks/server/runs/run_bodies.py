@@ -8,7 +8,7 @@ from attrs import asdict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.runs.blueprint import AgentType
-from amplifier_hooks.runs.run_states import RunEnding, RunStatus
+from amplifier_hooks.runs.run_states import STOP_REASON, RunEnding, RunStatus
 from amplifier_hooks.server.runs.run_view import parameter_changes, run_hooks, timeline
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NewRunBody(RequestBody):
 class StopBody(RequestBody):
     """Reason for stopping a run."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=2_000)] = "stopped on request"
+    reason: Annotated[str, Field(min_length=1, max_length=2_000)] = STOP_REASON
 
 
 class RunHold(RequestBody):

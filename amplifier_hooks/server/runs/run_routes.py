@@ -7,12 +7,12 @@ A token's tenant owns the runs that the token submits, and limits the runs it ca
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from amplifier_hooks.clock import micros_of, moment_of
 from amplifier_hooks.runs.run_errors import (
     AgentsTooDeep,
     ParametersRefused,
@@ -44,6 +44,7 @@ from amplifier_hooks.server.runs.run_bodies import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from datetime import datetime
     from typing import TypeVar
 
     from amplifier_hooks.runs.blueprint import Blueprint
@@ -58,7 +59,6 @@ MOST_EVENTS: Final = 2_000
 """Events of one run that are shown at once, at most; the stream has all of them."""
 LONGEST_CURSOR: Final = 16
 """Digits of a time in microseconds."""
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Reader = Annotated[Caller, Depends(require_scope("runs:read"))]
 Creator = Annotated[Caller, Depends(require_scope("runs:create"))]
@@ -151,7 +151,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
             events=await runs.store.events(record.id, limit=MOST_EVENTS),
             blueprint=blueprint_of(record),
             parent=parent,
-            children=await runs.store.children(record.id),
+            children=[one for one in await runs.store.children(record.id) if tenant in (None, one.tenant)],
         )
 
     @router.get(
@@ -248,7 +248,7 @@ def holder(body: RunHold) -> Holder:
 
 def cursor_after(record: RunRecord) -> str:
     """Return the cursor of the page after a run."""
-    return f"{(record.created - EPOCH) // timedelta(microseconds=1)}.{record.id}"
+    return f"{micros_of(record.created)}.{record.id}"
 
 
 def read_cursor(cursor: str) -> tuple[datetime, str]:
@@ -256,4 +256,4 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
     at, _, run = cursor.partition(".")
     if not at.isascii() or not at.isdigit() or len(at) > LONGEST_CURSOR or not run.isascii() or not run.isprintable():
         raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
-    return EPOCH + timedelta(microseconds=int(at)), run
+    return moment_of(int(at)), run

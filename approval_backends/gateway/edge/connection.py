@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import CloseCode, Frame, Opcode
 
-from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
+from amplifier_hooks.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from websockets.http11 import Request
     from websockets.http11 import Response as HttpResponse
 
 
-HELD: Final = 1024 * 1024
+MOST_QUEUED: Final = 1024 * 1024
 """Bytes that may wait to be sent beside our own messages: answers to pings, which have no other bound."""
 FRAGMENTS: Final = 1_024
 """Pieces of one message; empty pieces add nothing to its size."""
@@ -29,7 +29,7 @@ class BoundedConnection(ServerConnection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._pieces = 0
-        self._control = MessageRateLimit(CONTROL_RATE, CONTROL_AT_ONCE)
+        self._control = TokenBucket(CONTROL_RATE, CONTROL_AT_ONCE)
 
     def cut(self) -> None:
         """Close at once, whatever the peer does. Calling `cut` twice is harmless."""
@@ -40,7 +40,7 @@ class BoundedConnection(ServerConnection):
     def data_received(self, data: bytes) -> None:
         """Read, and abort the connection of a peer that makes us write and does not read."""
         super().data_received(data)
-        if self.transport.get_write_buffer_size() > HELD:
+        if self.transport.get_write_buffer_size() > MOST_QUEUED:
             self.transport.abort()
 
     def process_event(self, event: Frame | Request | HttpResponse) -> None:
@@ -49,7 +49,7 @@ class BoundedConnection(ServerConnection):
         if not isinstance(event, Frame):
             return
         if event.opcode in (Opcode.PING, Opcode.PONG):
-            if not self._control.allows(self.loop.time()):
+            if self._control.seconds_to_wait(self.loop.time()):
                 self._refuse("too many pings")
         else:
             self._pieces = 0 if event.fin else self._pieces + 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from amplifier_hooks.text.host_names import turned_away
-from approval_backends.gateway.edge.message_rate_limit import MessageRateLimit
+from amplifier_hooks.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class TurnedAway:
     reason: str
 
 
-TURNED: Final = {
+REFUSALS: Final = {
     "host": TurnedAway(421, "This gateway is not reached under that name."),
     "origin": TurnedAway(403, "Requests of other sites are refused."),
 }
@@ -52,7 +52,7 @@ class Gate:
     def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
         self._approvers = approvers
         self._names = frozenset(name.lower() for name in names)
-        self._wrong = MessageRateLimit(WRONG_A_SECOND, WRONG_AT_ONCE)
+        self._wrong = TokenBucket(WRONG_A_SECOND, WRONG_AT_ONCE)
 
     def admit(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
@@ -60,7 +60,7 @@ class Gate:
         """Return the admission or the refusal of this request. Each header is given as often as it was sent."""
         foreign = turned_away(self._names, hosts, origins)
         if foreign is not None:
-            return TURNED[foreign]
+            return REFUSALS[foreign]
         if path != SOCKET:
             return Admitted()
         if authorizations:
@@ -73,7 +73,7 @@ class Gate:
 
     def wrong(self, now: float) -> TurnedAway:
         """Return the refusal of a wrong token."""
-        if self._wrong.allows(now):
+        if not self._wrong.seconds_to_wait(now):
             return TurnedAway(401, "Unknown token.")
         return TurnedAway(429, "Too many wrong tokens; wait a minute.")
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.approvals import check_digest, offered
+from amplifier_hooks.errors import NO_ANSWER
 from amplifier_hooks.text.escape import clip, for_page
 from approval_backends.card.contents import agent_statement, headline, hook_questions, reach, reach_of, views
 from approval_backends.card.edit_arguments import edit_request, editable_text
@@ -97,7 +99,7 @@ def row(record: RequestRecord) -> RequestRow:
 def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -> CardView:
     """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
-    told = _reach(request, keep)
+    span = _reach(request, keep)
     return CardView(
         row=row(record),
         event=for_page(request.event),
@@ -111,8 +113,8 @@ def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -
         claim=agent_statement(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable_text(request.arguments),
-        options=[_choice(option) for option in request.options],
-        always=None if told is None else ReachView(covers=list(told.covers), leaves=told.leaves, ends=told.ends),
+        options=[_choice(option) for option in offered(request)],
+        always=None if span is None else ReachView(covers=list(span.covers), leaves=span.leaves, ends=span.ends),
         status=record.status,
         ending=None if record.status == "pending" else ending(record),
         server_time=now,
@@ -145,7 +147,7 @@ def ending(record: RequestRecord) -> Ending:
         outcome = (
             WireOutcome(outcome="selected", option_id=_key(chosen.id)) if chosen else WireOutcome(outcome="cancelled")
         )
-        reason = record.reason or ("no answer came in time" if record.status == "expired" else "")
+        reason = record.reason or (NO_ANSWER if record.status == "expired" else "")
         return Ending(
             status=record.status,
             outcome=outcome,
@@ -202,18 +204,20 @@ def grant_row(grant: Grant) -> GrantRow:
 def permission(record: RequestRecord, now: datetime, keep: float | None = None) -> Permission:
     """Return the question to a client of the plain protocol, with the arguments as they are.
 
-    Arguments too large to be sent are not shown, and then only refusals are offered.
+    Arguments too large to be sent are not shown, and then only refusals are offered. Raises `ApprovalMismatch` for a
+    request whose arguments do not have its digest.
     """
     request = record.request
+    check_digest(request)
     head = headline(request, for_page)
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
     lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
     risk = f"{request.risk.capitalize()} risk"
     lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
-    if told := _reach(request, keep):
-        lines += [_marked(f"Always covers: {sentence}") for sentence in told.covers]
-        lines.append(f"Always ends: {told.ends}")
+    if span := _reach(request, keep):
+        lines += [_marked(f"Always covers: {sentence}") for sentence in span.covers]
+        lines.append(f"Always ends: {span.ends}")
     if not whole:
         lines.insert(
             0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
@@ -228,7 +232,7 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
             content=[TextContent(content=TextBlock(text=text))],
             raw_input=thaw(frozen) if whole else None,
         ),
-        options=[_choice(option) for option in request.options if whole or not option.allows],
+        options=[_choice(option) for option in offered(request) if whole or not option.allows],
         meta=PermissionMeta(
             ours=PermissionExtra(
                 request_id=_key(request.id),
@@ -262,7 +266,7 @@ def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
 
 def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:
     """Return the reach of an "always", if one is offered."""
-    return reach(request, for_page, keep) if any(option.lasts for option in request.options) else None
+    return reach(request, for_page, keep) if any(option.lasts for option in offered(request)) else None
 
 
 def _choice(option: Option) -> Choice:

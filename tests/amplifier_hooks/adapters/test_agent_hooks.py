@@ -83,7 +83,7 @@ async def test_what_an_interceptor_wants_approved_is_asked(answer: str) -> None:
 
 
 async def test_a_failing_tool_is_told_to_interceptors() -> None:
-    """The error of a tool reaches the interceptors, which can only watch it."""
+    """The error of a tool reaches the interceptors, which can withhold its text from the model."""
     session = SessionCoordinator()
     saying = Saying("post_tool_call", lambda: Verdict.deny(reason="too_late"))
     AgentHooksHost(session, InterceptionEmitter().register(saying))
@@ -94,6 +94,7 @@ async def test_a_failing_tool_is_told_to_interceptors() -> None:
     async with session:
         outcome = await session.call_tool("write", GIVEN, broken)
     assert isinstance(outcome.error, OSError)
+    assert outcome.reason == "The error was withheld: too_late"
     assert "post_tool_call" in saying.seen
 
 
@@ -109,7 +110,7 @@ async def test_an_answer_can_be_denied_and_changed() -> None:
 
 
 async def test_a_host_that_runs_something_else_is_told_so() -> None:
-    """A report about a call that was not admitted, or is another one, is denied, and on record as failed."""
+    """A report about a call that was not admitted, or is another one, is denied, and on record as a mismatch."""
     audit = CollectingAudit()
     async with SessionCoordinator(audit=audit) as session:
         emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
@@ -123,7 +124,7 @@ async def test_a_host_that_runs_something_else_is_told_so() -> None:
         await emitter.emit(told.pre_tool_call(call_id="3", name="write", args=GIVEN))
         with pytest.raises(InterceptionBlocked):
             await emitter.emit(told.post_tool_call(call_id="3", name="read", args=GIVEN, value="wrote"))
-    assert audit.kinds.count("tool.failed") == 2
+    assert audit.kinds.count("tool.mismatch") == 2
 
 
 async def test_what_another_interceptor_denied_is_on_record() -> None:

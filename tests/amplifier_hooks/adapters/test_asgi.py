@@ -18,6 +18,7 @@ from starlette.routing import Route
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult
 from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
 from amplifier_hooks.dispatch.middleware import RequestContext
+from tests.hooks import saying
 
 
 class User(BaseUser):
@@ -139,7 +140,7 @@ async def test_what_nobody_can_be_asked() -> None:
     """A hook that fails at its gate, and one that asks, keep a request out."""
     for answer in (HookResult.ask("May they?"), 3):
         registry = HookRegistry()
-        registry.gate("request:pre", lambda event, data, answer=answer: answer, name="g")
+        registry.gate("request:pre", saying(answer), name="g")
         async with client(starlette(registry)) as http:
             assert (await http.get("/echo")).status_code == 403
 

@@ -53,7 +53,7 @@ class Desk:
             cwd="/w",
         )
 
-    async def write(self, **given: Any) -> ToolOutcome:
+    async def write(self, **given: Any) -> ToolOutcome[Any]:
         """Call a tool, and note what it ran with."""
         return await self.session.call_tool("Write", given, self.ran.append)
 
@@ -176,11 +176,45 @@ async def test_rule_that_cannot_be_recorded() -> None:
 
 @pytest.mark.rule("BCK-6")
 async def test_event_of_a_host() -> None:
-    """A host that emits `tool:pre` itself is under the same rules; other events have none, and child sessions do."""
+    """A host that emits `tool:pre` itself is under the same rules, and so are its own events and child sessions."""
     desk = Desk(lambda facts: DENY)
     assert (await desk.session.emit("PreToolUse", {"tool_name": "Write", "tool_input": {}})).denied
-    assert not (await desk.session.emit("prompt:submit", {"prompt": "x"})).denied
+    assert (await desk.session.emit("my:own", {"x": 1})).denied
     assert (await desk.session.child("helper").call_tool("Write", {}, desk.ran.append)).by == "rule:no-prod"
+
+
+@pytest.mark.rule("BCK-6")
+async def test_events_under_rules() -> None:
+    """Rules see every event that can be stopped but `approval:required`, with its payload and no identity fields."""
+    desk = Desk(lambda facts: None, "Allow")
+    desk.registry.on("approval:required", lambda event, data: HookResult(), name="watch")
+    handle = object()
+    await desk.session.emit("prompt:submit", {"prompt": "x", "handle": handle})
+    await desk.session.emit("provider:request", {"tool_name": "Write", "model": "m"})
+    for event in ("prompt:complete", "agent:stop", "tool:error"):
+        await desk.session.emit(event, {})
+    await desk.write(path="a")
+    first, _, second, _, *others = desk.policy.judged
+    assert (first.event, first.tool, dict(first.arguments)) == ("prompt:submit", "", {"prompt": "x", "handle": handle})
+    assert (second.event, second.tool, dict(second.arguments)) == ("provider:request", "Write", {"model": "m"})
+    assert [facts.event for facts in others] == ["tool:pre"] * 3  # as given, as left by the hooks, after the answer
+    assert len(desk.approver.requests) == 1
+
+
+@pytest.mark.rule("BCK-6")
+async def test_input_that_is_no_object() -> None:
+    """Rules see the input of a tool call that is no object, under its own name."""
+    desk = Desk(lambda facts: None, asks=())
+    await desk.session.emit("tool:pre", {"tool_name": "Write", "tool_input": "cat .env"})
+    assert dict(desk.policy.judged[0].arguments) == {"tool_input": "cat .env"}
+
+
+@pytest.mark.rule("BCK-6")
+async def test_ask_where_no_question_can_be_asked() -> None:
+    """An ask of the rules denies an event at which no question can be asked."""
+    desk = Desk(lambda facts: RuleVerdict(effect="ask", rule="r2"), "Allow", asks=())
+    outcome = await desk.session.emit("context:pre_compact", {})
+    assert (outcome.denied_by, desk.approver.requests) == ("rule:r2", [])
 
 
 @pytest.mark.rule("APR-2", "BCK-6")

@@ -6,16 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from amplifier_hooks.definitions import (
-    BANDS,
-    HIDDEN,
-    HookChanges,
-    HookDefinition,
-    NewHook,
-    band_of,
-    likeness,
-    new_hook_id,
-)
+from amplifier_hooks.definitions import HookDefinition
+from amplifier_hooks.definitions.model import BANDS, HIDDEN, HookChanges, NewHook, band_of, likeness, new_hook_id
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LEAST: dict[str, Any] = {"name": "lint", "event_type": "tool:post", "handler_ref": "my.hooks:lint"}

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files, trusted_part
-from amplifier_hooks.definitions.reload import UNTRUSTED
+from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
+from amplifier_hooks.definitions.reload import UNTRUSTED, trusted_part
 from amplifier_hooks.definitions.trust import TrustStore, digest_of
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.definitions import NewHook, check_tenant_hook, is_tenant_allowed
+from amplifier_hooks.definitions.model import NewHook
+from amplifier_hooks.definitions.tenant_rules import check_tenant_hook, is_tenant_allowed
 from amplifier_hooks.errors import HookRefused
 
 

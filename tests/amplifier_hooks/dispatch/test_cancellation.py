@@ -10,6 +10,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
 from tests.hooks import hang, statuses, swallow
+from tests.stores import turns
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -111,7 +112,7 @@ async def test_a_hook_cannot_keep_the_caller_from_being_cancelled(intent: str, e
             if end == "exit":
                 raise SystemExit from None
             if end == "another wait":
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
             if end == "own limit":
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.01):
@@ -165,7 +166,7 @@ async def test_cancelling_again_and_again_does_not_renew_the_grace() -> None:
     began = asyncio.get_running_loop().time()
     while not task.done():
         task.cancel()
-        await asyncio.sleep(0.02)
+        await asyncio.wait({task}, timeout=0.02)
         assert asyncio.get_running_loop().time() - began < SOON
     assert task.cancelled()
 
@@ -177,7 +178,7 @@ async def test_a_second_cancellation_changes_nothing() -> None:
     task = await begun(chain.emit())
     for _ in range(3):
         task.cancel()
-        await asyncio.sleep(0.01)
+        await turns(3)
     await ends_cancelled(task, requests=3)
     assert chain.notes == []
 
@@ -355,7 +356,7 @@ async def test_a_task_group_around_emits() -> None:
     chain = Chain(hang)
 
     async def fail() -> None:
-        await asyncio.sleep(0.01)
+        await turns(3)
         raise ValueError
 
     with pytest.raises(ExceptionGroup) as caught:  # noqa: PT012  a group cannot be left outside of it
@@ -400,7 +401,7 @@ async def test_delivered_before_entry() -> None:
     outcomes: list[Outcome] = []
 
     async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         return HookResult.inject("waited")
 
     async def limited(event: str, data: Mapping[str, Any]) -> HookResult:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.abandoned_work import LEFT_BEHIND
-from amplifier_hooks.dispatch.captured_output import KEPT, Output, without_capture
+from amplifier_hooks.dispatch.captured_output import KEPT, Output
 from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.foreign_code import LEFT_BEHIND, without_capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -68,7 +68,7 @@ async def test_a_deny_wins_in_every_order(intent: str) -> None:
             registry = HookRegistry()
             for answer, priority in zip(order, priorities, strict=True):
                 name = "the deny" if answer is answers[2] else None
-                getattr(registry, intent)(TOOL_PRE, saying(answer), priority, name)
+                getattr(registry, intent)(TOOL_PRE, saying(answer), priority=priority, name=name)
             outcome = await registry.emit(TOOL_PRE, CALL)
             assert (outcome.action, outcome.denied_by, outcome.reason) == ("deny", "the deny", "because")
 
@@ -90,7 +90,7 @@ async def test_propagation_cannot_be_stopped(stop: object) -> None:
     """Nothing an early hook answers or raises keeps a later one from denying."""
     registry = HookRegistry()
 
-    def early(event: str, data: Mapping[str, Any]) -> object:
+    def early(event: str, data: Mapping[str, Any]) -> Any:
         if isinstance(stop, Exception):
             raise stop
         return stop
@@ -614,7 +614,7 @@ async def test_registering_during_an_emit(waits: bool) -> None:
 
     async def add(event: str, data: Mapping[str, Any]) -> None:
         if not undone:
-            undone.append(registry.gate(TOOL_PRE, saying(DENY), 5, "new"))
+            undone.append(registry.gate(TOOL_PRE, saying(DENY), priority=5, name="new"))
             registry.observe(TOOL_PRE, lambda event, data, outcome: told.append("new"), name="new observer")
         if waits:
             await asyncio.sleep(0)
@@ -929,7 +929,7 @@ def in_another_language() -> None:
     locale.setlocale(locale.LC_ALL, "C.UTF-8")
 
 
-CHANGES: Final[dict[str, Callable[[], object]]] = {
+CHANGES: Final[dict[str, Callable[[], Any]]] = {
     "the working directory": to_another_directory,
     "the environment: COLOUR": lambda: os.environ.update(COLOUR="red"),
     "the locale": in_another_language,

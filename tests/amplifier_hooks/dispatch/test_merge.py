@@ -140,6 +140,7 @@ def test_causes() -> None:
         "invalid": "hook_invalid_output",
         "unavailable": "hook_unavailable",
         "disabled": "hook_unavailable",
+        "conflict": "conflict",
     }
     assert set(CAUSES) == set(get_args(Status))
     others = {

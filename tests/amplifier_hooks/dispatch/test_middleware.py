@@ -18,6 +18,7 @@ from amplifier_hooks import (
     ToolContext,
     WorkflowContext,
 )
+from amplifier_hooks.dispatch.chain import OnError
 from amplifier_hooks.dispatch.middleware import OPERATIONS, MemoryContext
 from amplifier_hooks.errors import InvalidRegistration, OperationRanTwice
 
@@ -293,7 +294,7 @@ async def test_calling_on_after_the_handler_has_ended_is_an_error() -> None:
 @pytest.mark.rule("REG-13")
 @pytest.mark.parametrize("failure", ["error", "timeout"])
 @pytest.mark.parametrize("on_error", ["continue", "deny"])
-async def test_failing_before_calling_on(failure: str, on_error: str) -> None:
+async def test_failing_before_calling_on(failure: str, on_error: OnError) -> None:
     """A layer that fails first is skipped, or aborts the operation, as its on_error says."""
     registry = HookRegistry()
 
@@ -396,6 +397,7 @@ async def test_calling_on_after_the_caller_was_cancelled(how: str) -> None:
 async def test_the_grace_of_a_layer_begins_after_the_operation() -> None:
     """Cancelled inside the operation, which takes its time to end, a layer has its whole grace to clean up."""
     registry = HookRegistry()
+    began = asyncio.Event()
     cleaned: list[str] = []
 
     async def layer(context: ToolContext, call_next: CallNext) -> Any:
@@ -406,6 +408,7 @@ async def test_the_grace_of_a_layer_begins_after_the_operation() -> None:
             cleaned.append("layer")
 
     async def operation() -> None:
+        began.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -414,7 +417,7 @@ async def test_the_grace_of_a_layer_begins_after_the_operation() -> None:
 
     registry.around("tool", layer, timeout=0.1)
     task = asyncio.create_task(registry.wrap("tool", tool(), operation))
-    await asyncio.sleep(0.01)
+    await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -445,7 +448,7 @@ async def test_a_layer_that_cancels_its_own_task(then: str) -> None:
 @pytest.mark.rule("REG-13")
 @pytest.mark.parametrize("failure", ["error", "timeout"])
 @pytest.mark.parametrize("on_error", ["continue", "deny"])
-async def test_failing_after_calling_on(failure: str, on_error: str) -> None:
+async def test_failing_after_calling_on(failure: str, on_error: OnError) -> None:
     """The result from below stands, whatever the layer made of it and whatever its on_error says."""
     registry = HookRegistry()
 
@@ -774,7 +777,7 @@ async def test_only_operations_can_be_wrapped() -> None:
     with pytest.raises(InvalidRegistration, match="the operations are agent, tool"):
         registry.around("dance", handler)
     with pytest.raises(InvalidRegistration, match="async"):
-        registry.around("tool", lambda context, call_next: None)
+        registry.around("tool", lambda context, call_next: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(InvalidRegistration, match="the operations are"):
         await registry.wrap("dance", HookContext(), Operation())
 

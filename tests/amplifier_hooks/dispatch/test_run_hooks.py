@@ -211,7 +211,8 @@ ASK: Final = HookResult.ask("Sure?")
         Look(ASK, ASK, "ask_user", 1),
         Look(ASK, HookResult.ask("Still sure?"), "ask_user", 2),
         Look(ASK, HookResult.deny("no"), "deny", 1),
-        Look(None, HookResult.modify({"n": 9}), "modify", 0),
+        Look(None, HookResult.modify({"n": 9}), "deny", 0),
+        Look(None, HookResult.modify({"n": 1}), "modify", 0),
         Look(None, HookResult.inject("second"), "modify", 0),
         Look(None, HookResult.proceed(user_message="second"), "modify", 0),
         Look(None, "no answer at all", "deny", 0),
@@ -219,7 +220,7 @@ ASK: Final = HookResult.ask("Sure?")
 )
 @pytest.mark.parametrize("waits", [False, True])
 async def test_only_objections_count_in_the_second_look(look: Look, waits: bool) -> None:
-    """The stricter of a gate's two answers stands; the second one changes, injects and sends nothing."""
+    """The stricter of a gate's two answers stands; the second injects and sends nothing, and another change denies."""
     registry = HookRegistry()
     answers = iter([look.first, look.second])
 
@@ -484,7 +485,6 @@ async def test_what_calls_itself_equal_does_not_replace_identity() -> None:
         ("artifact:write", {"path": "/etc/passwd"}, "path"),
         ("approval:required", {"prompt": "Delete all?", "risk": "high", "digest": "d"}, "prompt"),
         ("request:pre", {"method": "DELETE", "path": "/users"}, "method"),
-        ("tool:error", {**CALL, "error": {"type": "OSError", "message": "no"}}, "error"),
     ],
 )
 async def test_what_nobody_can_replace_is_not_disguised(event: str, data: dict[str, Any], field: str) -> None:
@@ -929,7 +929,7 @@ def mixed() -> tuple[HookRegistry, list[str]]:
         await asyncio.Event().wait()
 
     async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         notes.append("waited")
         return HookResult.modify({"n": 1})
 
@@ -1136,7 +1136,9 @@ def foretell(links: Sequence[Link]) -> Expected:
             looked.append((number, link))
     for number, link in again:
         ran.append(number)
-        if link.does == "picky":
+        if link.does == "modify":  # it wants its own change again, which a later hook has undone
+            failed.append((str(number), "conflict"))
+        if link.does in ("picky", "modify"):
             return Expected("deny", ran, str(number), n, failed)
     return Expected(action, ran, None, n, failed)
 
@@ -1148,7 +1150,7 @@ async def observed(links: Sequence[Link]) -> Expected:
     for number, (intent, does, priority) in enumerate(links):
         hook = behave(number, does, ran)
         limit = 0.02 if does in SLOW else 30
-        getattr(registry, intent)(TOOL_PRE, hook, priority, str(number), timeout=limit)
+        getattr(registry, intent)(TOOL_PRE, hook, priority=priority, name=str(number), timeout=limit)
     colour.set("white")
     task = asyncio.current_task()
     assert task is not None

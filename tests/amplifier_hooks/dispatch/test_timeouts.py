@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -16,6 +16,7 @@ from amplifier_hooks.dispatch.chain import TENANTS_ALLOWED
 from amplifier_hooks.dispatch.timeouts import Watchdog
 from amplifier_hooks.errors import EmitTooDeep
 from tests.hooks import hang, saying, statuses, swallow
+from tests.stores import until
 
 TOOL_PRE: Final = "tool:pre"
 TOOL_POST: Final = "tool:post"
@@ -74,7 +75,7 @@ async def test_a_hook_within_its_limit_is_left_alone(limit: float | None) -> Non
 
     async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
         for _ in range(20):
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         return HookResult.deny("looked closely")
 
     registry.gate(TOOL_PRE, wait, timeout=limit)
@@ -184,7 +185,7 @@ async def test_a_deadline_that_was_kept_does_not_fire_later() -> None:
     registry = HookRegistry()
 
     async def wait(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
     async def wait_longer(event: str, data: Mapping[str, Any]) -> None:
         await asyncio.sleep(0.3)
@@ -195,7 +196,8 @@ async def test_a_deadline_that_was_kept_does_not_fire_later() -> None:
     assert outcome.all_succeeded
     registry.unregister("long")
     await quick(registry.emit(TOOL_PRE, CALL))
-    await asyncio.sleep(0.2)  # past the deadline of the hook that kept it
+    watchdog = Watchdog.of(asyncio.get_running_loop())
+    await until(lambda: watchdog.timer is None)  # past the deadline of the hook that kept it
 
 
 @pytest.mark.rule("DSP-2", "DSP-5")
@@ -250,7 +252,7 @@ async def test_left_behind_counted_and_quarantined(intent: str, caplog: pytest.L
 class Awaited:
     """An awaitable that is no coroutine, and waits on when it is cancelled."""
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, Any, None]:
         for _ in range(6):
             with contextlib.suppress(asyncio.CancelledError):
                 yield from asyncio.sleep(1.5).__await__()
@@ -295,11 +297,8 @@ async def test_the_watchdog_goes_to_sleep() -> None:
     registry.on(TOOL_PRE, wait)
     await quick(registry.emit(TOOL_PRE, CALL))
     watchdog = Watchdog.of(loop)
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if watchdog.timer is None:
-            break
-    assert (watchdog.timer, watchdog.live, troubles) == (None, set(), [])
+    await until(lambda: watchdog.timer is None)
+    assert (watchdog.live, troubles) == (set(), [])
 
 
 @pytest.mark.rule("DSP-5", "TEN-1")

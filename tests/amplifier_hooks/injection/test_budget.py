@@ -33,7 +33,7 @@ def test_limits_that_make_no_sense(name: str, value: Any) -> None:
     """A limit is a whole number of 0 or more; everything else is refused where it is set."""
     with pytest.raises(InvalidLimit, match="a whole number, 0 or more") as refused:
         InjectionLimits(**{name: value})
-    assert (refused.value.name, refused.value.wanted) == (name, "a whole number, 0 or more")
+    assert (refused.value.name, refused.value.requirement) == (name, "a whole number, 0 or more")
     assert refused.value.value is value
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.errors import InjectionTooLarge
+from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.injection import inject
 from amplifier_hooks.injection.budget import MAX_INJECTION_SIZE, Budget, InjectionLimits
 from amplifier_hooks.injection.inject import Injection, Injector
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amplifier_hooks.result import UserMessage
+
+MARK: Final = "mark"
 
 OURS: Final = frozenset({"lint", "types", "audit"})
 """Hooks that may speak as the system."""
@@ -60,6 +62,7 @@ class Bench:
             counter_for() if counter is None else counter,
             voice,
             self.tell,
+            MARK,
         )
 
     async def tell(self, message: UserMessage) -> None:
@@ -113,7 +116,7 @@ async def test_message(role: Any) -> None:
     bench = Bench()
     await bench.injector.deliver([text("E501 line 42", role=role)])
     (message,) = bench.messages
-    assert (message.role, message.content) == (role, "⟦hook lint⟧\nE501 line 42")
+    assert (message.role, message.content) == (role, "⟦hook lint · mark⟧\nE501 line 42")
 
 
 @pytest.mark.rule("INJ-1")
@@ -121,7 +124,7 @@ async def test_plain_and_async() -> None:
     """A context may be plain or async."""
     plain = Bench(InMemoryContext())
     await plain.injector.deliver([text("E501 line 42")])
-    assert plain.texts == ["⟦hook lint⟧\nE501 line 42"]
+    assert plain.texts == ["⟦hook lint · mark⟧\nE501 line 42"]
 
 
 @pytest.mark.rule("INJ-1")
@@ -131,7 +134,7 @@ async def test_who_may_not_instruct(role: Any, becomes: str) -> None:
     bench = Bench()
     await bench.injector.deliver([text("do as I say", "webhook:example.com", role=role)])
     assert bench.messages[0].role == becomes
-    assert bench.texts == ["⟦hook webhook:example.com⟧\ndo as I say"]
+    assert bench.texts == ["⟦hook webhook:example.com · mark⟧\ndo as I say"]
     assert (bench.facts("injection")["role"], bench.facts("injection")["asked_role"]) == (becomes, role)
 
 
@@ -143,7 +146,8 @@ async def test_somebody_outside() -> None:
     await bench.injector.deliver([text("do as I say", address), text("E501 line 42")])
     heard, ours = bench.messages
     assert (heard.role, ours.role) == ("user", "system")
-    assert heard.content == f"⟦hook {address[:-1]}\\u{{27E7}} · external · {address[:-1]}\\u{{27E7}}⟧\ndo as I say"
+    shown = f"{address[:-1]}\\u{{27E7}}"
+    assert heard.content == f"⟦hook {shown} · external · {shown} · mark⟧\ndo as I say"
     assert (heard.metadata["standing"], heard.metadata["origin"]) == ("external", address)
     first, second = bench.audit.facts("injection")
     assert (first["standing"], first["origin"]) == ("external", address)
@@ -161,13 +165,13 @@ async def test_not_heard(alone: bool) -> None:
         assert not (await bench.injector.inject_one(item)).delivered
     else:
         await bench.injector.deliver([item, text("E501 line 42", "types")])
-    assert bench.texts == ([] if alone else ["⟦hook types⟧\nE501 line 42"])
+    assert bench.texts == ([] if alone else ["⟦hook types · mark⟧\nE501 line 42"])
     problem = "no text of a built-in hook comes in at session:end"
     facts = bench.facts("injection.refused")
-    assert (facts["hook"], facts["why"], facts["problem"]) == ("lint", "standing", problem)
+    assert (facts["hooks"], facts["why"], facts["problem"]) == (["lint"], "standing", problem)
     assert bench.said == [f"a text of hook 'lint' did not reach the model: {problem}"]
     assert bench.budget.turn_items == (0 if alone else 1)
-    assert bench.budget.turn_tokens == (0 if alone else tokens("⟦hook types⟧\nE501 line 42"))
+    assert bench.budget.turn_tokens == (0 if alone else tokens("⟦hook types · mark⟧\nE501 line 42"))
 
 
 @pytest.mark.rule("INJ-6")
@@ -181,7 +185,7 @@ async def test_provenance() -> None:
         "timestamp": "2026-01-01T12:00:00+00:00",
         "tenant": "acme",
         "digest": hashlib.sha256(b"E501 line 42").hexdigest(),
-        "tokens": tokens("⟦hook lint⟧\nE501 line 42"),
+        "tokens": tokens("⟦hook lint · mark⟧\nE501 line 42"),
         "counter": "tiktoken:o200k_base",
         "trimmed": False,
         "standing": "built-in",
@@ -207,7 +211,7 @@ async def test_log(caplog: pytest.LogCaptureFixture) -> None:
         "event_": "tool:post",
         "size": 12,
         "role": "system",
-        "tokens": tokens("⟦hook lint⟧\nE501 line 42"),
+        "tokens": tokens("⟦hook lint · mark⟧\nE501 line 42"),
     }
 
 
@@ -219,9 +223,8 @@ async def test_batch() -> None:
     """The texts of one emit are one message, with a heading, and a block for each with name and size."""
     bench = Bench()
     await bench.injector.deliver([text("E501 line 42"), text("naïve", "types")])
-    assert bench.texts == [
-        "⟦2 texts of hooks · tool:post⟧\n\n⟦hook lint · 12 bytes⟧\nE501 line 42\n\n⟦hook types · 6 bytes⟧\nnaïve"
-    ]
+    heading, first = "⟦2 texts of hooks · tool:post · mark⟧", "⟦hook lint · 12 bytes · mark⟧\nE501 line 42"
+    assert bench.texts == [f"{heading}\n\n{first}\n\n⟦hook types · 6 bytes · mark⟧\nnaïve"]
     assert bench.budget.turn_tokens == tokens(bench.texts[0])
 
 
@@ -233,8 +236,8 @@ async def test_batch_provenance() -> None:
     (message,) = bench.messages
     assert message.metadata["tokens"] == tokens(message.content)
     assert [(item["hook"], item["digest"], item["tokens"]) for item in message.metadata["items"]] == [
-        ("lint", hashlib.sha256(b"E501 line 42").hexdigest(), tokens("⟦hook lint⟧\nE501 line 42")),
-        ("types", hashlib.sha256("naïve".encode()).hexdigest(), tokens("⟦hook types⟧\nnaïve")),
+        ("lint", hashlib.sha256(b"E501 line 42").hexdigest(), tokens("⟦hook lint · mark⟧\nE501 line 42")),
+        ("types", hashlib.sha256("naïve".encode()).hexdigest(), tokens("⟦hook types · mark⟧\nnaïve")),
     ]
     assert [facts["hook"] for facts in bench.audit.facts("injection")] == ["lint", "types"]
 
@@ -255,7 +258,7 @@ async def test_one_message_per_role_and_place() -> None:
         ("user", 2),
         ("system", 1),
     ]
-    assert [message["content"] for message in bench.injector.take_ephemeral()] == ["⟦hook lint⟧\nfour"]
+    assert [message["content"] for message in bench.injector.take_ephemeral()] == ["⟦hook lint · mark⟧\nfour"]
 
 
 async def test_nothing() -> None:
@@ -268,7 +271,7 @@ async def test_nothing() -> None:
 
 # -- what text cannot do -----------------------------------------------------------------------------------------------
 
-MARKED: Final = re.compile(r"⟦hook ([^⟧]*?)(?: · [\d,]+ bytes)?⟧\n((?:(?!\n\n⟦hook )[^⟦⟧])*)")
+MARKED: Final = re.compile(r"⟦hook ([^⟧]*?)(?: · [\d,]+ bytes)? · mark⟧\n((?:(?!\n\n⟦hook )[^⟦⟧])*)")
 
 
 def parsed(message: str) -> list[tuple[str, bytes]]:
@@ -324,7 +327,7 @@ async def test_odd_characters() -> None:
     """Invisible characters are made visible before the text is counted, and the record says so."""
     bench = Bench()
     await bench.injector.deliver([text("a\ud800b\u202ec\x1b\x00\u200b\u2028")])
-    assert bench.texts == ["⟦hook lint⟧\na\\u{D800}b\\u{202E}c\\u{1B}\\u{00}\\u{200B}\\u{2028}"]
+    assert bench.texts == ["⟦hook lint · mark⟧\na\\u{D800}b\\u{202E}c\\u{1B}\\u{00}\\u{200B}\\u{2028}"]
     assert bench.budget.turn_tokens == tokens(bench.texts[0])
     facts = bench.facts("injection")
     assert facts["escaped"] is True
@@ -369,26 +372,48 @@ async def test_too_large_among_others(way: str, caplog: pytest.LogCaptureFixture
     large = text("x" * 11, "types")
     await getattr(bench.injector, way)([text("first"), large, text("second")])
     assert [item.hook for item in bench.injector.injections] == ["lint", "lint"]
-    problem = "the injection of hook 'types' has 11 bytes, which exceeds the limit of 10; shorten it"
+    problem = "it exceeds the limit of 10 bytes; shorten it"
     assert bench.said == [f"a text of hook 'types' did not reach the model: {problem}"]
     facts = bench.facts("injection.refused")
-    assert (facts["hook"], facts["why"], facts["size"]) == ("types", "size", 11)
-    assert facts["digest"] == hashlib.sha256(b"x" * 11).hexdigest()
+    assert (facts["hooks"], facts["why"], facts["size"]) == (["types"], "size", 11)
+    assert facts["digests"] == [hashlib.sha256(b"x" * 11).hexdigest()]
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == ["injection_refused"]
 
 
 @pytest.mark.rule("INJ-3")
 async def test_too_many() -> None:
-    """A turn takes 64 texts; those beyond are told in one message and recorded one by one."""
+    """A turn takes 64 texts; one message to the user names the hook of the others."""
     bench = Bench(per_turn=None)
     await bench.injector.deliver([text(f"text {number}") for number in range(66)])
     assert len(bench.injector.injections) == 64
     assert bench.said == ["2 texts of 'lint': each did not reach the model: a turn takes 64 texts"]
-    assert [facts["why"] for facts in bench.audit.facts("injection.refused")] == ["items", "items"]
+    assert (bench.facts("injection.refused")["why"], bench.facts("injection.refused")["count"]) == ("items", 2)
     late = await bench.injector.inject_one(text("late"))
     assert (late.delivered, late.target, late.text, late.tokens) == (False, "nowhere", "", 0)
     bench.injector.new_turn()
     assert (await bench.injector.inject_one(text("in time"))).delivered
+
+
+@pytest.mark.rule("INJ-2", "INJ-3")
+async def test_thousands_of_texts(caplog: pytest.LogCaptureFixture) -> None:
+    """The refused texts of one answer are one record, one log line and one message for each reason."""
+    bench = Bench(per_turn=None, injection_size=10)
+    numbered = [text(f"text {number}", ("lint", "types")[number % 2]) for number in range(5_000)]
+    last = ContextInjection(content="goodbye", hook_name="audit", event="session:end")
+    await bench.injector.deliver([text("x" * 11, "audit"), text("y" * 12), *numbered, last])
+    assert len(bench.injector.injections) == 64
+    records = bench.audit.facts("injection.refused")
+    kept = [(facts["why"], facts["count"], facts["size"], facts["hooks"]) for facts in records]
+    refused = sum(len(item.content) for item in numbered[64:])
+    assert kept == [
+        ("size", 2, 23, ["audit", "lint"]),
+        ("items", 4_936, refused, ["lint", "types"]),
+        ("standing", 1, 7, ["audit"]),
+    ]
+    assert [len(facts["digests"]) for facts in records] == [2, 64, 1]
+    lines = [vars(record) for record in caplog.records if record.levelname == "WARNING"]
+    assert [(line["hooks"], line["count"]) for line in lines] == [(hooks, count) for _, count, _, hooks in kept]
+    assert len(bench.said) == 3
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------
@@ -401,9 +426,9 @@ async def test_trimmed() -> None:
     long = lines(60)
     await bench.injector.deliver([text(long)])
     (message,) = bench.messages
-    kept = re.search(r"⟦trimmed · kept (\d+) of (\d+) tokens⟧\Z", message.content)
+    kept = re.search(r"⟦trimmed · kept (\d+) of (\d+) tokens · mark⟧\Z", message.content)
     assert kept
-    body = message.content.removeprefix("⟦hook lint⟧\n")[: -len(kept[0])]
+    body = message.content.removeprefix("⟦hook lint · mark⟧\n")[: -len(kept[0])]
     assert long.startswith(body)
     assert body.endswith("too long\n")
     assert (int(kept[1]), int(kept[2])) == (tokens(body), tokens(long))
@@ -430,7 +455,7 @@ async def test_trimming_is_told(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.rule("INJ-3")
 @pytest.mark.fault("F-INJ-03")
 @pytest.mark.parametrize("letter", ["x", "ü", "€", "𝄞", "\u202e", "\ud800", "⟦"])
-@pytest.mark.parametrize("budget", range(36, 54))
+@pytest.mark.parametrize("budget", range(40, 58))
 async def test_where_a_cut_falls(letter: str, budget: int) -> None:
     """One long line is cut inside, between characters and never through an escape, and stays within the budget."""
     bench = Bench(per_turn=budget)
@@ -457,7 +482,7 @@ async def test_the_third_is_too_much() -> None:
         (message,) = bench.messages
         assert [item["trimmed"] for item in message.metadata["items"]] == [False, False, True]
         assert tokens(message.content) == bench.budget.turn_tokens <= 150
-        assert message.content.startswith("⟦3 texts of hooks · tool:post⟧")
+        assert message.content.startswith("⟦3 texts of hooks · tool:post · mark⟧")
         assert len(bench.said) == 2
         assert bench.said[1] == "a text of hook 'types' did not reach the model: the budget is 150 tokens a turn"
         assert bench.facts("injection.refused")["why"] == "budget"
@@ -469,11 +494,11 @@ async def test_the_third_is_too_much() -> None:
 @pytest.mark.fault("F-INJ-05")
 async def test_across_emits() -> None:
     """The budget is that of the turn: emits share it, and a new turn has all of it."""
-    bench = Bench(per_turn=80)
+    bench = Bench(per_turn=90)
     for _ in range(3):
         await bench.injector.deliver([text("word " * 40)])
     assert [item.trimmed for item in bench.injector.injections] == [False, True]
-    assert sum(map(tokens, bench.texts)) == bench.budget.turn_tokens <= 80
+    assert sum(map(tokens, bench.texts)) == bench.budget.turn_tokens <= 90
     assert "did not reach the model" in bench.said[-1]
     bench.injector.new_turn()
     assert bench.budget.turn_tokens == 0
@@ -491,7 +516,7 @@ async def test_reject() -> None:
     assert "⟦2 texts" in message.content
     assert "trimmed" not in message.content
     assert bench.said == ["a text of hook 'audit' did not reach the model: the budget is 60 tokens a turn"]
-    assert bench.facts("injection.refused")["hook"] == "audit"
+    assert bench.facts("injection.refused")["hooks"] == ["audit"]
     assert bench.budget.turn_tokens == tokens(message.content)
 
 
@@ -500,7 +525,7 @@ async def test_warn() -> None:
     """Under `warn` the whole text goes in, and by how much it is over is told and recorded."""
     bench = Bench(per_turn=10, overflow="warn")
     await bench.injector.deliver([text(lines(10))])
-    assert bench.texts == [f"⟦hook lint⟧\n{lines(10)}"]
+    assert bench.texts == [f"⟦hook lint · mark⟧\n{lines(10)}"]
     over = tokens(bench.texts[0]) - 10
     assert bench.budget.turn_tokens == over + 10
     assert bench.facts("injection")["over"] == over
@@ -606,11 +631,11 @@ async def test_ephemeral(context: Callable[[], Any]) -> None:
     bench = Bench(context())
     await bench.injector.deliver([text("be brief", ephemeral=True)])
     assert bench.messages == []
-    assert bench.budget.turn_tokens == tokens("⟦hook lint⟧\nbe brief")
+    assert bench.budget.turn_tokens == tokens("⟦hook lint · mark⟧\nbe brief")
     assert bench.facts("injection")["within"] == "next call"
     bench.injector.new_turn()
     (message,) = bench.injector.take_ephemeral()
-    assert (message["role"], message["content"]) == ("system", "⟦hook lint⟧\nbe brief")
+    assert (message["role"], message["content"]) == ("system", "⟦hook lint · mark⟧\nbe brief")
     assert message["metadata"]["hook"] == "lint"
     assert bench.injector.take_ephemeral() == []
     assert [item.target for item in bench.injector.injections] == ["next call"]
@@ -628,7 +653,7 @@ async def test_ephemeral_that_nobody_takes(context: Callable[[], Any], room: int
     assert len(bench.said) == 1
     assert "no model call takes them" in bench.said[0]
     taken = bench.injector.take_ephemeral()
-    assert [message["content"] for message in taken] == [f"⟦hook lint⟧\ntext {number}" for number in range(room)]
+    assert [message["content"] for message in taken] == [f"⟦hook lint · mark⟧\ntext {number}" for number in range(room)]
 
 
 @pytest.mark.rule("INJ-7")
@@ -638,7 +663,7 @@ async def test_at_the_last_tool_result() -> None:
     bench.context.add_tool_calls([{"id": "c1", "name": "Write", "input": {}}])
     await bench.injector.deliver([text("E501", append_to_last_tool_result=True)])
     bench.context.add_tool_result("c1", "written")
-    assert bench.texts == ["", "written\n\n⟦hook lint⟧\nE501"]
+    assert bench.texts == ["", "written\n\n⟦hook lint · mark⟧\nE501"]
     assert bench.messages[1]["metadata"]["injections"][0]["hook"] == "lint"
     assert bench.facts("injection")["within"] == "tool result"
 
@@ -661,7 +686,7 @@ async def test_no_tool_result(context: Callable[[], Any]) -> None:
     """Where there is no tool result, or a context knows nothing of them, the text is a message of its own."""
     bench = Bench(context())
     await bench.injector.deliver([text("E501", append_to_last_tool_result=True), text("brief", ephemeral=True)])
-    assert bench.texts == ["⟦hook lint⟧\nE501"]
+    assert bench.texts == ["⟦hook lint · mark⟧\nE501"]
     assert [item.target for item in bench.injector.injections] == ["context", "next call"]
     assert len(bench.injector.take_ephemeral()) == 1
 
@@ -691,7 +716,7 @@ async def test_quote() -> None:
     """Texts quoted in a denial look the same, count, are recorded, and stay out of the context."""
     bench = Bench()
     said = await bench.injector.quote([text("hello"), text("naïve\u202e", "types")])
-    assert said == ["⟦hook lint⟧\nhello", "⟦hook types⟧\nnaïve\\u{202E}"]
+    assert said == ["⟦hook lint · mark⟧\nhello", "⟦hook types · mark⟧\nnaïve\\u{202E}"]
     assert bench.messages == []
     assert bench.injector.take_ephemeral() == []
     assert [facts["within"] for facts in bench.audit.facts("injection")] == ["denial", "denial"]
@@ -705,7 +730,7 @@ async def test_quote_within_the_budget() -> None:
     bench = Bench(per_turn=60)
     said = await bench.injector.quote([text("hello"), text(lines(40), "types"), text("bye")])
     assert len(said) == 2
-    assert said[1].endswith("tokens⟧")
+    assert said[1].endswith("tokens · mark⟧")
     assert tokens("\n\n".join(said)) == bench.budget.turn_tokens <= 60
     assert len(bench.said) == 2
     assert await bench.injector.quote([text(lines(40))]) == []
@@ -741,7 +766,7 @@ async def test_tokens_this_turn() -> None:
     """The tokens used by this turn's injections can be read, and start again at zero with the next."""
     bench = Bench()
     await bench.injector.deliver([text("hello")])
-    assert bench.injector.tokens_this_turn == tokens("⟦hook lint⟧\nhello")
+    assert bench.injector.tokens_this_turn == tokens("⟦hook lint · mark⟧\nhello")
     bench.injector.new_turn()
     assert bench.injector.tokens_this_turn == 0
 
@@ -843,10 +868,10 @@ async def test_failing_contexts(failure: str, caplog: pytest.LogCaptureFixture) 
     await bench.injector.deliver([text("one"), text("two", "types"), text("three", role="user")])
     assert len(bench.said) == 2
     assert bench.said[0].startswith("2 texts of 'lint', 'types': each did not reach the model: ")
-    assert [facts["hook"] for facts in bench.audit.facts("injection.failed")] == ["lint", "types", "lint"]
+    assert [facts["hooks"] for facts in bench.audit.facts("injection.failed")] == [["lint", "types"], ["lint"]]
     assert bench.injector.injections == ()
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warned == ["injection_failed"] * 3
+    assert warned == ["injection_failed"] * 2
     with pytest.raises(Exception, match=r".*"):
         await bench.injector.inject_one(text("one"))
 
@@ -867,7 +892,7 @@ async def test_a_failure_stays_paid() -> None:
     bench = Bench(Failing(raising(RuntimeError())))
     with pytest.raises(RuntimeError):
         await bench.injector.inject_one(text("one"))
-    assert bench.budget.turn_tokens == tokens("⟦hook lint⟧\none")
+    assert bench.budget.turn_tokens == tokens("⟦hook lint · mark⟧\none")
 
 
 class Broken:
@@ -901,10 +926,10 @@ async def test_a_lying_counter(answer: Any) -> None:
         def count(self, content: str) -> Any:
             return answer
 
-    bench = Bench(counter=guard_counter(Lying(), run=DaemonPool().run), per_turn=60)
+    bench = Bench(counter=guard_counter(Lying(), run=DaemonPool().run), per_turn=80)
     await bench.injector.deliver([text("word " * 100)])
     (message,) = bench.messages
-    assert len(message.content.encode()) <= 60
+    assert len(message.content.encode()) <= 80
     assert message.metadata["counter"] == "bytes:counter-invalid"
 
 
@@ -937,7 +962,7 @@ async def test_cancelled_while_writing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await delivery
     assert bench.facts("injection.failed")["problem"] == "cancelled while the context took it"
-    assert bench.budget.turn_tokens == tokens("⟦hook lint⟧\none")
+    assert bench.budget.turn_tokens == tokens("⟦hook lint · mark⟧\none")
 
 
 class Slow:

@@ -145,6 +145,8 @@ def test_system_messages() -> None:
     assert exported["system"] == "one\n\ntwo"
     (message,) = exported["messages"]
     assert [block["text"] for block in message["content"]] == ["hello", "⟦system⟧\nthree", "⟦hook lint⟧\nfour"]
+    (message,) = to_anthropic(history, "ours")["messages"]
+    assert message["content"][1]["text"] == "⟦system · ours⟧\nthree"
 
 
 def test_begin_and_end() -> None:

@@ -102,7 +102,7 @@ async def test_artifacts_and_a_check_of_ones_own(tmp_path: Path) -> None:
         return verdicts.pop(0)
 
     settings = KeepGoingSettings(store=str(tmp_path / "c.db"), cwd=str(tmp_path), artifacts=("out/*.txt",), rounds=9)
-    async with KeepGoing(settings, kept=kept) as hook:
+    async with KeepGoing(settings, condition=kept) as hook:
         hook.register(registry)
         done = "TASK COMPLETE"
         reasons = [(await stop(registry, done)).reason for _ in range(3)]

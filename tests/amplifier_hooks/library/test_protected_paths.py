@@ -54,6 +54,11 @@ DISGUISES: list[dict[str, Any]] = [
     {"patch": DIFF.format("config/live.yaml")},
     {"file_path": "config/live.yaml\0.txt"},
     {"file_path": "a/../" * 900 + "config/live.yaml"},
+    {"filePath": "./" * 2_500 + "config/live.yaml"},
+    {"filePath": "config/live.yaml\0.txt"},
+    {"filePath": "src/loop"},
+    {"filePath": "src/" + "inside/" * 1_000 + "direct"},
+    {"command": "cat src/loop"},
 ]
 
 HARMLESS: list[dict[str, Any]] = [
@@ -79,6 +84,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (real / "src").mkdir()
     (real / "src" / "inside").symlink_to(real / "src")
     (real / "src" / "direct").symlink_to(real / "config" / "live.yaml")
+    (real / "src" / "loop").symlink_to(real / "src" / "loop")
     (real / "link").symlink_to(real / "config")
     (tmp_path / "project").symlink_to(real)
     monkeypatch.setenv("PROJECT", str(tmp_path / "project"))
@@ -278,3 +284,33 @@ def test_patterns_that_cannot_work(paths: list[str]) -> None:
     """A pattern that would protect nothing is refused."""
     with pytest.raises(InvalidHookSettings, match="paths"):
         ProtectedPaths.from_config({"paths": paths})
+
+
+@pytest.mark.rule("LIB-6", "COO-4")
+async def test_folder_of_the_call(tmp_path: Path) -> None:
+    """Relative patterns begin at the session's root; the paths of a call are resolved in the call's own folder."""
+    (tmp_path / "config").mkdir()
+    registry = HookRegistry()
+    ProtectedPaths(ProtectedPaths.Settings(paths=("config/live.yaml",), action="deny")).register(registry)
+    session = SessionCoordinator(registry, cwd=tmp_path)
+    inside = await session.call_tool("Write", {"file_path": "live.yaml"}, str, cwd=tmp_path / "config")
+    beside = await session.call_tool("Write", {"file_path": "live.yaml"}, str, cwd=tmp_path)
+    assert (inside.denied, beside.ok) == (True, True)
+
+
+@pytest.mark.rule("BCK-9")
+async def test_too_many_names_to_look_up(tmp_path: Path) -> None:
+    """A call whose paths or globs would keep the file system busy is asked about, without looking at all of them."""
+    for number in range(2_000):
+        (tmp_path / f"f{number}").touch()
+    registry = HookRegistry()
+    ProtectedPaths.from_config({}).register(registry)
+    inputs: list[tuple[str, dict[str, Any]]] = [
+        ("Write", {"paths": [f"{number}/" + "a/" * 1_900 for number in range(30)]}),
+        ("Bash", {"command": "ls " + " ".join(f"*{number:03}x" for number in range(300))}),
+        ("Write", {"path": "src/a.py"}),
+        ("Bash", {"command": "ls *1 *2 *3"}),
+    ]
+    async with SessionCoordinator(hooks=registry, cwd=str(tmp_path)) as session:
+        outcomes = [await session.call_tool(tool, given, lambda _: "ran") for tool, given in inputs]
+    assert [outcome.status for outcome in outcomes] == ["denied", "denied", "ok", "ok"]

@@ -185,14 +185,22 @@ async def test_unsearchable_input() -> None:
     assert outcome.denied
 
 
-async def test_tool_errors_stand() -> None:
-    """An error that a tool raises stays unchanged."""
+async def test_tool_errors() -> None:
+    """The model reads a tool's error without its secrets; the host gets the error itself."""
 
     def broken(_given: Any) -> None:
-        raise OSError("no disk")
+        raise OSError("no disk at postgres://robin:hunter22@example.org/")
 
-    async with SessionCoordinator(hooks=watched()) as session:
-        assert isinstance((await session.call_tool("Bash", {}, broken)).error, OSError)
+    seen: list[Any] = []
+    hooks = watched()
+    for event in ("tool:error", "error:tool"):
+        hooks.observe(event, lambda event, data, outcome: seen.append(data["error"]["message"]), name=event)
+    async with SessionCoordinator(hooks=hooks) as session:
+        outcome = await session.call_tool("Bash", {}, broken)
+    assert outcome.reason == "no disk at postgres://robin:[redacted: password in a URL]@example.org/"
+    assert seen == [outcome.reason] * 2
+    assert isinstance(outcome.error, OSError)
+    assert "hunter22" in str(outcome.error)
 
 
 @pytest.mark.parametrize(("text", "secret"), [(text, secret) for text, _, secret in FOUND], ids=lambda text: text[:12])

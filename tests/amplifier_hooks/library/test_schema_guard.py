@@ -80,7 +80,7 @@ async def test_changed_input_is_judged_again() -> None:
 
 def test_refused_when_it_is_made() -> None:
     """A schema that is broken or refers outside is an error with the hook's name, the tool and the reason."""
-    with pytest.raises(InvalidHookSettings, match=r"hook 'schema_guard': setting 'tools.Read': .ref 'https:"):
+    with pytest.raises(InvalidHookSettings, match=r"hook 'schema_guard': 'tools.Read': .ref 'https:"):
         guarded({"Read": {"input_schema": {"$ref": "https://example.com/s.json"}}})
-    with pytest.raises(InvalidHookSettings, match=r"setting 'tools\.Read, Write\.\[key\]': matcher"):
+    with pytest.raises(InvalidHookSettings, match=r"'tools\.Read, Write\.\[key\]': matcher"):
         guarded({"Read, Write": {}})

@@ -148,7 +148,7 @@ async def test_a_note_when_a_call_comes_again(tmp_path: Path) -> None:
     registry = HookRegistry()
 
     async def before(tool: str, value: object, **more: Any) -> str | None:
-        payload = {"session_id": "s", "tool_name": tool, "tool_input": value, **more}
+        payload = {"session_id": "s", "cwd": str(Path.cwd()), "tool_name": tool, "tool_input": value, **more}
         return (await registry.emit("tool:pre", payload)).context_injection
 
     async with ledger("sqlite", tmp_path) as one:

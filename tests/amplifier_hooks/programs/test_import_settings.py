@@ -135,9 +135,9 @@ def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tm
     """The trust file is in the desktop's state folder, or in the operator's."""
     monkeypatch.delenv("AMPLIFIER_HOOKS_TRUST", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path))
-    assert TrustStore.default().path == tmp_path / "amplifier-hooks" / "trust.json"
+    assert TrustStore().path == tmp_path / "amplifier-hooks" / "trust.json"
     monkeypatch.setenv("AMPLIFIER_HOOKS_TRUST", "/elsewhere/trust.json")
-    assert TrustStore.default().path == Path("/elsewhere/trust.json")
+    assert TrustStore().path == Path("/elsewhere/trust.json")
 
 
 # -- what a file holds -------------------------------------------------------------------------------------------------

@@ -19,10 +19,9 @@ from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.program_session import ProgramOutbox, ProgramSession
-from amplifier_hooks.programs.session_pool import DIALECTS, DeliveryStore, ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSession
+from amplifier_hooks.programs.session_pool import DIALECTS, DeliveryStore, ProgramOutbox, ProgramSessions
 from amplifier_hooks.server.program_api import create_app
-from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
@@ -136,6 +135,101 @@ async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str
     before = await guests.answer("claude_code", tool("PreToolUse"))
     await guests.close()
     assert decision(before) == expected
+
+
+@pytest.mark.rule("DIA-11")
+async def test_an_approval_is_not_found_by_its_id(registry: HookRegistry) -> None:
+    """A later call under an approved id is left to the program's own prompt, and the approved call is over."""
+
+    @registry.gate("tool:pre", match="Read")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Read this?")
+
+    approver, audit = ScriptedApprover("Allow"), CollectingAudit()
+    guests = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
+    read = {**tool("PreToolUse"), "tool_name": "Read", "tool_input": {"file_path": "a"}}
+    assert decision(await guests.answer("claude_code", read)) == "allow"
+    assert decision(await guests.answer("claude_code", tool("PreToolUse"))) is None
+    assert audit.kinds.count("tool.cancelled") == 1
+    assert approver.step_names == ["request", "claim", "settle"]
+    assert list(approver.became) == ["unknown"]
+    await guests.answer("claude_code", tool("PostToolUse", tool_response="ok"))
+    await guests.close()
+    assert audit.kinds.count("tool.done") == 1
+
+
+@pytest.mark.rule("DIA-11")
+async def test_two_questions_under_one_id_at_once(registry: HookRegistry) -> None:
+    """Of two calls that are asked about under one id at once, one is given up, and the other is reported."""
+    audit = CollectingAudit()
+    guests = ProgramSessions(registry, options={"audit": audit})
+    other = {**tool("PreToolUse"), "tool_input": {"command": "pwd"}}
+    await asyncio.gather(*(guests.answer("claude_code", one) for one in (tool("PreToolUse"), other)))
+    assert audit.kinds.count("tool.cancelled") == 1
+    await guests.close()
+    assert audit.kinds.count("tool.cancelled") == audit.kinds.count("tool.running") == 2
+
+
+@pytest.mark.rule("DIA-11")
+async def test_each_question_has_its_own_folder(registry: HookRegistry, tmp_path: Path) -> None:
+    """Hooks and approver see the folder of each question, and an "always" for one folder holds in no other."""
+    seen: list[str] = []
+    for event in ("prompt:submit", "tool:post", "agent:stop"):
+        registry.on(event)(lambda event, data: seen.append(data["cwd"]))
+
+    @registry.gate("tool:pre")
+    async def guard(event: str, data: Any) -> HookResult:
+        return HookResult.ask("Run this?", options=["Allow always", "Deny"])
+
+    approver = ScriptedApprover("Allow always", "Deny")
+    guests = ProgramSessions(registry, options={"approvals": approver})
+    folders = [str(tmp_path / name) for name in ("one", "one", "two")]
+    told = [
+        decision(await guests.answer("claude_code", {**tool("PreToolUse", number), "cwd": folder}))
+        for number, folder in enumerate(folders)
+    ]
+    assert told == ["allow", "allow", "deny"]
+    assert [request.cwd for request in approver.requests] == [folders[0], folders[2]]
+    for event in ("UserPromptSubmit", "PostToolUse", "Stop"):
+        await guests.answer("claude_code", {**tool(event, 9, prompt="hi"), "cwd": folders[2]})
+    assert seen == [folders[2]] * 3
+    await guests.close()
+
+
+@pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize("cwd", ["relative", "", 1, "/a\0b", ["/"]])
+async def test_a_folder_that_is_none_is_refused(cwd: Any, registry: HookRegistry) -> None:
+    """A question whose folder is no absolute path is refused."""
+    guests = ProgramSessions(registry)
+    with pytest.raises(InvalidPayload, match="absolute path"):
+        await guests.answer("claude_code", {**tool("PreToolUse"), "cwd": cwd})
+    await guests.close()
+
+
+@pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize("event", ["PostToolUse", "PostToolUseFailure"])
+@pytest.mark.parametrize("change", [{"tool_input": {}}, {"tool_name": "Shell"}, {"tool_input": 1}])
+async def test_a_report_of_another_act_is_a_mismatch(
+    change: dict[str, Any], event: str, registry: HookRegistry
+) -> None:
+    """A report of another act is on record with both digests, warns the user, and settles the approval as unknown."""
+    registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Run this?"))
+    registry.on("tool:post", name="redact")(lambda event, data: HookResult.modify({"result": "***"}))
+    approver, audit = ScriptedApprover("Allow"), CollectingAudit()
+    guests = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
+    await guests.answer("claude_code", tool("PreToolUse"))
+    report = {**tool(event, tool_response="secret", error="exit 1"), **change}
+    answer = said(await guests.answer("claude_code", report))
+    await guests.close()
+    (facts,) = audit.facts("tool.mismatch")
+    (running,) = audit.facts("tool.running")
+    assert facts["digest"] == running["digest"] != facts["reported"]
+    assert "another call" in answer["systemMessage"]
+    assert answer["systemMessage"].startswith("warning: ")
+    assert list(approver.became) == ["unknown"]
+    assert {"tool.done", "tool.failed", "tool.cancelled"}.isdisjoint(audit.kinds)
+    if event == "PostToolUse":
+        assert answer["hookSpecificOutput"]["updatedToolOutput"] == "***"
 
 
 async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry) -> None:
@@ -332,24 +426,15 @@ async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) ->
 @pytest.mark.rule("DIA-6")
 async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path) -> None:
     """If a try cannot be stored for after a restart, the answer stands, and the second try still finds its question."""
-
-    class Lost:
-        async def load(self) -> dict[str, str]:
-            raise StoreUnavailable("gone")
-
-        async def keep(self, content: str, call: str) -> None:
-            raise StoreUnavailable("gone")
-
-        async def forget(self, content: str) -> None:
-            raise StoreUnavailable("gone")
-
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         outbox = ProgramOutbox()
+        lost = DeliveryStore(SqliteDatabase(tmp_path / "closed.db")).tries("s")
         session = SessionCoordinator(registry, session_id="s", context=outbox, approvals=approvals, approval_wait=0.01)
-        guest = ProgramSession(DIALECTS["claude_code"], session, outbox, "inbox", Lost())
+        guest = ProgramSession(DIALECTS["claude_code"], session, outbox, "inbox", lost)
         for number in (1, 2):
-            assert decision(await guest.answer(tool("PreToolUse", number))) == "deny"
+            answer = await guest.answer(tool("PreToolUse", number))
+            assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
         assert len(await approvals.pending(PERSON)) == 1
         await guest.close()
 
@@ -630,11 +715,30 @@ async def test_without_a_server_the_bridge_keeps_to_its_policy(
 
 
 @pytest.mark.parametrize("question", [b"", b"nonsense", b"[]", b"{}", b"[" * 10_000, b'{"session_id": "s"}'])
+@pytest.mark.rule("DIA-11")
 async def test_nonsense_over_the_bridge_is_blocked(question: bytes, serving: Serving) -> None:
     """A malformed question ends with the exit status that blocks, and with the reason."""
     status, output, errors = await serving.bridge(question)
     assert (status, output) == (2, b"")
     assert errors.startswith(b"amplifier-hooks: ")
+
+
+@pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"ls"', '"ls", "command": "rm"', "stands twice"),
+        ('"ls"', "1.00000000000000001", "does not read back"),
+        ("{", "\ufeff{", "BOM"),
+        ("", "{} ", "Extra data"),
+    ],
+)
+async def test_json_that_two_readers_read_differently(before: str, after: str, why: str, serving: Serving) -> None:
+    """A question whose JSON is ambiguous is blocked, and the program reads the reason."""
+    question = json.dumps(tool("PreToolUse")).replace(before, after, 1)
+    status, output, errors = await serving.bridge(question.encode())
+    assert (status, output) == (2, b"")
+    assert why in errors.decode()
 
 
 def half_an_answer(connection: socket.socket) -> None:

@@ -100,7 +100,7 @@ def test_reasons() -> None:
         "plugin": "that is logged",
     }
     text = str(explanation)
-    assert "asked: guard (gate, priority 0): it is for tool:pre, and 'Write|Edit' matches 'Write'" in text
+    assert "asked: guard (gate, priority 0, looks twice): it is for tool:pre, and 'Write|Edit' matches 'Write'" in text
     assert "left out: off (on, priority 0): it is disabled" in text
 
     others = {hook.name: hook.why for hook in registry.explain("llm:post", {}).others}
@@ -116,16 +116,16 @@ def test_reasons() -> None:
 def test_what_is_refused_anyway() -> None:
     """A required gate that is missing, and an emergency stop, are part of the explanation."""
     registry = HookRegistry()
-    assert registry.explain("tool:pre").refused is None
+    assert registry.explain("tool:pre").refusal is None
     registry.require("tool:pre")
-    assert registry.explain("tool:pre", CALL).refused == "no_policy"
+    assert registry.explain("tool:pre", CALL).refusal == "no_policy"
     lift = registry.emergency_stop("stop")
-    assert registry.explain("tool:pre", CALL).refused == "emergency_stop"
+    assert registry.explain("tool:pre", CALL).refusal == "emergency_stop"
     assert "denied in any case (emergency_stop)" in str(registry.explain("tool:pre", CALL))
-    assert registry.explain("tool:post", CALL).refused is None
+    assert registry.explain("tool:post", CALL).refusal is None
     lift()
     registry.gate("tool:pre", forbidden)
-    assert registry.explain("tool:pre", CALL).refused is None
+    assert registry.explain("tool:pre", CALL).refusal is None
 
 
 @pytest.mark.rule("REG-16")

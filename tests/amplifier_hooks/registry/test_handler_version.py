@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import threading
+from datetime import UTC, datetime
 from functools import partial, wraps
-from typing import Any
+from pathlib import Path
+from types import CellType, FunctionType, SimpleNamespace
+from typing import Any, Final
 
 import pytest
+from attrs import define, field
 
-from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.registry.registration import fingerprint
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.admission.approval_result import SessionGrants
+from amplifier_hooks.registry.handler_version import fingerprint
+from amplifier_hooks.testing import ManualClock, ScriptedApprover
 
 SOURCE = """
 def guard(event, data):
@@ -47,7 +55,7 @@ def test_same_code_same_version() -> None:
 def test_same_in_every_process() -> None:
     """The version does not depend on the process, nor on the order of a set in it."""
     program = (
-        "import sys; from amplifier_hooks.registry.registration import fingerprint; names = {}; "
+        "import sys; from amplifier_hooks.registry.handler_version import fingerprint; names = {}; "
         "exec(sys.argv[1], names); print(fingerprint(names['guard']))"
     )
     command = [sys.executable, "-W", "error", "-c", program, SOURCE.format(text="no")]
@@ -60,14 +68,135 @@ def test_same_in_every_process() -> None:
 
 @pytest.mark.rule("APR-5")
 def test_what_is_wrapped() -> None:
-    """A wrapper and filled-in arguments leave the handler's version unchanged."""
+    """A wrapper counts together with the handler that it wraps."""
 
-    @wraps(made("no"))
-    def wrapped(event: str, data: Any) -> None:
-        """Call the handler."""
+    def wrap(handler: Any) -> Any:
+        @wraps(handler)
+        def wrapped(event: str, data: Any) -> Any:
+            return handler(event, data)
 
-    wrapped.__wrapped__ = made("no")
-    assert fingerprint(partial(wrapped, data={})) == fingerprint(made("no"))
+        return wrapped
+
+    assert fingerprint(wrap(made("no"))) == fingerprint(wrap(made("no")))
+    assert len({fingerprint(one) for one in (made("no"), wrap(made("no")), wrap(made("yes")))}) == 3
+
+
+@define
+class Settings:
+    """A record of settings, with a field that is not shown."""
+
+    limit: int
+    secret: str = field(default="", repr=False)
+
+
+class Limit:
+    """A handler with settings, and with state."""
+
+    def __init__(self, limit: Any) -> None:
+        self._limit = limit
+        self.calls = 0
+        self.lock = threading.Lock()
+
+    def __call__(self, event: str, data: Any) -> HookResult:
+        """Count the call."""
+        return self.check(event, data)
+
+    def check(self, event: str, data: Any) -> HookResult:
+        """Count the call, and ask."""
+        self.calls += 1
+        return HookResult.ask(f"Go on after {self.calls}?")
+
+
+def by_default(value: Any) -> Any:
+    """A handler with the value as a default."""
+    return lambda event, data, limit=value: limit
+
+
+def by_keyword(value: Any) -> Any:
+    """A handler with the value as the default of a keyword."""
+    return lambda event, data, *, limit=value: limit
+
+
+def by_closure(value: Any) -> Any:
+    """A handler that closes over the value."""
+    return lambda event, data: value
+
+
+def by_argument(value: Any) -> Any:
+    """A handler with the value filled in."""
+    return partial(lambda limit, event, data: limit, value)
+
+
+WAYS: Final = (by_default, by_keyword, by_closure, by_argument, Limit, lambda value: Limit(value).check)
+VALUES: Final = (
+    1, True, 1.0, "1", b"1", None, (1,), [1], {1}, {1: 2}, frozenset({"a", "b"}), Path("/prod"), re.compile("a"),
+    re.compile("a", re.IGNORECASE), datetime(2026, 1, 1, tzinfo=UTC), Settings(1), Settings(2), len, by_closure(1),
+    by_closure(2), int, (1, (2, (3,))), "x" * 2_000_000, "x" * 2_000_001, 10**5_000, list(range(30_000)),
+    SimpleNamespace(limit=1), SimpleNamespace(limit=2), Limit, re,
+)  # fmt: skip
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.parametrize("way", WAYS)
+def test_values(way: Any) -> None:
+    """Handlers with equal values have one version, however the values come in; other values make other versions."""
+    assert len({fingerprint(way(value)) for value in VALUES}) == len(VALUES)
+    assert [fingerprint(way(value)) for value in VALUES] == [fingerprint(way(value)) for value in VALUES]
+    assert fingerprint(way({"a": 1, "b": 2})) == fingerprint(way({"b": 2, "a": 1}))
+    assert fingerprint(way(Settings(1, "one"))) == fingerprint(way(Settings(1, "other")))
+
+
+@pytest.mark.rule("APR-5")
+def test_hostile_values() -> None:
+    """A value that contains itself, raises or ends the program, or never ends, makes a version all the same."""
+
+    class Evil:
+        def __getattribute__(self, name: str) -> Any:
+            raise SystemExit
+
+    class Endless(dict[Any, Any]):
+        def items(self) -> Any:
+            raise KeyboardInterrupt
+
+    circle: list[Any] = []
+    circle.append(circle)
+    deep: Any = ()
+    for _ in range(100_000):
+        deep = (deep,)
+
+    for value in (Evil(), Endless(a=1), circle, deep, [list(range(15_000))] * 1_000, "\ud800"):
+        assert fingerprint(by_closure(value)) == fingerprint(by_closure(value))
+    assert fingerprint(Evil())
+    assert fingerprint(FunctionType(by_closure(1).__code__, {}, closure=(CellType(),)))
+
+
+@pytest.mark.rule("APR-5")
+async def test_state() -> None:
+    """A handler that counts its calls has the version of its registration; a new one with other settings another."""
+    registry, guard = HookRegistry(), Limit(5)
+    registry.gate("tool:pre", guard.check, name="guard")
+    before = registry.version_of("guard")
+    await registry.emit("tool:pre", {"tool_name": "Bash"})
+    assert guard.calls
+    assert registry.version_of("guard") == before == fingerprint(Limit(5).check) != fingerprint(Limit(6).check)
+    assert fingerprint(guard.check) != before
+
+
+@pytest.mark.rule("APR-5")
+async def test_always_of_another_setting() -> None:
+    """An "always" that a guard got with one default does not answer for the guard with another."""
+    grants, asked = SessionGrants(ManualClock()), []
+    for limit in (5, 5, 6):
+
+        def guard(event: str, data: Any, limit: int = limit) -> HookResult:
+            return HookResult.ask("Go on?", options=("Allow always", "Deny"))
+
+        registry, approver = HookRegistry(), ScriptedApprover("Allow always")
+        registry.gate("tool:pre", guard, name="guard")
+        session = SessionCoordinator(registry, session_id="s", approvals=approver, grants=grants)
+        assert (await session.call_tool("Bash", {}, lambda given: "ran")).ok
+        asked.append(len(approver.requests))
+    assert asked == [1, 0, 1]
 
 
 @pytest.mark.rule("APR-5")
@@ -82,3 +211,15 @@ def test_what_it_says_itself() -> None:
     registry.gate("tool:pre", handler, name="guard")
     assert registry.version_of("guard") == "2026-11-18"
     assert registry.version_of("unknown") == ""
+    handler.hook_version = "2026-11-19"  # type: ignore[attr-defined]
+    assert registry.version_of("guard") == "2026-11-19"
+
+
+@pytest.mark.rule("APR-5")
+def test_the_object_says_it() -> None:
+    """A method has the version that its object states."""
+
+    class Versioned(Limit):
+        hook_version = "3"
+
+    assert fingerprint(Versioned(1).check) == fingerprint(Versioned(2)) == "3"

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import math
 import re
 import threading
@@ -21,6 +22,7 @@ from amplifier_hooks import (
 )
 from amplifier_hooks.errors import InvalidLimit, InvalidRegistration, PrivilegeRequired, TooManyHooks
 from amplifier_hooks.registry.handler_shapes import EventContext, LoopContext
+from amplifier_hooks.registry.registration import HookOptions, make_hook
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
 
 CALL = {"tool_name": "Write", "tool_input": {"n": 1}, "session_id": "s"}
@@ -531,7 +533,7 @@ def test_loop_hooks_are_held_to_the_rules() -> None:
     """A handler that cannot be called, and a plugin at a privileged point, are refused."""
     registry = HookRegistry()
     with pytest.raises(InvalidRegistration, match=re.escape("cannot be called with (context, data)")):
-        registry.register_loop_hook("onIntake", lambda data: None)
+        registry.register_loop_hook("onIntake", lambda data: None)  # type: ignore[arg-type, misc]
     with pytest.raises(InvalidRegistration, match="not callable"):
         registry.register_loop_hook("onIntake", "handler")  # type: ignore[arg-type]
     with pytest.raises(PrivilegeRequired):
@@ -631,3 +633,14 @@ async def test_hooks_of_a_table_are_those_of_register() -> None:
     registry.register_matchers({"PreToolUse": [HookMatcher(hooks=[writes])]})
     outcome = await asyncio.wait_for(registry.emit("tool:pre", CALL), 60)
     assert (outcome.cause, "n" in outcome.data) == ("hook_error", False)
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("PKG-4")
+def test_options_are_those_of_a_hook() -> None:
+    """Type checkers read the options of a registration from a table; the registry sets the other arguments itself."""
+    hook = inspect.signature(make_hook).parameters.values()
+    keywords = {one.name for one in hook if one.kind is one.KEYWORD_ONLY} - {"chain_timeout", "timing"}
+    assert {*HookOptions.__optional_keys__} == keywords | {"own_event"}

@@ -80,26 +80,26 @@ def entry_without(entry: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (entry_without(PYTHON, "type"), "hooks.on_run_start.type: is missing"),
-        (entry_without(PYTHON, "on_error"), "hooks.on_run_start.on_error: is missing"),
+        (entry_without(PYTHON, "type"), "'hooks.on_run_start.type' is missing; add it"),
+        (entry_without(PYTHON, "on_error"), "'hooks.on_run_start.on_error' is missing; add it"),
         (entry_without(PYTHON, "handler_ref"), "a hook of type python needs handler_ref"),
         (entry_without(AGENT, "agent_name"), "a hook of type agent needs agent_name"),
         (entry_without(HTTP, "url"), "a hook of type http needs url"),
         ({**PYTHON, "agent_name": "x"}, "agent_name belongs to a hook of type agent"),
         ({**PYTHON, "headers": {}}, "headers belongs to a hook of type http"),
-        ({**PYTHON, "type": "command"}, "hooks.on_run_start.type: "),
-        ({**PYTHON, "on_error": "ignore"}, "hooks.on_run_start.on_error: "),
-        ({**PYTHON, "mode": "async"}, "hooks.on_run_start.mode: "),
-        ({**PYTHON, "timeout_seconds": 0}, "hooks.on_run_start.timeout_seconds: "),
-        ({**PYTHON, "timeout_seconds": True}, "hooks.on_run_start.timeout_seconds: "),
-        ({**PYTHON, "timeout_seconds": "300"}, "hooks.on_run_start.timeout_seconds: "),
+        ({**PYTHON, "type": "command"}, "'hooks.on_run_start.type'"),
+        ({**PYTHON, "on_error": "ignore"}, "'hooks.on_run_start.on_error'"),
+        ({**PYTHON, "mode": "async"}, "'hooks.on_run_start.mode'"),
+        ({**PYTHON, "timeout_seconds": 0}, "'hooks.on_run_start.timeout_seconds'"),
+        ({**PYTHON, "timeout_seconds": True}, "'hooks.on_run_start.timeout_seconds'"),
+        ({**PYTHON, "timeout_seconds": "300"}, "'hooks.on_run_start.timeout_seconds'"),
         ({**PYTHON, "handler_ref": "not a path"}, "is no dotted path"),
-        ({**PYTHON, "onerror": "block"}, "hooks.on_run_start.onerror: is no field"),
-        ({**HTTP, "method": "GET"}, "hooks.on_run_start.method: "),
+        ({**PYTHON, "onerror": "block"}, "unknown key 'hooks.on_run_start.onerror'; did you mean 'on_error'?"),
+        ({**HTTP, "method": "GET"}, "'hooks.on_run_start.method'"),
         ({"$ref": "nothing"}, "there is no hook named 'nothing'; there are: audit"),
         ({"$ref": ["audit"]}, "there is no hook named"),
         ({"$ref": "audit", "on_error": "block"}, "a $ref stands alone"),
-        ("audit", "hooks.on_run_start: "),
+        ("audit", "'hooks.on_run_start'"),
     ],
 )
 def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
@@ -112,19 +112,19 @@ def test_an_entry_nobody_could_use(entry: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[]", "valid dictionary"),
+        ("[]", "write a mapping"),
         ("{", "line 1, column 2: this is not JSON"),
         (b"\xff", "byte 0: this is not UTF-8"),
-        ('{"name": "a", "name": "b", "type": "procedural"}', "the key name stands twice"),
+        ('{"name": "a", "name": "b", "type": "procedural"}', "the key 'name' stands twice"),
         ('{"name": NaN}', "NaN is no JSON number"),
         ("[" * 100_000, "nested too deeply"),
         (" " * 1_100_000, "bytes; at most"),
-        (written(name="../etc"), "name: is no name"),
-        (written(type="other"), "type: "),
-        (written(hooks={"on_run_begin": PYTHON}), "hooks.on_run_begin: is no field"),
-        (written(hooks={"ON_RUN_START": PYTHON}), "hooks.ON_RUN_START: is no field"),
-        (written(parameters_schema=[]), "parameters_schema: is no schema: a schema is an object"),
-        (written(output_schema={"type": "nonsense"}), "output_schema: is no schema: $.type"),
+        (written(name="../etc"), "'name' is no name"),
+        (written(type="other"), "'type' is 'other'"),
+        (written(hooks={"on_run_begin": PYTHON}), "unknown key 'hooks.on_run_begin'; "),
+        (written(hooks={"ON_RUN_START": PYTHON}), "unknown key 'hooks.ON_RUN_START'; "),
+        (written(parameters_schema=[]), "'parameters_schema' is no schema: a schema is an object"),
+        (written(output_schema={"type": "nonsense"}), "'output_schema' is no schema: $.type"),
     ],
 )
 def test_a_blueprint_nobody_could_run(text: str | bytes, words: str) -> None:
@@ -150,7 +150,7 @@ def test_a_folder_of_blueprints(tmp_path: Path) -> None:
         agents.get("painter")
     (tmp_path / "a.json").write_text("{")
     (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(BlueprintError, match=r"(?s)a\.json: line 1.*b\.json: name: is missing"):
+    with pytest.raises(BlueprintError, match=r"(?s)a\.json: line 1.*b\.json: 'name' is missing"):
         load_agents(tmp_path)
     for broken in ("a.json", "b.json"):
         (tmp_path / broken).unlink()

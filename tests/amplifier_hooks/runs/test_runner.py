@@ -92,7 +92,7 @@ class Mute(Exception):
     """An error without a readable message."""
 
     def __str__(self) -> str:
-        raise ValueError
+        raise SystemExit
 
 
 async def cancels(task: Any) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
-from amplifier_hooks.server.edge.authentication import Admission, Caller, RateLimiter, RequestRate, require_scope
+from amplifier_hooks.server.edge.authentication import Admission, Caller, RateLimiter, require_scope
 from amplifier_hooks.server.edge.host_check import HttpLimits, depth
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -394,7 +394,7 @@ async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
 async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
     """A tenant over the rate limit gets the time to retry; other tenants are unaffected."""
     now = [0.0]
-    pace = RateLimiter(RequestRate(per_second=20.0, at_once=40), clock=lambda: now[0])
+    pace = RateLimiter(20.0, 40, clock=lambda: now[0])
     app = create_api(Admission(tokens, writes=pace), routes())
     hurried, calm = await token_for(tokens, "hooks:manage"), await token_for(tokens, "hooks:manage", tenant="b")
     async with knocking(app, hurried) as one, knocking(app, calm) as other:
@@ -412,7 +412,7 @@ async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
 @pytest.mark.rule("API-10")
 def test_buckets_are_bounded() -> None:
     """However many names there are, the memory they take is bounded."""
-    pace = RateLimiter(RequestRate(per_second=1.0, at_once=1), clock=lambda: 0.0)
+    pace = RateLimiter(1.0, 1, clock=lambda: 0.0)
     for number in range(5_000):
         assert pace.seconds_to_wait(str(number)) == 0.0
     assert len(pace._buckets) == 4_096
@@ -428,7 +428,7 @@ async def test_it_describes_itself(app: FastAPI) -> None:
     async with knocking(app) as client:
         described = (await client.get("/openapi.json")).json()
         health = await client.get("/healthz")
-    assert health.json() == {"status": "ok", "parts": {"store": "ok"}}
+    assert health.json() == {"status": "ok", "parts": {"store": "ok"}, "stopped": False}
     post = described["paths"]["/things"]["post"]
     assert post["security"] == [{"token": []}]
     assert "application/problem+json" in post["responses"]["422"]["content"]

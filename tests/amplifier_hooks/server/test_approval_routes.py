@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.server.problem_details import cursor_of
@@ -22,7 +21,7 @@ async def there() -> AsyncIterator[Office]:
 
 async def a_question(there: Office, number: int = 1, **fields: Any) -> dict[str, Any]:
     """A question of tenant acme, as a viewer sees it."""
-    request = evolve(a_request(number), **{"tenant": "acme", **fields})
+    request = a_request(number, **fields)
     await there.broker.submit(request)
     viewer = await there.client("approvals:view", tenant=request.tenant)
     question: dict[str, Any] = (await viewer.get(f"/v1/approvals/{request.id}")).json()
@@ -132,6 +131,28 @@ async def test_an_answer_is_on_record_first(there: Office) -> None:
     assert (refused.status_code, refused.json()["code"]) == (503, "audit_unavailable")
     there.audit.error = None
     assert (await client.get(f"/v1/approvals/{question['id']}")).json() == question
+
+
+@pytest.mark.rule("API-6", "API-13")
+async def test_a_token_revoked_while_the_answer_is_recorded(there: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that is revoked while its answer goes on record decides nothing."""
+    question = await a_question(there)
+    client = await there.client("approvals:decide")
+    write = there.audit.write
+
+    async def write_slowly(kind: str, facts: Any, *, durable: bool = False) -> None:
+        if kind == "approval.answered":
+            for token in await there.api.tokens.tokens("acme"):
+                await there.api.tokens.revoke(token.id)
+        await write(kind, facts, durable=durable)
+
+    monkeypatch.setattr(there.audit, "write", write_slowly)
+    refused = await client.post(f"/v1/approvals/{question['id']}/decision", json=answer(question))
+    assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+    record = await there.broker.store.get(question["id"])
+    assert record is not None
+    assert record.status == "pending"
+    assert there.audit.facts("approval.uncounted")[0]["reason"] == "Problem"
 
 
 @pytest.mark.rule("API-13")

@@ -44,6 +44,7 @@ async def test_every_part_is_there() -> None:
     assert answer.json() == {
         "status": "ok",
         "parts": dict.fromkeys(("store", "approvals", "definitions", "record"), "ok"),
+        "stopped": False,
     }
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.abandoned_work import LEFT_BEHIND
 from amplifier_hooks.admission import ask_approver as approver
 from amplifier_hooks.admission.approval_result import SessionGrants
+from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.write import recorder
 from amplifier_hooks.session import coordinator
@@ -77,7 +77,7 @@ class Ends(SessionGrants):
 async def test_order() -> None:
     """Closing withdraws questions and cancels hooks, closes children, emits session:end, and ends grants last."""
     registry, approver = asking(), ScriptedApprover(HANG)
-    told: list[str] = []
+    told: list[Any] = []
     hanging = asyncio.Event()
 
     async def hang(event: str, data: Any) -> None:

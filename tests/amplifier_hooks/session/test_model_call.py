@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,7 +188,9 @@ async def test_ephemeral_text_nobody_has_read(end: str, own_context: bool) -> No
     await asyncio.wait({task})
     assert task.cancelled() == (end == "cancelled")
     denying.clear()
-    assert [message["content"] for message in (await session.call_model(provider)).value] == ["⟦hook <lambda>⟧\npsst"]
+    assert [message["content"] for message in (await session.call_model(provider)).value] == [
+        f"⟦hook <lambda> · {session.mark}⟧\npsst"
+    ]
     assert (await session.call_model(provider)).value == []
 
 
@@ -295,7 +298,59 @@ async def test_denied_response() -> None:
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
         await session.call_model(lambda _: "bad")
     async with session.turn("again"):
+        assert (await session.call_tool("Read", {}, never)).denied
+        await session.call_model(lambda _: "good")
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
+
+
+def denying(**options: Any) -> SessionCoordinator:
+    """Return a session whose hooks deny an answer that says it is bad."""
+    registry = HookRegistry()
+    registry.gate("llm:post", lambda event, data: HookResult.deny("leaks") if data["response"][0] == "bad" else None)
+    return SessionCoordinator(hooks=registry, **options)
+
+
+@pytest.mark.rule("RES-6", "COO-3")
+async def test_denied_response_beside_another() -> None:
+    """An answer to a model call that began before the denial does not let the calls of a denied answer run."""
+    session, begun, go_on = denying(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_messages: Any) -> list[str]:
+        begun.set()
+        await go_on.wait()
+        return ["good"]
+
+    beside = asyncio.create_task(session.call_model(slow))
+    await begun.wait()
+    assert (await session.call_model(lambda _: ["bad"])).denied
+    go_on.set()
+    assert (await beside).ok
+    for one in (session, session.child("sub"), session.child("sub").child("sub")):
+        assert (await one.call_tool("Read", {}, never)).denied
+    assert (await session.call_model(lambda _: ["good"])).ok
+    assert (await session.child("sub").call_tool("Read", {}, lambda _: 1)).ok
+
+
+@pytest.mark.rule("RES-6", "COO-3")
+@pytest.mark.parametrize("name", ["id", "call_id", "tool_call_id"])
+async def test_denied_response_by_call_ids(name: str) -> None:
+    """Where the host names the calls of an answer, a denial is for them alone, and stays until one is called again."""
+    session = denying()
+
+    def calls(answer: list[str]) -> list[Any]:
+        return [{name: one} if one != "b" else SimpleNamespace(**{name: one}) for one in answer[1:]]
+
+    assert (await session.call_model(lambda _: ["bad", "a", "b"], tool_calls=calls)).denied
+    sub = session.child("sub")
+    for one in (session, sub):
+        assert (await one.call_tool("Read", {}, lambda _: 1, call_id="c")).ok
+        assert (await one.call_tool("Read", {}, never)).denied  # it may be one of the answer
+        for call in ("a", "b"):
+            assert "leaks" in ((await one.call_tool("Read", {}, never, call_id=call)).reason or "")
+    assert (await session.call_model(lambda _: ["good", "b"], tool_calls=calls)).ok
+    assert (await session.call_tool("Read", {}, never, call_id="a")).denied
+    for chosen in ("b", "c", None):
+        assert (await session.call_tool("Read", {}, lambda _: 1, call_id=chosen)).ok
 
 
 # -- around it ---------------------------------------------------------------------------------------------------------

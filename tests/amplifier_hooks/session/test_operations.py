@@ -119,7 +119,7 @@ async def test_inputs_are_replaced_by_nonsense(operation: str) -> None:
     registry.on(f"{operation}:pre", lambda event, data: HookResult.modify({"inputs": [1]}))
     session = SessionCoordinator(hooks=registry)
     if operation == "agent":
-        with pytest.raises(HookAbortError, match="a hook replaced inputs by something of type list"):
+        with pytest.raises(HookAbortError, match="inputs was an object, and a hook replaced it by a list"):
             await session.invoke_agent("coder", {}, never)
     else:
         assert (await session.run_step("flow", "one", {}, never)).status == "failed"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import fields
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import InjectionTooLarge, InvalidCollaborator, InvalidResult
+from amplifier_hooks.errors import InjectionTooLarge, InvalidCollaborator, InvalidResult, UnknownTool
 from amplifier_hooks.events import canonical
+from amplifier_hooks.session.options import SECOND_NAMES, SessionOptions, Settings
 from amplifier_hooks.testing import (
     HANG,
     CollectingAudit,
@@ -520,7 +523,11 @@ async def test_tool_inside_a_hook_is_the_hooks() -> None:
         await call_next()
 
     session = SessionCoordinator(hooks=registry)
-    registry.on("memory:pre", lambda event, data: session.call_tool("Look", {}, tool), timeout=600)
+
+    @registry.on("memory:pre", timeout=600)
+    async def look(event: str, data: Any) -> None:
+        await session.call_tool("Look", {}, tool)
+
     task = asyncio.create_task(session.operation("memory", {"content": "x"}, never))
     await tool.running.wait()
     await session.cancel("enough")
@@ -569,6 +576,30 @@ async def test_child_with_options() -> None:
     child = SessionCoordinator().child("helper", tools={"Own": lambda given: 2}, context=context, tenant="acme")
     assert (await child.execute_tool("Own", {})).value == 2
     assert child.context is context
+
+
+@pytest.mark.rule("COO-9")
+async def test_child_without_its_parents_approver() -> None:
+    """A child whose approver is None has none, and its questions are denied."""
+    approver = ScriptedApprover("Allow")
+    session = SessionCoordinator(asking(), approvals=approver, tools={"Read": lambda given: 1})
+    child = session.child("reviewer", approvals=None, tools=None)
+    assert (await child.call_tool("Read", {}, never)).denied
+    assert (await session.child("tester", approval_system=None).call_tool("Read", {}, lambda _: 1)).ok
+    with pytest.raises(UnknownTool):
+        await child.execute_tool("Read", {})
+
+
+@pytest.mark.rule("PKG-4")
+def test_options_are_those_of_the_settings() -> None:
+    """Type checkers read the options of a session from a table: each is a setting, or the second name of one."""
+    options = dict.fromkeys(SessionOptions.__annotations__)
+    first = {SECOND_NAMES.get(option, option) for option in options}
+    assert first | {"hooks", "agent"} == {attribute.name for attribute in fields(Settings)}
+    bogus: Any = {"bogus": 1}
+    for refused in (SessionCoordinator, partial(SessionCoordinator().child, "reviewer")):
+        with pytest.raises(TypeError, match="bogus"):
+            refused(**bogus)
 
 
 @pytest.mark.rule("COO-9")
@@ -638,7 +669,11 @@ async def test_parent_of_a_child_in_its_hook() -> None:
     registry.on("llm:pre", hook)
     session = SessionCoordinator(hooks=registry)
     child = session.child("reviewer")
-    registry.on("tool:pre", lambda event, data: child.call_model(never))
+
+    @registry.on("tool:pre")
+    async def ask_model(event: str, data: Any) -> None:
+        await child.call_model(never)
+
     task = asyncio.create_task(session.call_tool("Write", {}, never))
     await hook.running.wait()
     await session.cancel("enough")
@@ -664,7 +699,7 @@ async def test_declared_event(declared: bool | None) -> None:
     stopped = declared is not False
     outcome = await session.emit("host:event", {})
     assert (outcome.denied, outcome.cause) == (stopped, "audit_unavailable" if stopped else None)
-    assert context.texts == ([] if stopped else ["⟦hook looks⟧\nlook"])
+    assert context.texts == ([] if stopped else ["⟦hook looks · mark⟧\nlook"])
     audit.error = None
     assert (await session.emit("host:event", {})).denied is stopped  # there is no approver to ask
     await session.close()

@@ -82,7 +82,7 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
         (ToolOutcome(error=ValueError()), "failed"),
     ],
 )
-def test_status(outcome: ToolOutcome, status: str) -> None:
+def test_status(outcome: ToolOutcome[Any], status: str) -> None:
     """A tool call has one of four ends, and only one of them is ok."""
     assert outcome.status == status
     assert outcome.ok is (status == "ok")
@@ -124,6 +124,15 @@ async def test_denied_afterwards() -> None:
     assert (await SessionCoordinator(hooks=registry).call_tool("Read", {}, lambda _: 1)).value == 1
 
 
+@pytest.mark.rule("DSP-7", "COO-3")
+async def test_a_change_of_a_result_cannot_be_undone_in_place() -> None:
+    """A hook that changes the event data in place leaves the result as an earlier hook has masked it."""
+    registry = HookRegistry()
+    registry.on("tool:post", lambda event, data: HookResult.modify({"result": "masked"}), name="mask")
+    registry.on("tool:post", lambda event, data: dict.__setitem__(data, "result", "secret"), name="changer")
+    assert (await SessionCoordinator(hooks=registry).call_tool("Read", {}, lambda _: "secret")).value == "masked"
+
+
 # -- several at once ---------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +172,7 @@ async def test_tool_that_calls_tools() -> None:
 
     async def dig(given: Any) -> int:
         left = given["left"]
-        return 1 + (await session.call_tool("Dig", {"left": left - 1}, dig)).value if left else 0
+        return 1 + ((await session.call_tool("Dig", {"left": left - 1}, dig)).value or 0) if left else 0
 
     assert (await session.call_tool("Dig", {"left": 9}, dig)).value == 9
     assert depths == list(range(9, -1, -1))
@@ -362,7 +371,7 @@ async def test_skipped() -> None:
     became: list[str] = []
 
     class Approver(ScriptedApprover):
-        async def settle(self, request_id: str, outcome: Any) -> None:
+        async def settle(self, request_id: str, outcome: Any, result: Any = None) -> None:
             became.append(outcome)
 
     @registry.around("tool")
@@ -429,7 +438,7 @@ async def test_cancelled_while_claiming() -> None:
     task = asyncio.create_task(session.call_tool("Read", {}, never))
     await claiming.wait()
     await cancelled(task)
-    assert approver.step_names == ["request", "settle"]
+    assert approver.step_names == ["request", "settle", "withdraw"]
     assert audit.facts("tool.cancelled")[0]["ran"] is False
 
 
@@ -632,3 +641,21 @@ def test_a_schema_that_cannot_be_used(schema: Any) -> None:
     """A tool's schema that is broken, or refers outside, is refused when the session is made."""
     with pytest.raises(InvalidRegistration, match=r"tool_schemas\['Read'\]"):
         SessionCoordinator(tool_schemas={"Read": schema})
+
+
+@pytest.mark.rule("COO-4")
+@pytest.mark.parametrize("by", ["caller", "hook"])
+async def test_large_input_is_refused(by: str) -> None:
+    """A tool input of more than 1 MiB is denied, before any hook looks at the caller's."""
+    registry, large = HookRegistry(), {"x": "y" * 1_100_000}
+    seen: list[str] = []
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult:
+        seen.append(event)
+        return HookResult.modify({"tool_input": large})
+
+    session = SessionCoordinator(hooks=registry)
+    outcome = await session.call_tool("Write", large if by == "caller" else {}, lambda _: pytest.fail("it ran"))
+    assert (outcome.denied, outcome.by) == (True, "InputTooLarge")
+    assert seen == ([] if by == "caller" else ["tool:pre"])

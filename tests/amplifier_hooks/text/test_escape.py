@@ -113,14 +113,14 @@ def test_forged_marker() -> None:
 @pytest.mark.rule("INJ-6")
 @given(texts, texts)
 def test_marker(name: str, size: str) -> None:
-    """A marker is one line with one opening, one closing bracket and its parts, whatever they hold."""
+    """A marker is one line with one opening, one closing bracket and those of its parts that are not empty."""
     line = marker(name, size)
     assert line[0] == MARK_OPEN
     assert line[-1] == MARK_CLOSE
     assert line.isprintable()
     inside = line[1:-1]
     assert not set(inside) & {MARK_OPEN, MARK_CLOSE}
-    assert [original(part) for part in inside.split(" · ")] == [name, size]
+    assert [original(part) for part in inside.split(" · ")] == ([part for part in (name, size) if part] or [""])
 
 
 @pytest.mark.rule("BCK-1")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import html
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +17,10 @@ from amplifier_hooks.text.secrets import PRIVATE_KEY, SHAPES, Secrets, is_secret
 from tests.secrets_to_find import FOUND, INNOCENT, PEM, VALUE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-SECRETS = Secrets(known=["correct horse battery"], environment={"MY_TOKEN": "swordfish-42", "HOME": "/home/someone"})
+SECRETS = Secrets(secrets=["correct horse battery"], environment={"MY_TOKEN": "swordfish-42", "HOME": "/home/someone"})
 
 
 @pytest.mark.rule("LIB-5")
@@ -76,12 +82,57 @@ def test_two_in_one() -> None:
 @pytest.mark.rule("LIB-5")
 def test_known_over_each_other() -> None:
     """Known secrets are found in their order, and overlapping ones are one."""
-    known = Secrets(known=["swordfish", "fishermen", "much-longer-one"], environment={})
+    known = Secrets(secrets=["swordfish", "fishermen", "much-longer-one"], environment={})
     assert [span[:2] for span in known.spans("swordfishermen fishermen much-longer-one")] == [
         (0, 14),
         (15, 24),
         (25, 40),
     ]
+
+
+KNOWN: Final = "p\"ss/wörd+<42> & more'"
+"""A value that every encoding spells in its own way."""
+
+SPELLINGS: Final[dict[str, Callable[[str], str]]] = {
+    "base64": lambda text: b64encode(text.encode()).decode(),
+    "base64 of an address": lambda text: urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "hex": lambda text: text.encode().hex(),
+    "HEX": lambda text: text.encode().hex().upper(),
+    "percent": lambda text: quote(text, safe=""),
+    "percent, small": lambda text: re.sub("%..", lambda code: code[0].lower(), quote(text, safe="")),
+    "path": quote,
+    "form": quote_plus,
+    "JSON": json.dumps,
+    "JSON in UTF-8": lambda text: json.dumps(text, ensure_ascii=False),
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "JSON for a page": lambda text: json.dumps(text).replace("/", "\\/"),
+    "Python": repr,
+    "HTML": html.escape,
+    "HTML text": lambda text: html.escape(text, quote=False),
+}
+
+
+@pytest.mark.rule("LIB-5", "AUD-4")
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("before", ["", "u", "u:"], ids=len)
+def test_known_and_encoded(spelling: str, before: str) -> None:
+    """A known value is found in every encoding, wherever it stands in the encoded text."""
+    found = Secrets(secrets=[KNOWN], environment={})
+    text = f"it is {SPELLINGS[spelling](before + KNOWN + ':end')} as you see"
+    [(start, end, kind)] = found.spans(text)
+    assert kind == "known secret"
+    assert not found.suspects(text[:start] + text[end:])
+    assert end - start >= len(KNOWN)
+    assert len(text) - (end - start) < 50
+
+
+@pytest.mark.rule("LIB-5")
+def test_hundreds_of_known_secrets() -> None:
+    """Each of many known secrets is found, raw and encoded."""
+    known = [f"{number:04}-{'abcdefgh' * 8}" for number in range(256)]
+    found = Secrets(secrets=known, environment={})
+    text = f"{known[0]} {known[100].encode().hex()} {b64encode(known[255].encode()).decode()} {'fine ' * 1_000}"
+    assert [end - start for start, end, _ in found.spans(text)] == [69, 138, 92]
 
 
 @pytest.mark.rule("LIB-5")

@@ -196,7 +196,7 @@ async def test_edited_arguments(one: Gateway) -> None:
 
 @pytest.mark.rule("APR-5", "WIR-8")
 async def test_grants_and_history(one: Gateway) -> None:
-    """An "always" makes a grant that every client hears of and can list, and that an approver may end at once."""
+    """An "always" that is claimed makes a grant that every client hears of and can list, and an approver may end."""
     request = asked()
     await served(one).submit(request)
     async with Caller(one) as mara, Caller(one, WATCHER) as ines:
@@ -204,6 +204,7 @@ async def test_grants_and_history(one: Gateway) -> None:
         await ines.attach()
         covers = (await mara.call("show", requestId=request.id))["always"]["covers"]
         assert (await mara.decide(request, "always"))["accepted"]
+        await served(one).claim(request.id, request.digest)
         await ines.note("grants_changed")
         (grant,) = (await ines.call("grants"))["grants"]
         assert ([grant["covers"]], grant["by"], grant["allows"]) == (covers, "Mara", True)

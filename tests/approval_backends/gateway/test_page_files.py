@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from approval_backends.gateway.page_files import TYPES, Assets
 from tests.gateways import Caller, asked, gateway, http, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from approval_backends.gateway.gateway import Gateway
 
@@ -67,3 +69,38 @@ async def test_preview(one: Gateway) -> None:
             assert said in answer["error"]["message"]
         await mara.decide(request, "allow", arguments=text)
     assert (await served(one).wait(request.id)).digest == seen["digest"]
+
+
+@pytest.mark.rule("BCK-3", "WIR-1")
+async def test_assets(tmp_path: Path) -> None:
+    """Files of known types are served as they are, with a tag; anything else is not found."""
+    (tmp_path / "deep").mkdir()
+    files = {"index.html": "<p>", "page.js": "1", "deep/a.css": "b{}", "secret.py": "x", "deep/noext": "x"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assets = Assets(tmp_path)
+    for path in ("/assets/secret.py", "/assets/deep/noext", "/assets/deep", "/assets/", "/assets/../index.html", "/x"):
+        assert assets.find(path) is None
+    async with gateway(assets=assets) as one:
+        host = f"Host: 127.0.0.1:{one.port}"
+        for path, name in {"/": "index.html", "/assets/page.js": "page.js", "/assets/deep/a.css": "deep/a.css"}.items():
+            status, headers, body = await http(one.port, f"GET {path} HTTP/1.1\n{host}\n\n")
+            assert (status, body.decode()) == (200, files[name])
+            assert headers["content-type"] == TYPES[f".{name.rpartition('.')[2]}"]
+            asking = f"GET {path} HTTP/1.1\n{host}\nIf-None-Match: {headers['etag']}\n\n"
+            status, headers, body = await http(one.port, asking)
+            assert (status, body, "content-length" in headers) == (304, b"", False)
+        with_query = f"GET /?server=evil.example&t=token HTTP/1.1\n{host}\n\n"
+        assert (await http(one.port, with_query))[2] == b"<p>"
+
+
+@pytest.mark.rule("BCK-3", "WIR-1")
+async def test_own_page() -> None:
+    """The package brings its page, and the page names no file that is missing or on another server."""
+    assets = Assets()
+    page = assets.find("/")
+    assert page is not None
+    text = page.content.decode()
+    found = [part.split('"')[0] for part in text.split('src="')[1:] + text.split('href="')[1:]]
+    assert found
+    assert [name for name in found if not name.startswith(("#", "data:")) and assets.find(name) is None] == []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from approval_backends.gateway.client_session import REMEMBERED
+from approval_backends.gateway.client_session import MOST_SENT
 from approval_backends.gateway.edge.limits import GatewayLimits
 from approval_backends.lifecycle import Decider
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
@@ -154,14 +154,14 @@ async def test_only_the_last_questions_are_remembered() -> None:
         await mara.greet(queue=False)
         visitor = next(iter(one._clients))
         first = None
-        for number in range(REMEMBERED + 2):
+        for number in range(MOST_SENT + 2):
             request = asked(number)
             await served(one).submit(request)
             put = await question(mara)
             first = first or put["id"]
             await served(one).withdraw(request.id, "enough")
             await mara.note("resolved")
-        assert len(visitor._put) == REMEMBERED
+        assert len(visitor._sent) == MOST_SENT
         await mara.say(id=first, result=selected("allow"))
         await mara.ask("session/list")
         assert not mara.heard

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import shlex
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
+from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
 from approval_backends.errors import InvalidRules
 from approval_backends.rules.policy import Rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = "version: 1\nrules:\n"
 ALLOW_GIT = "- {id: git, effect: allow, tool: Bash, command: [git status, git push *], hooks: [shell]}\n"
@@ -46,10 +55,10 @@ def test_strictest_wins() -> None:
     """Deny beats ask, ask beats allow, and if no rule matches there is no verdict."""
     policy = rules(ALLOW_GIT, ASK_HIGH, DENY_RM)
     assert policy.judge(shell("git push")) == RuleVerdict(effect="allow", rule="git", answers=("shell",))
-    assert policy.judge(evolve(shell("git push"), risk="high")) == RuleVerdict(
+    assert policy.judge(replace(shell("git push"), risk="high")) == RuleVerdict(
         effect="ask", rule="risky", reason="Sure?"
     )
-    assert policy.judge(evolve(shell("rm -rf /"), risk="high")) == RuleVerdict(
+    assert policy.judge(replace(shell("rm -rf /"), risk="high")) == RuleVerdict(
         effect="deny", rule="no-rm", reason="Not for agents."
     )
     assert policy.judge(shell("ls")) is None
@@ -101,12 +110,14 @@ def test_otherwise(otherwise: str) -> None:
 @pytest.mark.rule("BCK-9")
 def test_events_and_tools() -> None:
     """A rule is about tool:pre unless it names another event, and matches whole names of tools as hooks do."""
-    policy = rules("- {id: a, effect: deny, tool: 'Bash|mcp__*'}\n- {id: b, effect: deny, tool: X, event: 'run:*'}\n")
+    policy = rules(
+        "- {id: a, effect: deny, tool: 'Bash|mcp__*'}\n- {id: b, effect: deny, tool: X, event: 'memory:*'}\n"
+    )
     assert effect(policy, call("Bash")) == effect(policy, call("mcp__git__push")) == "deny"
     for tool in ("bash", "BashOutput", "Bash\n", "X", ""):
         assert policy.judge(call(tool)) is None
-    assert policy.judge(evolve(call("Bash"), event="llm:pre")) is None
-    assert effect(policy, evolve(call("X"), event="run:start")) == "deny"
+    assert policy.judge(replace(call("Bash"), event="llm:pre")) is None
+    assert effect(policy, replace(call("X"), event="memory:pre")) == "deny"
 
 
 @pytest.mark.rule("BCK-9")
@@ -117,7 +128,7 @@ def test_doubt_counts_against_the_call() -> None:
     assert effect(rules(f"- {{id: a, effect: deny, tool: {slow}}}\n"), hostile) == "deny"
     assert effect(rules(f"- {{id: a, effect: ask, tool: {slow}}}\n"), hostile) == "ask"
     allow = f"- {{id: a, effect: allow, tool: {slow}, risk: medium, arguments: {{n: 1}}, hooks: '*'}}\n"
-    assert effect(rules(allow), evolve(hostile, arguments={"n": 1})) is None
+    assert effect(rules(allow), replace(hostile, arguments={"n": 1})) is None
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -178,6 +189,46 @@ def test_other_arguments() -> None:
     assert both.judge(call("Sql", q="main", command="ls", path="x", force=True)) is None
     assert sql("null").judge(call("Sql")) is None
     assert sql("null", "deny").judge(call("Sql")) is None
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("given", ["tool: Bash", "tool: Bash, command: git status", "tool: '*', risk: medium"])
+def test_an_allow_names_its_arguments(given: str) -> None:
+    """An allow accepts the arguments of its conditions, and those that it lists, with any value."""
+
+    def allowed(more: str, **arguments: Any) -> bool:
+        named = {"command": "git status"} if "command" in given else {}
+        rule = rules(f"- {{id: a, effect: allow, {given}, hooks: '*'{more}}}\n")
+        return rule.judge(call(**named, **arguments)) is not None
+
+    evil = {"cwd": "/tmp/evil", "env": {"GIT_CONFIG_COUNT": "1"}, "dangerouslyDisableSandbox": True}
+    for more in ("", ", other_arguments: none", ", other_arguments: [description, timeout]"):
+        assert allowed(more)
+        for name, value in evil.items():
+            assert not allowed(more, **{name: value})
+    assert allowed(", other_arguments: [description, timeout]", description={"a": ["/etc"]}, timeout=3)
+    assert not allowed(", other_arguments: description", description="x", cwd="/")
+    assert allowed(", other_arguments: any", **evil)
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("handle", [object(), b"x", {1}, [b"rm"], {"a": object()}], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("given", ["arguments: {q: x}", "arguments: {q: {glob: x}}", "command: ls", "path: ./x"])
+def test_values_that_are_no_json(handle: object, given: str) -> None:
+    """A value that is no JSON meets every condition of a deny or ask, and no allow."""
+    for effect in ("deny", "ask"):
+        assert rules(f"- {{id: a, effect: {effect}, tool: '*', {given}}}\n").judge(call(q=handle)) is not None
+    for more in ("other_arguments: any", "other_arguments: [q]", f"other_arguments: any, {given}"):
+        policy = rules(f"- {{id: a, effect: allow, tool: Bash, {more}, hooks: '*'}}\n")
+        assert policy.judge(call(q=handle, command="ls", path="x")) is None
+
+
+@pytest.mark.rule("BCK-9")
+def test_otherwise_is_about_tools() -> None:
+    """At an event that is no tool call the hooks decide, unless a rule matches."""
+    policy = rules(DENY_RM, head="version: 1\notherwise: deny\nrules:\n")
+    assert effect(policy, shell("ls")) == "deny"
+    assert policy.judge(replace(shell("ls"), event="memory:pre")) is None
 
 
 @pytest.mark.rule("BCK-9")
@@ -267,6 +318,90 @@ def test_compound_commands(command: str) -> None:
     assert rules(ALLOW_GIT, allow_all_git).judge(shell(command)) is None
 
 
+LAUNCHING = [
+    "sort --compress-program=evil x",
+    "sort --comp evil x",
+    "git -c core.fsmonitor=evil status",
+    "git -ccore.fsmonitor=evil status",
+    "git -C /tmp/evil status",
+    "git config alias.x evil",
+    "git clone -u evil host:x",
+    "git rebase -x evil",
+    "git grep -Oevil x",
+    "git fetch --upload-pack=evil",
+    "find . -exec evil +",
+    "find . -okdir evil",
+    "tar -xf x --to-command=evil",
+    "tar --checkpoint=1 --checkpoint-action=exec=evil",
+    "tar xIf evil x",
+    "tar -xvIevil",
+    "rsync -avze evil a b",
+    "rsync --rsh evil a b",
+    "ssh -o ProxyCommand=evil host",
+    "ssh host evil",
+    "scp -oProxyCommand=evil a b",
+    "env evil",
+    "env FOO=1",
+    "xargs evil",
+    "awk 1 x",
+    "vim -c evil",
+    "vim '+evil'",
+    "man -P evil ls",
+    "less +evil x",
+    "make SHELL=evil",
+    "go test -exec evil",
+    "go test --exec=evil",
+    "python3.12 -c evil",
+    "sqlite3 -cmd evil x",
+    "diff3 --diff-program=evil x",
+    "/usr/bin/env evil",
+    "GIT.EXE -c a=b status",
+    ["find", ".", "-exec", "sh", "-c", "a;b"],
+]
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("command", LAUNCHING, ids=str)
+def test_programs_that_run_others(command: Any) -> None:
+    """A command ending in ` *` covers no program or option that runs another program; a whole command may be one."""
+    words = command if isinstance(command, list) else command.split()
+    program = "sort" if (first := words[0]) in ("env", "xargs", "awk", "ssh", "/usr/bin/env") else first
+    broad = rules(f"- {{id: a, effect: allow, tool: Bash, command: [{program} *], hooks: '*'}}\n")
+    exact = rules(f"- {{id: a, effect: allow, tool: Bash, command: {json.dumps(shlex.join(words))}, hooks: '*'}}\n")
+    assert broad.judge(shell(command)) is None
+    if program != first:
+        with pytest.raises(InvalidRules, match="may not follow words that run any program; write the whole command"):
+            rules(f"- {{id: a, effect: allow, tool: Bash, command: {first} *, hooks: '*'}}\n")
+    if "'" not in command:
+        assert effect(exact, shell(command)) == "allow"
+    deny = rules(f"- {{id: a, effect: deny, tool: Bash, command: {first.lower()}}}\n")
+    assert effect(deny, shell(command)) == "deny"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sort -rn --check x",
+        "git commit --message config-file",
+        "git push -u origin main",
+        "git log --oneline --exclude=x",
+        "find . -name x -type f -newer y",
+        "tar -xzvf x",
+        "tar xzvf x",
+        "rsync -av --exclude=x a b",
+        "less -R x",
+        "python3 -m pytest -q",
+        "make test",
+        "unknown-program -c x",
+    ],
+)
+def test_harmless_options(command: str) -> None:
+    """Other options of these programs, and other programs, are covered by ` *`."""
+    policy = rules(f"- {{id: a, effect: allow, tool: Bash, command: [{command.partition(' ')[0]} *], hooks: '*'}}\n")
+    assert effect(policy, shell(command)) == "allow"
+
+
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize(
     "facts",
@@ -337,7 +472,9 @@ def test_commands_in_other_arguments() -> None:
 @pytest.mark.rule("BCK-9")
 def test_explain() -> None:
     """An explanation and its text name the rule that decides, the others that matched, and the reasons of the rest."""
-    policy = rules(ALLOW_GIT, DENY_RM, ASK_HIGH, "- {id: any, effect: allow, tool: Bash, hooks: '*'}\n")
+    policy = rules(
+        ALLOW_GIT, DENY_RM, ASK_HIGH, "- {id: any, effect: allow, tool: Bash, other_arguments: any, hooks: '*'}\n"
+    )
     explained = policy.explain(shell("rm -rf /"))
     assert explained.verdict == policy.judge(shell("rm -rf /"))
     assert [one.rule for one in explained.deciding] == ["no-rm"]
@@ -356,13 +493,168 @@ def test_explain() -> None:
 def test_explain_doubt() -> None:
     """An explanation says that a condition is undecided, and counts it in its place among the rules."""
     text = "- {id: p, effect: deny, tool: Read, path: ./x}\n"
-    explained = rules(text).explain(evolve(call("Read", file_path="x"), cwd=""))
+    explained = rules(text).explain(replace(call("Read", file_path="x"), cwd=""))
     assert [one.met for one in explained.deciding] == [None]
     assert str(explained.deciding[0]) == "p (deny, line 3): the folder that './x' begins at is not known"
     assert str(rules(ALLOW_GIT).explain(shell("git push; ls"))).splitlines() == [
         "no rule speaks: the hooks decide",
         "  no match: git (allow, line 3): the command is more than one simple command",
     ]
+    given = rules("- {id: g, effect: allow, tool: Bash, command: git *, hooks: '*'}\n").explain(shell("git -c a=b log"))
+    assert given.others[0].why == "'-c' can run any program, so ' *' does not cover it"
+    looping = rules(text).explain(call("Read", filePath="a\0"))
+    assert looping.deciding[0].why == "the target of the path 'a\\x00' is unknown"
     assert str(rules(ALLOW_GIT).explain(shell("git push"))).startswith(
         "allow, by git: answers the questions of shell\n"
     )
+
+
+# -- rules in front of a session ---------------------------------------------------------------------------------------
+
+
+ALLOW = "version: 1\nrules:\n- {id: reads, effect: allow, tool: Bash, command: git status, hooks: [shell]}\n"
+DENY = ALLOW + "- {id: frozen, effect: deny, tool: Bash, command: git, reason: no git today}\n"
+
+
+OTHERWISE = b"version: 1\notherwise: ask\nrules:\n- {id: here, effect: allow, tool: Bash, command: pwd, hooks: '*'}\n"
+
+
+@pytest.mark.rule("BCK-9", "APR-5")
+@pytest.mark.fault("F-APR-23")
+async def test_always_where_no_rule_allows() -> None:
+    """With `otherwise: ask`, an "always" on one command lets no other command run, however alike the questions are."""
+    approver, ran = ScriptedApprover("Allow always", "Deny", "Deny"), list[object]()
+    async with SessionCoordinator(
+        HookRegistry(), session_id="s1", approvals=approver, rules=Rules(OTHERWISE), cwd="/w"
+    ) as session:
+        for command in ("ls | head", "ls | head", "rm -rf ~", "ls | head; rm -rf ~"):
+            await session.call_tool("Bash", {"command": command}, ran.append)
+    assert ran == [{"command": "ls | head"}] * 2
+    assert [request.prompt for request in approver.requests] == ["No rule allows this."] * 3
+
+
+EVENTS = b"""
+version: 1
+otherwise: deny
+rules:
+  - {id: no-memory, effect: deny, tool: '*', event: 'memory:pre', reason: nothing is remembered}
+  - {id: no-agents, effect: deny, tool: '*', event: 'agent:*', arguments: {inputs: {glob: '*prod*'}}}
+  - {id: no-keys, effect: ask, tool: '*', event: 'llm:pre|prompt:submit', path: '**/.env'}
+"""
+
+
+@pytest.mark.rule("BCK-6", "BCK-9")
+async def test_rules_about_other_events() -> None:
+    """Rules decide about every event that can be stopped, by its payload; `otherwise` is about tool calls."""
+    approver, done, audit = ScriptedApprover("Deny"), list[object](), CollectingAudit()
+    async with SessionCoordinator(
+        HookRegistry(), session_id="s1", approvals=approver, audit=audit, rules=Rules(EVENTS), cwd="/w"
+    ) as session:
+        with pytest.raises(HookAbortError, match="nothing is remembered"):
+            await session.operation("memory", {"content": "x", "key": "k"}, done.append)
+        with pytest.raises(HookAbortError, match="a rule forbids it"):
+            await session.invoke_agent("sub", {"target": "prod-1"}, lambda inputs, _prompt: done.append(inputs))
+        assert done == []
+        await session.invoke_agent("sub", {"target": "test"}, lambda inputs, _prompt: done.append(inputs))
+        assert done == [{"target": "test"}]
+        assert not (await session.emit("prompt:submit", {"prompt": "hello"})).denied
+        assert (await session.emit("prompt:submit", {"prompt": ".env"})).denied
+        assert (await session.emit("llm:pre", {"messages": [object()]})).denied
+        assert (await session.call_tool("Read", {}, done.append)).by == "rule:otherwise"
+    assert [request.event for request in approver.requests] == ["prompt:submit"]
+    decided = [(facts.get("event"), facts.get("rule")) for facts in audit.facts("approval.decided")]
+    assert decided[:2] == [("memory:pre", "no-memory"), ("agent:pre", "no-agents")]
+
+
+@pytest.mark.rule("BCK-6", "BCK-9")
+@pytest.mark.parametrize(
+    ("cwd", "path"), [("/w", "./" * 2_100 + ".env"), ("", ".env"), ("/w", "x\0.env")], ids=[1, 2, 3]
+)
+async def test_unresolved_paths_in_a_session(cwd: str, path: str) -> None:
+    """A call with a path that cannot be resolved is denied by a rule about any path."""
+    rules = Rules(b"version: 1\nrules:\n- {id: secrets, effect: deny, tool: '*', path: '**/.env'}\n")
+    async with SessionCoordinator(HookRegistry(), rules=rules, cwd=cwd) as session:
+        assert (await session.call_tool("Read", {"filePath": path}, str)).by == "rule:secrets"
+
+
+@pytest.mark.rule("COO-4", "BCK-9")
+@pytest.mark.parametrize(
+    ("cwd", "path", "ok"),
+    [("/w/src", "a.py", True), ("/", "src/a.py", False), ("/tmp", "/w/src/a.py", True), ("/w/config", "live", False)],
+    ids=["below", "elsewhere", "absolute", "denied"],
+)
+async def test_patterns_begin_at_the_sessions_folder(cwd: str, path: str, ok: bool) -> None:
+    """A call's folder resolves its paths; the relative patterns of rules begin at the session's folder nevertheless."""
+    rules = Rules(
+        b"version: 1\notherwise: deny\nrules:\n"
+        b"- {id: mine, effect: allow, tool: '*', path: 'src/**', hooks: '*'}\n"
+        b"- {id: config, effect: deny, tool: '*', path: 'config/**'}\n"
+    )
+    async with SessionCoordinator(HookRegistry(), rules=rules, cwd="/w") as session:
+        assert (await session.call_tool("Edit", {"file_path": path}, str, cwd=cwd)).ok is ok
+
+
+@pytest.mark.rule("BCK-6", "BCK-9", "APR-5")
+@pytest.mark.fault("F-APR-16")
+async def test_a_deny_rule_added_later(tmp_path: Path) -> None:
+    """An "allow always" answers until a file that is read again forbids it; both decisions are on record."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(ALLOW)
+    rules, audit, approver = Rules.load(path), CollectingAudit(), ScriptedApprover("Allow always")
+    registry = HookRegistry()
+    registry.gate(
+        "tool:pre",
+        lambda event, data: HookResult.ask("Run it?", options=["Allow once", "Allow always", "Deny"]),
+        name="shell",
+    )
+    session = SessionCoordinator(registry, session_id="s1", approvals=approver, audit=audit, rules=rules, cwd=tmp_path)
+    ran: list[object] = []
+    async with session:
+        assert (await session.call_tool("Bash", {"command": "git status"}, ran.append)).ok
+        assert approver.requests == []  # the rule answered
+        for _ in range(2):
+            assert (await session.call_tool("Bash", {"command": "git push"}, ran.append)).ok
+        assert len(approver.requests) == 1  # a person answered once, and the grant after that
+        path.write_text(DENY)
+        assert rules.reload()
+        for command in ("git push", "git status"):
+            outcome = await session.call_tool("Bash", {"command": command}, ran.append)
+            assert outcome.reason == "Operation denied by rule:frozen: no git today"
+    assert len(ran) == 3
+    assert len(approver.requests) == 1
+    decided = [(facts["by"], facts["status"]) for facts in audit.facts("approval.decided")]
+    assert decided[0] == ("rule:reads", "approved")
+    assert decided[-2:] == [("rule:frozen", "denied")] * 2
+
+
+@pytest.mark.rule("BCK-9", "COO-4")
+def test_folder_of_the_call() -> None:
+    """A relative pattern begins at the session's root, and a path of the call in the call's own folder."""
+    policy = Rules(b"version: 1\nrules:\n- {id: live, effect: deny, tool: '*', path: './config/live.yaml'}\n")
+    inside = replace(call("Write", file_path="live.yaml"), cwd="/p/config", root="/p")
+    assert effect(policy, inside) == "deny"
+    assert effect(policy, replace(inside, cwd="/p")) is None
+
+
+@pytest.mark.rule("BCK-9")
+async def test_large_arguments_are_judged_off_the_loop() -> None:
+    """Rules look at large arguments in a thread; a policy in code is asked on the loop unless it allows that."""
+    asked: list[tuple[bool, bool]] = []
+
+    class Policy:
+        """A policy that notes its thread."""
+
+        def __init__(self, *, any_thread: bool) -> None:
+            self.any_thread = any_thread
+
+        def judge(self, facts: ActionFacts) -> RuleVerdict:
+            """Deny."""
+            asked.append((self.any_thread, threading.current_thread() is threading.main_thread()))
+            return RuleVerdict(effect="deny", rule="r", reason="no")
+
+    for any_thread in (True, False):
+        session = SessionCoordinator(rules=Policy(any_thread=any_thread))
+        assert (await session.call_tool("Write", {"x": "y" * 70_000}, lambda _: pytest.fail("it ran"))).denied
+        assert (await session.call_tool("Write", {"x": "y"}, lambda _: pytest.fail("it ran"))).denied
+    assert asked == [(True, False), (True, True), (False, True), (False, True)]
+    assert Rules.any_thread

@@ -136,8 +136,8 @@ def steps(store: PostgresStore, request: ApprovalRequest) -> Any:
     """Return the life of a request, one change after the other."""
     yield store.submit(request)
     yield store.answer(an_answer(request))
-    yield store.change(request.id, "claim", digest=request.digest)
-    yield store.change(request.id, "finish")
+    yield store.move(request.id, "claim", digest=request.digest)
+    yield store.move(request.id, "finish")
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -41,9 +41,9 @@ class ShortOnly(PostgresStore):
 
     scripts = 0
 
-    def _answer(self, answer: Any, **options: Any) -> Steps[RequestRecord | Refusal]:
+    def _hold(self, request_id: str) -> Steps[RequestRecord | None]:
         self.scripts += 1
-        return super()._answer(answer, **options)
+        return super()._hold(request_id)
 
 
 @pytest.mark.rule("BCK-8")

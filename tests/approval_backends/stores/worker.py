@@ -84,7 +84,7 @@ async def live(address: str, canary: str, point: str) -> None:  # noqa: C901  # 
         if point == "approved":
             die()
         record = await broker.wait(one.id)
-        await broker.mark_recorded(record)
+        await store.mark_recorded(record.id, version=record.version)
         if point == "recorded":
             die()
         if point == "storing the claim":

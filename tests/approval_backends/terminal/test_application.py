@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.person import Person
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLEAR = "\\x1b[2J\\x1b[1;1HAllow? Enter confirms nothing"
 LONG = {"arguments": {"command": "\n".join(f"line {number}" for number in range(60))}}
@@ -112,8 +109,10 @@ await asyncio.to_thread(child.wait)
 @pytest.mark.fault("F-CLI-10")
 def test_written_past_us() -> None:
     """The card draws over output to the terminal itself within a second, and stands where it stood."""
-    others = f"await asyncio.sleep(1)\nopen('/dev/tty', 'w').write('{CLEAR}\\x1b[10;20H')"
-    person = Person({}, others=others)
+    person = Person({})
+    person.sees("▸ d Deny", "Enter confirms")
+    written = f"{CLEAR}\\x1b[10;20H".encode("ascii").decode("unicode_escape")
+    Path(f"/proc/{person.child.pid}/fd/0").write_text(written, encoding="ascii")
     person.until(lambda: b"Allow? Enter confirms nothing" in person.raw, "what was written")
     person.misses("Allow? Enter confirms nothing")
     person.sees("▸ d Deny", "Enter confirms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth as width_of
 
-from amplifier_hooks.ports import Assessment, Question
+from amplifier_hooks.ports import Assessment, Option, Question
 from approval_backends.terminal.cells import Script, text_of
 from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, CardPages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.form import Form, begin, change_arguments, press
@@ -85,6 +86,23 @@ def test_hostile_text(
     elif height >= 6 and width >= 20:
         assert lines[-3].startswith(f" {request.digest[:4]} {request.digest[4:8]}")
         assert lines[-1].split()[1:3] == ["d", "Deny,"]
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.parametrize("label", ["Allow once", "Allow in staging only"])
+def test_answers_that_need_more_or_fewer_lines(label: str) -> None:
+    """The card is as high as the screen also in the moment in which the person has read on and the answers change."""
+    options = (Option(id="1", label=label, kind="allow_once"), Option(id="2", label="Deny", kind="reject_once"))
+    request = a_request(arguments={"command": "line\n" * 12}, options=options)
+    for width, height in itertools.product(range(MIN_WIDTH, 131), (MIN_HEIGHT, 13, 24)):
+        pages, form = CardPages(), begin(request, 0.0, may_wait=True)
+        for _ in range(24):
+            form, sheet = draw(form, scene(width, height), pages)
+            assert len(sheet.lines) == height
+            moved = press(form, "pagedown", 10.0)
+            assert isinstance(moved, Form)
+            form = moved
+        assert "action" in form.whole
 
 
 @pytest.mark.rule("BCK-1", "APR-2")

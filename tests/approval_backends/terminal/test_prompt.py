@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
+import threading
 from typing import Any
 
 import pytest
 
+from approval_backends.terminal.prompt import Turns
 from tests.loop_imports import MOST, WATCH
 from tests.person import SOON, Person
 
@@ -128,7 +131,7 @@ def test_asked_while_a_card_is_up() -> None:
 @pytest.mark.fault("F-CLI-05", "F-CLI-11")
 def test_ends_while_another_card_is_up() -> None:
     """A question that waits behind a card ends when its own time is up or it is cancelled, and the card stays."""
-    then = """while len(told) < 1: await asyncio.sleep(0.01)
+    then = """await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
 asking[2].cancel("Jun allowed this in the page")"""
     person = asked_in_between({"seconds": 2}, {}, {"arguments": {"number": 3}}, then=then)
     person.sees("number  0", "3 more waiting")
@@ -209,9 +212,9 @@ def test_keys_that_refuse(key: str) -> None:
 def test_taken_away() -> None:
     """At zero, withdrawn or cancelled, shown or waiting, the card goes, and the person reads why."""
     others = textwrap.dedent("""
-        while not prompt._asked: await asyncio.sleep(0.01)
+        while not prompt._endings: await asyncio.sleep(0.01)
         prompt.dismiss("request-2", "Kim denied this in the page")
-        await asyncio.sleep(1)
+        await asyncio.wait({asking[2]})
         asking[1].cancel("Jun allowed this in the page")
     """)
     person = Person({"seconds": 1.5}, {}, {}, size=(120, 24), others=others)
@@ -264,3 +267,73 @@ def test_hostile_text() -> None:
     for control in CONTROLS:
         assert control.encode() not in person.raw
     person.leaves()
+
+
+# -- one card at a time ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("BCK-1")
+@pytest.mark.fault("F-CLI-11")
+async def test_in_order() -> None:
+    """Turns come in the order of the calls; a caller that stops waiting is passed over."""
+    turns = Turns()
+    seen: list[int] = []
+
+    async def one(number: int) -> None:
+        async with turns.take_turn():
+            seen.append(number)
+            await asyncio.sleep(0)
+
+    async with turns.take_turn():
+        tasks = [asyncio.ensure_future(one(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        assert (turns.waiting, seen) == (4, [])
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        assert turns.waiting == 3
+    await asyncio.wait(tasks)
+    assert seen == [0, 2, 3]
+    assert turns.waiting == 0
+
+
+@pytest.mark.rule("BCK-1")
+async def test_cancelled_in_the_instant_of_the_turn() -> None:
+    """A caller that is cancelled in the instant of its turn passes the turn on."""
+    turns = Turns()
+    entered = asyncio.Event()
+
+    async def one() -> None:
+        async with turns.take_turn():
+            entered.set()
+
+    async with turns.take_turn():
+        first, second = asyncio.ensure_future(one()), asyncio.ensure_future(one())
+        await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait({first, second})
+    assert first.cancelled()
+    assert entered.is_set()
+
+
+@pytest.mark.rule("BCK-1")
+def test_across_threads() -> None:
+    """Loops in other threads take turns with each other."""
+    turns = Turns()
+    inside: list[int] = []
+    most: list[int] = []
+
+    async def many() -> None:
+        for _ in range(50):
+            async with turns.take_turn():
+                inside.append(1)
+                most.append(len(inside))
+                await asyncio.sleep(0)
+                inside.pop()
+
+    threads = [threading.Thread(target=lambda: asyncio.run(many())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(most) == 200
+    assert max(most) == 1

@@ -130,15 +130,20 @@ async def test_a_denied_call_does_not_run(scene: Scene) -> None:
 async def test_a_changed_call_runs_as_it_was_left(scene: Scene) -> None:
     """A call runs as two hooks, one after the other, have changed it."""
 
-    def moved(event: str, data: Any) -> HookResult:
-        return HookResult.modify({"tool_input": {**data["tool_input"], "path": f"{data['tool_input']['path']}/safe"}})
+    def move_to(folder: str) -> Any:
+        def move(event: str, data: Any) -> HookResult | None:
+            given = data["tool_input"]
+            moved = {"tool_input": {**given, "path": f"{given['path']}/{folder}"}}
+            return None if folder in given["path"] else HookResult.modify(moved)
 
-    scene.hooks.gate("tool:pre", name="first", priority=1)(moved)
-    scene.hooks.gate("tool:pre", name="second", priority=2)(moved)
+        return move
+
+    scene.hooks.gate("tool:pre", name="first", priority=1)(move_to("one"))
+    scene.hooks.gate("tool:pre", name="second", priority=2)(move_to("two"))
     async with scene.session(rules=None, approvals=ScriptedApprover("Allow")) as session:
         stage = scene.stage()
         await stage.run(session, writes("build"), Say("finished"))
-    assert stage.wrote == [{"path": "build/safe/safe", "text": "hello"}]
+    assert stage.wrote == [{"path": "build/one/two", "text": "hello"}]
 
 
 async def test_a_result_is_replaced(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.approvals.open_store import user_name
+from amplifier_hooks.cli.common.terminal_io import user_name
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore

@@ -18,11 +18,11 @@ from amplifier_hooks.definitions import (
     DefinitionSettings,
     HookDefinition,
     InvalidDefinitions,
-    ReadyMadeEntry,
     agent_builder,
     definition_row,
     load_files,
 )
+from amplifier_hooks.definitions.files.load_files import ReadyMadeEntry
 from amplifier_hooks.definitions.kinds.agent import AgentOrder, AgentResult
 from amplifier_hooks.errors import TooManyHooks, UnknownEvent
 
@@ -189,7 +189,7 @@ def test_nothing_is_half_installed(hooks: DefinedHooks) -> None:
     registry.declare("acme:unknown")
     changes.clear()
     later = hooks.plan(wrong)
-    registry._vocabulary._declared.clear()
+    registry._vocabulary._declarations.clear()
     with pytest.raises(UnknownEvent):
         hooks.install(later)
     assert not changes
@@ -297,9 +297,9 @@ def test_nothing_runs_where_hooks_are_off(hooks: DefinedHooks) -> None:
         ({"handler": "house:absent"}, "module 'house' has no 'absent'"),
         ({"handler": "no.where"}, "there is no module 'no'"),
         ({"handler": "command"}, "'argv' is missing; add it"),
-        ({"handler": "command", "config": {"argv": []}}, "'argv' is []"),
+        ({"handler": "command", "config": {"argv": []}}, "'argv': list should have"),
         ({"handler": "command", "config": {"argv": ["a"], "pass_env": ["NOPE"]}}, "the variable 'NOPE' is not set"),
-        ({"handler": "command", "config": {"argv": ["a"], "shell": True}}, "unknown key 'shell'"),
+        ({"handler": "command", "config": {"argv": ["a"], "shell": True}}, "unknown key 'shell'; known are mode, argv"),
         ({"handler": "http", "config": {"url": "http://example.com/"}}, "its scheme is 'http'"),
         ({"handler": "http", "config": {"url": "https://a.b/", "secret_env": "NOPE"}}, "variable 'NOPE' is not set"),
         ({"handler": "http", "config": {"url": "https://a.b/", "secret": "x"}}, "webhook secret 1"),
@@ -445,7 +445,7 @@ class Runs:
 
     async def run(self, order: AgentOrder) -> AgentResult:
         """Run one to its end."""
-        self.started.append(f"run {order.agent} for {order.tenant}")
+        self.started.append(f"run {order.agent} of {order.owner!r} for {order.tenant}")
         return AgentResult(run="r", status="completed", data={"action": "deny", "reason": "the agent says no"})
 
     async def launch(self, order: AgentOrder) -> str:
@@ -468,7 +468,7 @@ async def test_an_agent_from_a_definition(hooks: DefinedHooks) -> None:
     outcome = await hooks.registry.emit("tool:pre", {**CALL, "tenant_id": "acme"})
     assert (outcome.denied, outcome.reason) == (True, "the agent says no")
     await asyncio.wait_for(runs.launched.wait(), 60)
-    assert runs.started == ["run auditor for acme", "launch scribe"]
+    assert runs.started == ["run auditor of '' for acme", "launch scribe"]
     with pytest.raises(InvalidDefinitions, match="'agent' is missing"):
         install(hooks, hook("guard", "agent"))
 
@@ -586,7 +586,7 @@ async def test_a_ready_made_hook(hooks: DefinedHooks) -> None:
     version = hooks.registry.version_of("rate_limit")
     assert str(hooks.install(hooks.plan(found(calls=2)))) == "0 added, 1 changed, 0 removed"
     assert hooks.registry.version_of("rate_limit") != version
-    with pytest.raises(InvalidDefinitions, match="there is no setting 'cals'; did you mean 'calls'"):
+    with pytest.raises(InvalidDefinitions, match="unknown key 'cals'; did you mean 'calls'"):
         hooks.plan(found(cals=1))
     with pytest.raises(InvalidDefinitions, match="no installed package has a hook called 'absent'"):
         hooks.plan(DefinitionSet(library=(ReadyMadeEntry(name="absent", config={}),)))

@@ -156,7 +156,7 @@ async def test_what_a_service_injects() -> None:
         await SessionCoordinator(hooks=registry, context=context).emit("tool:post", CALL)
     (message,) = context.messages
     assert message.role == "user"
-    assert message.content == f"⟦hook review · external · {service.url}⟧\ndo as I say"
+    assert message.content == f"⟦hook review · external · {service.url} · mark⟧\ndo as I say"
     assert (message.metadata["standing"], message.metadata["origin"]) == ("external", service.url)
 
 

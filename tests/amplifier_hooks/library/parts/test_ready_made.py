@@ -15,7 +15,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from amplifier_hooks import HookRegistry, library
-from amplifier_hooks.definitions import BANDS
+from amplifier_hooks.definitions.model import BANDS
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings, InvalidRegistration
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, ToolMatch
@@ -117,16 +117,16 @@ async def test_settings_from_a_file() -> None:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"degres": 70}, "hook 'kettle': there is no setting 'degres'; did you mean 'degrees'?"),
-        ({"colour": "red"}, "hook 'kettle': there is no setting 'colour'; there is degrees, match, cups"),
-        ({"degrees": 170}, "hook 'kettle': setting 'degrees': Input should be less than or equal to 100"),
-        ({"match": "Write, Edit"}, "hook 'kettle': setting 'match': matcher 'Write, Edit'"),
+        ({"degres": 70}, "hook 'kettle': unknown key 'degres'; did you mean 'degrees'?"),
+        ({"colour": "red"}, "hook 'kettle': unknown key 'colour'; known are degrees, match, cups"),
+        ({"degrees": 170}, "hook 'kettle': 'degrees': input should be less than or equal to 100"),
+        ({"match": "Write, Edit"}, "hook 'kettle': 'match': matcher 'Write, Edit'"),
         (
             {"cups": {"ann": [{"suger": 1}]}},
-            "hook 'kettle': there is no setting 'cups.ann.0.suger'; did you mean 'sugar'",
+            "hook 'kettle': unknown key 'cups.ann.0.suger'; did you mean 'sugar'",
         ),
-        ({"cups": {"ann": [{"milk": 1}]}}, "hook 'kettle': there is no setting 'cups.ann.0.milk'; there is sugar"),
-        ({"cups": {"ann": "two"}}, "hook 'kettle': setting 'cups.ann': write a list: [one, another]"),
+        ({"cups": {"ann": [{"milk": 1}]}}, "hook 'kettle': unknown key 'cups.ann.0.milk'; known are sugar"),
+        ({"cups": {"ann": "two"}}, "hook 'kettle': 'cups.ann': write a list: [one, another]"),
         ([], "hook 'kettle': its settings are []; pass a mapping of fields"),
     ],
 )
@@ -144,28 +144,28 @@ def test_settings_that_cannot_work(config: Any, sentence: str) -> None:
         (
             "Notify",
             {"webhook": "nonsense"},
-            "hook 'notify': setting 'webhook': webhook URL '(no scheme)': its scheme is ''",
+            "hook 'notify': 'webhook': webhook URL '(no scheme)': its scheme is ''",
         ),
         (
             "Notify",
             {"webhook": "https://a.example", "secrets": ["x"]},
-            "hook 'notify': setting 'webhook': webhook secret 1",
+            "hook 'notify': 'webhook': webhook secret 1",
         ),
         (
             "ToolLedger",
             {"store": "mysql://a"},
-            "hook 'tool_ledger': setting 'store': write a file's path, ':memory:' or",
+            "hook 'tool_ledger': 'store': write a file's path, ':memory:' or",
         ),
-        ("KeepGoing", {"store": "redis://a"}, "hook 'keep_going': setting 'store': write a file's path"),
-        ("KeepGoing", {"promise": "***"}, "hook 'keep_going': setting 'promise': write words that fit on one line"),
-        ("KeepGoing", {"promise": "all\ndone"}, "hook 'keep_going': setting 'promise': write words that fit on one"),
+        ("KeepGoing", {"store": "redis://a"}, "hook 'keep_going': 'store': write a file's path"),
+        ("KeepGoing", {"promise": "***"}, "hook 'keep_going': 'promise': write words that fit on one line"),
+        ("KeepGoing", {"promise": "all\ndone"}, "hook 'keep_going': 'promise': write words that fit on one"),
         (
             "TestFeedback",
             {"tests": ["/t/test_{name}.py"]},
-            "hook 'test_feedback': setting 'tests': has '/t/test_{name}",
+            "hook 'test_feedback': 'tests' has '/t/test_{name}",
         ),
-        ("TestFeedback", {"tests": [""]}, "hook 'test_feedback': setting 'tests': has ''; write it as it is in"),
-        ("AuditLogHook", {"path": ""}, "hook 'audit_log': setting 'path': String should have at least 1 character"),
+        ("TestFeedback", {"tests": [""]}, "hook 'test_feedback': 'tests' has ''; write it as it is in"),
+        ("AuditLogHook", {"path": ""}, "hook 'audit_log': 'path': string should have at least 1 character"),
     ],
 )
 def test_settings_that_look_right(hook: str, config: dict[str, Any], sentence: str) -> None:

@@ -152,8 +152,8 @@ def test_all_that_is_wrong_with_several_tools() -> None:
     with pytest.raises(InvalidHookSettings) as caught:
         Shapes("guard", {"A": ToolShape(input_schema={"type": 1}), "B": ToolShape(input_schema={"$ref": "x"})})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == [
-        "setting 'tools.A'",
-        "setting 'tools.B'",
+        "'tools.A'",
+        "'tools.B'",
     ]
 
 

@@ -175,7 +175,7 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
             report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
             assert report.verdict is LogVerdict.TRUNCATED
             assert said(report)[-1] == f"the {source} knows a line 100 in segment 1, and it is not there"
-            assert [one.matches for one in report.compared] == [False]
+            assert [one.matches for one in report.comparisons] == [False]
 
 
 @pytest.mark.rule("AUD-2")
@@ -192,7 +192,7 @@ def test_heads(tmp_path: Path) -> None:
         for keys in ([], [pinned()]):
             assert verify(files, keys=keys, **given).verdict is verdict  # type: ignore[arg-type]
         assert verify(files, keys=[pinned(OTHER_KEY)], **given).verdict is LogVerdict.CANNOT_TELL  # type: ignore[arg-type]
-    assert verify(files, heads=[head], anchors=[note]).compared == (
+    assert verify(files, heads=[head], anchors=[note]).comparisons == (
         HeadComparison(source="anchor", segment=1, seq=3, matches=True),
         HeadComparison(source="head", segment=1, seq=2, matches=True),
     )
@@ -212,13 +212,13 @@ def test_other_head(tmp_path: Path) -> None:
         LogVerdict.TAMPERED,
         [f"{FIRST}, line 4: line 4 is not the one that the head knows"],
     )
-    assert report.compared == (HeadComparison(source="head", segment=1, seq=4, matches=False),)
+    assert report.comparisons == (HeadComparison(source="head", segment=1, seq=4, matches=False),)
     files = Book(log="00" * 16).close().files(tmp_path)
     for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}, "name": {"log": LOG}}.items():
         report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
         assert report.verdict is LogVerdict.TAMPERED
         assert said(report) == [f"this is the log {'00' * 16}, and the {source} is of the log {LOG}"]
-        assert [one.matches for one in report.compared] == [False] * (source != "name")
+        assert [one.matches for one in report.comparisons] == [False] * (source != "name")
     assert verify(files, keys=[pinned()], log="00" * 16).verdict is LogVerdict.INTACT
 
 
@@ -248,10 +248,10 @@ def test_head_behind_damage(tmp_path: Path) -> None:
     later = book.known
     book.segments[0][1] = book.segments[0][1].replace(b"outcome", b"outcomes")
     report = verify(book.files(tmp_path), keys=[pinned()], heads=[known, later])
-    assert [one.matches for one in report.compared] == [None, True]
+    assert [one.matches for one in report.comparisons] == [None, True]
     book.segments[0][0] = b"{}\n"
     report = verify({1: book.files(tmp_path)[1]}, heads=[known], log="other")
-    assert [one.matches for one in report.compared] == [None]
+    assert [one.matches for one in report.comparisons] == [None]
     assert said(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
     files = Book().add().add().rotate().close().files(tmp_path)
     del files[2]
@@ -487,7 +487,10 @@ def test_no_end(tmp_path: Path) -> None:
         (Book().put('{"seq":3,"kind":"a","facts":{}}'), "has the number 3, and 2 is due"),
         (Book().put('{"seq":1,"kind":"a","facts":{}}'), "has the number 1, and 2 is due"),
         (Book().put('{"seq":2,"kind":"a","facts":{},"x":1}'), "has the members seq, kind, facts, x"),
-        (Book().put('{"seq":2,"kind":"a","facts":{"x":1,"x":2}}'), "is not JSON: a name stands twice in one object"),
+        (
+            Book().put('{"seq":2,"kind":"a","facts":{"x":1,"x":2}}'),
+            "is not JSON: the key 'x' stands twice in one object; give each key once",
+        ),
         (Book().put('{"seq":2,"kind":"a","facts":{"x":\t1}}'), "has bytes that are not allowed in a line"),
         (Book().add("segment.opened"), "opens a segment in the middle of one"),
         (Book().add("segment.closed"), "names another segment than 2 as the next one"),
@@ -754,7 +757,7 @@ def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = verify(book.files(tmp_path), keys=[pinned()], heads=[book.known])
     assert report.verdict is LogVerdict.CANNOT_TELL
     assert said(report) == [f"{FIRST}: the file cannot be read: [Errno 5] the disk fails"]
-    assert [one.matches for one in report.compared] == [None]
+    assert [one.matches for one in report.comparisons] == [None]
 
 
 @pytest.mark.rule("AUD-5")

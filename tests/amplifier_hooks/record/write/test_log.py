@@ -342,7 +342,7 @@ async def test_sync_hangs(tmp_path: Path) -> None:
     """A sync that hangs makes a record fail, and a check says so; another log is not held up."""
     hanging = threading.Event()
     hanging.set()
-    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.05, files=FaultyFiles(hanging=hanging))
+    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, timeout=0.05, files=FaultyFiles(hanging=hanging))
     other = AuditLog.open(tmp_path / "b.jsonl", key=KEY)
     hanging.clear()
     with pytest.raises(LogHangs, match=r"0\.05 s"):
@@ -365,7 +365,7 @@ async def test_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("amplifier_hooks.record.write.writer.MOST_QUEUED", 100_000)
     hanging = threading.Event()
     hanging.set()
-    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, patience=0.4, files=FaultyFiles(hanging=hanging))
+    log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, timeout=0.4, files=FaultyFiles(hanging=hanging))
     hanging.clear()
     with pytest.raises(LogHangs):
         await log.write("decision", {}, durable=True)

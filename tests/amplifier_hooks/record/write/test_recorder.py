@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.record.write.recorder import NoRecord, Recorder
+from amplifier_hooks.errors import InvalidLimit
+from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
+from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder, TwoSinks
 from amplifier_hooks.testing import CollectingAudit, ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @pytest.mark.rule("AUD-1")
@@ -34,3 +41,127 @@ async def test_no_record() -> None:
     """A session without a record writes to a sink that keeps nothing."""
     record = NoRecord()
     await record.write("note", {}, durable=True)
+
+
+# -- two records in two failure domains --------------------------------------------------------------------------------
+
+
+class Hanging(CollectingAudit):
+    """A sink that never answers."""
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+
+@pytest.mark.rule("AUD-3")
+async def test_both() -> None:
+    """Both sinks have every record."""
+    first, second = CollectingAudit(), CollectingAudit()
+    await TwoSinks(first, second).write("note", {"x": 1}, durable=True)
+    assert first.records == second.records
+    assert first.records[0].durable
+
+
+@pytest.mark.rule("AUD-3")
+@pytest.mark.parametrize("bad", [CollectingAudit(OSError("full")), Hanging()], ids=["fails", "hangs"])
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
+async def test_one_is_enough(bad: CollectingAudit, *, first: bool) -> None:
+    """One sink that has the record suffices, although the other fails or hangs, unless both are needed."""
+    good = CollectingAudit()
+    pair = (bad, good) if first else (good, bad)
+    await TwoSinks(*pair).write("note", {}, durable=True)
+    assert good.kinds == ["note"]
+    with pytest.raises(LogUnavailable, match=r"1 of 2 records could be written: (full|no answer in time)"):
+        await TwoSinks(*pair, need=2, timeout=0.05).write("note", {}, durable=True)
+
+
+@pytest.mark.rule("AUD-3")
+async def test_neither() -> None:
+    """If both sinks fail, the record cannot be written, and the error has both reasons."""
+    pair = TwoSinks(CollectingAudit(OSError("full")), CollectingAudit(OSError("gone")))
+    with pytest.raises(LogUnavailable, match=r"0 of 2 .*(full; gone|gone; full)"):
+        await pair.write("note", {}, durable=True)
+    with pytest.raises(InvalidLimit, match="1 or 2"):
+        TwoSinks(CollectingAudit(), CollectingAudit(), need=3)
+
+
+# -- a sink with a timeout ---------------------------------------------------------------------------------------------
+
+
+class Slow(CollectingAudit):
+    """A record that waits before it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = False
+
+    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+        """Wait twice, and append."""
+        try:
+            await asyncio.sleep(0)
+            self.waiting.set()
+            await self.go.wait()
+            await super().write(kind, facts, durable=durable)
+        finally:
+            self.ended = True
+
+
+@pytest.mark.rule("AUD-3")
+async def test_in_time() -> None:
+    """A record that is written in time has all its facts."""
+    sink = Slow()
+    sink.go.set()
+    await PunctualSink(sink).write("x", {"a": 1}, durable=True)
+    assert [(record.kind, record.facts, record.durable) for record in sink.records] == [("x", {"a": 1}, True)]
+
+
+@pytest.mark.rule("AUD-3")
+async def test_too_late() -> None:
+    """A record that hangs is cancelled, and its timeout is an error."""
+    sink = Slow()
+    with pytest.raises(TimeoutError, match=r"not written within 0\.01 s"):
+        await PunctualSink(sink, 0.01).write("x", {})
+    assert sink.ended
+    assert sink.records == []
+
+
+@pytest.mark.rule("AUD-3")
+async def test_caller_is_cancelled() -> None:
+    """Cancelling the caller cancels the write, and is no timeout."""
+    sink = Slow()
+    task = asyncio.create_task(PunctualSink(sink).write("x", {}))
+    await sink.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sink.ended
+
+
+@pytest.mark.rule("AUD-3")
+async def test_caller_is_closed() -> None:
+    """A caller whose coroutine is closed closes the write."""
+    sink = Slow()
+    writing = PunctualSink(sink).write("x", {})
+    writing.send(None)
+    writing.close()
+    assert sink.ended
+
+
+@pytest.mark.rule("AUD-3")
+async def test_its_own_errors() -> None:
+    """The sink's error reaches the caller unchanged, at once or after waiting."""
+    for sink in (CollectingAudit(OSError("full")), Failing()):
+        with pytest.raises(OSError, match="full"):
+            await PunctualSink(sink).write("x", {})
+
+
+class Failing(Slow):
+    """A record that fails after waiting."""
+
+    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+        """Wait, and fail."""
+        await asyncio.sleep(0)
+        raise TimeoutError("full")

@@ -48,12 +48,12 @@ async def test_segments(tmp_path: Path) -> None:
         await session(path, pace=WriteSchedule(segment=2_000), anchor=notes.append)
     report = found(path)
     assert report.verdict is LogVerdict.INTACT
-    assert {finding.found for finding in report.findings} <= {Observation.RESUMED, Observation.CLOCK}
+    assert {finding.observation for finding in report.findings} <= {Observation.RESUMED, Observation.CLOCK}
     assert len(report.segments) > 4
     assert stranger()(path, AuditKey.open(tmp_path / "audit.key").public) == "intact"
     anchors = [Checkpoint.parse(note.partition("\n\n")[0] + "\n") for note in notes]
     files = {one.number: one.file for one in report.segments}
-    assert all(one.matches for one in verify(files, anchors=anchors).compared)
+    assert all(one.matches for one in verify(files, anchors=anchors).comparisons)
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
@@ -81,9 +81,9 @@ async def test_damage(tmp_path: Path) -> None:
     await session(path)
     report = found(path)
     assert report.verdict is LogVerdict.TAMPERED
-    assert [finding.found for finding in report.findings] == [Observation.EVIDENCE, Observation.DAMAGE]
+    assert [finding.observation for finding in report.findings] == [Observation.EVIDENCE, Observation.DAMAGE]
     os.truncate(path, path.stat().st_size - 1)
-    assert Observation.EVIDENCE_CHANGED in {finding.found for finding in found(path).findings}
+    assert Observation.EVIDENCE_CHANGED in {finding.observation for finding in found(path).findings}
 
 
 @pytest.mark.rule("AUD-2")
@@ -98,7 +98,7 @@ async def test_key_lost(tmp_path: Path) -> None:
     await session(path)
     report = found(path)
     assert report.verdict is LogVerdict.CANNOT_TELL
-    assert {Observation.NOT_PINNED, Observation.KEY_CHANGED} <= {finding.found for finding in report.findings}
+    assert {Observation.NOT_PINNED, Observation.KEY_CHANGED} <= {finding.observation for finding in report.findings}
     files = {one.number: one.file for one in report.segments}
     new = pinned(AuditKey.open(tmp_path / "audit.key"))
     assert verify(files, keys=[old, new]).verdict is LogVerdict.INTACT

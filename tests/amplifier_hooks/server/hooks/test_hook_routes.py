@@ -16,7 +16,7 @@ from amplifier_hooks import HookResult, SessionCoordinator
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.server.build_api import API_TABLES
-from amplifier_hooks.server.edge.authentication import RateLimiter, RequestRate
+from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, RequestRecord
@@ -525,7 +525,7 @@ async def test_the_101st_definition(there: Office) -> None:
 @pytest.mark.fault("F-API-11")
 async def test_a_thousand_creates(there: Office) -> None:
     """Of a burst of creates some get through and the rest are told to wait; another tenant is not."""
-    there.api.admission.writes = RateLimiter(RequestRate(per_second=20.0, at_once=3))
+    there.api.admission.writes = RateLimiter(20.0, 3)
     client, other = await there.client(), await there.client(tenant="b")
     answers = await asyncio.gather(*(client.post("/v1/hooks", json=new_hook(f"h{n}")) for n in range(100)))
     assert {answer.status_code for answer in answers} == {201, 429}

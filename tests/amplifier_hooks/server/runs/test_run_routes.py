@@ -78,7 +78,7 @@ def events_in(stream: str) -> list[tuple[int, str, dict[str, Any]]]:
 async def test_a_run_over_http() -> None:
     """A run is queued, claimed, given its result and completed over HTTP; then it shows all that happened."""
     enriching = agent(start=python_hook(), finish=agent_hook("audit"), parameters_schema={"required": ["amount"]})
-    async with site(enriching, agent("audit")) as here, await here.client() as client:
+    async with site(enriching, agent("audit")) as here, await here.client("") as client:
         here.house.functions["hook"] = lambda event, data: {
             "action": "continue",
             "parameters": {"amount": 2, "tier": "gold"},
@@ -263,6 +263,25 @@ async def test_tenants_and_scopes() -> None:
             assert (await system.post(f"/runner/runs/{run}/renew", json=held(claimed))).is_success
 
 
+@pytest.mark.rule("RUN-5", "RUN-20", "TEN-1")
+async def test_a_tenants_runner_does_not_answer_the_operators_guard() -> None:
+    """Only a runner of the system claims the agent of a blueprint's hook; the run's tenant does not even see it."""
+    guarded = agent(start=agent_hook("guard"))
+    async with site(guarded, agent("guard")) as here, await here.client() as mine, await here.client("") as system:
+        run = (await mine.post("/runs", json={"agent_name": "writer"})).json()["run_id"]
+        assert (await mine.get("/runner/runs", params={"runner": "r", "wait": 0.05})).status_code == 204
+        guard = (await system.get("/runner/runs", params={"runner": "s", "wait": 30})).json()
+        assert (guard["agent"]["name"], guard["parent_run_id"]) == ("guard", run)
+        block = held(guard, result_data={"action": "deny", "reason": "too much"})
+        child = f"/runner/runs/{guard['run_id']}"
+        assert (await mine.post(f"{child}/result", json=block)).status_code == 404
+        assert (await mine.get(f"/runs/{guard['run_id']}")).status_code == 404
+        assert (await mine.get(f"/runs/{run}")).json()["children"] == []
+        assert (await system.post(f"{child}/result", json=block)).is_success
+        assert (await system.post(f"{child}/completed", json=held(guard, status="completed"))).is_success
+        assert (await here.house.until(run)).error == "too much"
+
+
 @pytest.mark.rule("RUN-17")
 async def test_stopping_over_http() -> None:
     """A queued run is stopped at once; the runner of another is told when it renews."""
@@ -351,7 +370,9 @@ async def runner_of(here: Site, agents: dict[str, Any], **options: Any) -> Async
     """A runner of this application."""
     async with (
         knocking(here.app) as client,
-        Runner("http://127.0.0.1", await here.secret(), agents, client=client, name="r1", wait=1.0, **options) as made,
+        Runner(
+            "http://127.0.0.1", await here.secret(""), agents, client=client, name="r1", wait=1.0, **options
+        ) as made,
     ):
         yield made
 

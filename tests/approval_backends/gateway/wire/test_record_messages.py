@@ -22,14 +22,14 @@ from approval_backends.gateway.wire.record_messages import (
     row,
 )
 from approval_backends.lifecycle import (
-    Change,
     Decider,
     Moment,
+    Move,
     Refusal,
     RequestRecord,
     grants_of,
     judge,
-    move,
+    move_request,
     new_record,
 )
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
@@ -43,16 +43,16 @@ def a_record(**changes: Any) -> RequestRecord:
     return new_record(a_request(id="apr-1", **changes), NOW)
 
 
-def decided(record: RequestRecord, **changes: Any) -> RequestRecord:
+def decided(record: RequestRecord, keep: float | None = None, **changes: Any) -> RequestRecord:
     """Return the record with an answer that counts."""
-    after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)))
+    after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)), keep=keep)
     assert isinstance(after, RequestRecord)
     return after
 
 
-def ended(record: RequestRecord, change: Change, seconds: float, reason: str = "") -> RequestRecord:
+def ended(record: RequestRecord, move: Move, seconds: float, reason: str = "") -> RequestRecord:
     """Return the record after another change."""
-    after = move(record, change, Moment(NOW.wall + timedelta(seconds=seconds)), reason=reason)
+    after = move_request(record, move, Moment(NOW.wall + timedelta(seconds=seconds)), reason=reason)
     assert isinstance(after, RequestRecord)
     return after
 
@@ -78,7 +78,7 @@ def test_card_has_everything() -> None:
     assert card.claim == "Say hello"
     assert card.edit == '{\n  "file_path": "a.py",\n  "content": "x\\ny",\n  "description": "Say hello"\n}'
     assert card.odd == []
-    assert [option.kind for option in card.options] == ["allow_once", "allow_always", "reject_once", "reject_always"]
+    assert [option.kind for option in card.options] == ["allow_once", "reject_once", "reject_always"]
     assert card.always is not None
     assert card.always.covers == ["Any Write by coder in /project that raises the question “Write it?”."]
     assert (card.status, card.ending, card.server_time) == ("pending", None, NOW.wall)
@@ -101,7 +101,7 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
     assert always is not None
     assert always.covers[0].startswith(said)
     assert always.ends.startswith("With this session")
-    (grant,) = grants_of(decided(record, option=ALWAYS))
+    (grant,) = grants_of(ended(decided(record, option=ALWAYS), "claim", 8))
     assert grant_row(grant).covers == always.covers[0]
     assert grant_row(grant).session == "session-1"
 
@@ -119,7 +119,7 @@ def test_always_that_outlives_the_session() -> None:
         "Any Write by coder in /project",
         "Write by coder in /project",
     ]
-    grant, exact = grants_of(decided(record, option=ALWAYS), keep=60)
+    grant, exact = grants_of(ended(decided(record, 60, option=ALWAYS), "claim", 8))
     assert [grant_row(grant).covers, grant_row(exact).covers] == always.covers
     assert grant_row(grant).session is None
     assert grant_row(grant).expires is not None

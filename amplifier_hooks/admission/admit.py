@@ -1,0 +1,463 @@
+"""The one path of every act, up to its beginning: may it run?
+
+select by call id → judge → ask → look again → record durably → (has what is in force changed? look once more) → claim
+
+`Admission` runs nothing and knows no entry point. A `Permit` is its only yes; the caller then runs exactly
+`permit.act.input`, and reports the end to `settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, evolve, field
+from msgspec.structs import replace
+
+from amplifier_hooks.act import Act, Call, freeze_input
+from amplifier_hooks.admission.approval_result import asking_hooks
+from amplifier_hooks.admission.decisions import Judged, Pending, Permit, Refused, Verdict
+from amplifier_hooks.admission.judge import Judge, deny_outcome
+from amplifier_hooks.approvals import act_of
+from amplifier_hooks.errors import InputNotFreezable, StopInForce
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.result import Ask, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amplifier_hooks.admission.approval_result import Approval, Ending
+    from amplifier_hooks.admission.ask_approver import Approver
+    from amplifier_hooks.dispatch.chain import Chain
+    from amplifier_hooks.ports import ApprovalRequest, KeptResult, Question, Settlement
+    from amplifier_hooks.result import Cause
+
+
+ROUNDS: Final = 3
+"""Maximum of requests about one call, edits of the approver included."""
+
+LOOKS: Final = 8
+"""Maximum of further looks because hooks or rules changed between a look and the claim."""
+
+CAUSE_OF: Final[Mapping[Ending, Cause]] = {
+    "denied": "denied_by_person",
+    "expired": "approval_expired",
+    "unavailable": "approval_unavailable",
+    "cancelled": "session_cancelled",
+}
+"""The cause of a denial, by the end of its request."""
+
+TOO_MANY_CHANGES: Final = "the hooks that asked were changed each time before their questions were answered"
+
+TOO_MANY_EDITS: Final = f"the arguments were edited {ROUNDS} times, and no edit passed its gates as it was"
+
+TOO_MANY_QUESTIONS: Final = f"the hooks asked something new after each of {ROUNDS} answers"
+
+CHANGED_AFTER: Final = "middleware changed the input after it was approved"
+
+ASKED_AFTER: Final = "middleware changed the input to one that has to be asked about; a hook at the event can change it"
+
+EDITED: Final = "the approver changed the data of an event, and only acts can be changed"
+
+NO_LONGER: Final = "the approval no longer holds for this action"
+
+OTHER_CALL: Final = "this call id belongs to another call, whose question is not decided"
+
+
+@define(eq=False)
+class Admission:
+    """Admits the acts of one session."""
+
+    judge: Judge
+    approver: Approver
+
+    async def admit(
+        self, act: Act, call: Call, handles: Mapping[str, Any] | None = None, *, kind: str, problem: str = ""
+    ) -> Verdict:
+        """Return a permit, a refusal, or the question that stays open.
+
+        Hooks see `handles`, the fields of the event that are no JSON; no card shows them. `kind` is the first word of
+        the act's records (`tool.running`). With a `problem`, such as a field that is neither JSON nor a declared
+        handle, a question about the act refuses it. Cancelling takes back open questions and unused approvals.
+        """
+        attempt = Attempt(self.judge, self.approver, call, act, handles or {}, kind, problem)
+        try:
+            return await attempt.carry_out()
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            await attempt.give_up()
+            raise
+
+    async def admit_event(self, judged: Judged, problem: str = "") -> Verdict:
+        """Let an approver decide about an event whose hooks have answered already.
+
+        No later call can come back to its question, and the record has no `running` of it. An approver cannot edit it.
+        With a `problem` the event cannot be frozen, and is refused.
+        """
+        attempt = Attempt(self.judge, self.approver, judged.call, judged.act, judged.handles, "", problem)
+        attempt.judged = judged
+        try:
+            return await attempt.go_on()
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            await attempt.give_up()
+            raise
+
+    async def admit_change(self, permit: Permit, changed: bytes) -> Outcome | None:
+        """Look at an input that middleware changed after the permit. Return the denial, or None if it may run.
+
+        An act that a person, a rule or a grant allowed cannot change any more.
+        """
+        outcome = permit.outcome
+        if permit.allowed:
+            return deny_outcome(outcome, "session", CHANGED_AFTER, "approval_mismatch")
+        judged = await self.judge.look_again(replace(permit.judged, act=evolve(permit.act, input=changed)))
+        if judged.outcome.denied:
+            return judged.outcome
+        if judged.outcome.asks:
+            return deny_outcome(judged.outcome, "session", ASKED_AFTER, "approval_unavailable")
+        return None
+
+    async def settle(self, permit: Permit, became: Settlement, result: KeptResult | None = None) -> None:
+        """Store the end of an act that began, and its result."""
+        for approval in permit.approvals:
+            await self.approver.settle(approval, became, result)
+
+
+@define(eq=False)
+class Attempt:
+    """One act on its way. `carry_out` is the sequence; the steps stand below it in the order they are taken."""
+
+    judge: Judge
+    approver: Approver
+    call: Call
+    act: Act
+    """The act as it was given, or as an approver wrote it; `judged.act` is the act as the hooks left it."""
+    handles: Mapping[str, Any]
+    kind: str
+    problem: str = ""
+    given: str = field(init=False)
+    """The digest of the act as the caller gave it."""
+    judged: Judged = field(init=False)
+    resumed: ApprovalRequest | None = None
+    """The request that an earlier attempt at this call left open, or answered and not used."""
+    after: str = ""
+    """The id of that request; requests that follow it get ids of their own."""
+    approvals: list[Approval] = field(factory=list)
+    rounds: int = 0
+    looks: int = 0
+    why: str = TOO_MANY_QUESTIONS
+    recorded: str = ""
+    """Digest of the act that is on record as about to run."""
+    claimed: list[Approval] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.given = self.act.digest
+
+    async def carry_out(self) -> Verdict:
+        """Return the end of the way to the effect."""
+        if self.call.chosen and self.call.returns and (verdict := await self._select()) is not None:
+            return verdict
+        self.judged = await self._judge()
+        return await self.go_on()
+
+    async def go_on(self) -> Verdict:
+        """Ask, look again, record and claim."""
+        while True:
+            outcome = self.judged.outcome
+            if outcome.denied:
+                return await self._refuse(outcome)
+            questions = tuple(ask for ask in outcome.asks if not self._is_answered(ask))
+            if questions and (why := await self._find_stop()) is not None:
+                return await self._refuse_stopped(why)
+            if self.resumed is not None and not self._asks_about(self.resumed, questions):
+                verdict = await self._drop(self.resumed)
+            elif not questions:
+                verdict = await self._claim()
+            elif self.rounds == ROUNDS:
+                verdict = await self._refuse(deny_outcome(outcome, "session", self.why, "approval_unavailable"))
+            else:
+                verdict = await self._ask(questions)
+            if verdict is not None:
+                return verdict
+
+    # -- select and judge ------------------------------------------------------------------------------------------
+
+    async def _select(self) -> Verdict | None:
+        """Find an earlier request of this call, and go on with the act that it stored.
+
+        The call id only selects: the caller has to give the same act again. Another act is refused, and uses nothing
+        up.
+        """
+        waiting = await self.approver.waiting_for(self.call)
+        if not waiting:
+            return None
+        self.resumed = waiting[-1]
+        if self.resumed.given != self.given:
+            outcome = Outcome(self.act.event, {})
+            return Refused(outcome=deny_outcome(outcome, "session", OTHER_CALL, "approval_mismatch"))
+        self.act, self.after = act_of(self.resumed), self.resumed.id
+        return None
+
+    async def _judge(self) -> Judged:
+        """Return the first look at the act. The stored act and open questions of a resumed call stay as they are."""
+        judged = await self.judge.judge(self.act, self.call, self.handles)
+        if self.resumed is None or judged.outcome.denied:
+            return judged
+        if judged.act.digest != self.act.digest:
+            judged = await self.judge.look_again(replace(judged, act=self.act), whole=True)
+        if judged.outcome.denied or judged.by_rule:
+            return judged
+        asks = judged.outcome.asks
+        open_questions = (
+            ask_of(question, self.resumed)
+            for question in self.resumed.questions
+            if question.version == self.judge.version_of(question.hook)
+            and not any(answers(question, ask, question.version) for ask in asks)
+        )
+        return replace(judged, outcome=replace(judged.outcome, asks=(*asks, *open_questions)))
+
+    # -- ask -------------------------------------------------------------------------------------------------------
+
+    def _is_answered(self, ask: Ask) -> bool:
+        """Return True if an approval answers this question of this version of its hook, about this very act."""
+        version = self.judge.version_of(ask.hook_name)
+        return any(
+            approval.allowed
+            and approval.digest == self.judged.act.digest
+            and any(answers(question, ask, version) for question in approval.request.questions)
+            for approval in (*self.approvals, *self.claimed)
+        )
+
+    async def _ask(self, questions: tuple[Ask, ...]) -> Verdict | None:
+        """Ask about the act. Return None if the answer allows it, and the way goes on."""
+        outcome = replace(self.judged.outcome, asks=questions)
+        if self.problem:
+            return await self._refuse(deny_outcome(outcome, "InputNotFreezable", self.problem))
+        if self.judge.stopped is not None:
+            return await self._refuse(deny_outcome(outcome, "session", self.judge.stopped, "session_cancelled"))
+        act, resumed, self.resumed = self.judged.act, self.resumed, None
+        attempt = f"{self.after}{self.rounds}"
+        try:
+            approval = await self.approver.ask(
+                outcome, act, call=self.call, attempt=attempt, given=self.given, resumed=resumed
+            )
+        except RecordUnavailable as error:
+            return await self._refuse(deny_outcome(outcome, "record", str(error), "audit_unavailable"))
+        self.rounds += 1
+        if approval.status == "pending":
+            await self._withdraw_approvals("superseded")
+            return Pending(outcome=self.judged.outcome, request=approval.request, act=act)
+        self.approvals.append(approval)
+        return await self._take_answer(approval, outcome)
+
+    async def _take_answer(self, approval: Approval, outcome: Outcome) -> Verdict | None:
+        """Apply an answer: look again after a yes, judge an edit, judge anew if a hook that asked has changed."""
+        if self._is_outdated(approval):
+            # An answer to the hook before its change does not count for the changed one.
+            await self._withdraw_approvals("superseded")
+            self.why = TOO_MANY_CHANGES
+            self.judged = await self._judge()
+        elif not approval.allowed:
+            refused = await self._refuse(denied_by(approval, outcome))
+            return replace(refused, used=approval.used)
+        elif approval.edited_arguments is not None:
+            return await self._take_edit(approval, outcome)
+        elif not approval.grants and self.judged.in_force is not None:
+            self.judged = await self.judge.look_again(self.judged)
+        return None
+
+    def _asks_about(self, request: ApprovalRequest, questions: tuple[Ask, ...]) -> bool:
+        """Return True if an earlier request is about this act, and asks these questions."""
+        return (
+            bool(questions)
+            and request.digest == self.judged.act.digest
+            and all(
+                any(answers(question, ask, self.judge.version_of(ask.hook_name)) for question in request.questions)
+                for ask in questions
+            )
+        )
+
+    async def _drop(self, request: ApprovalRequest) -> Verdict | None:
+        """Withdraw an earlier request that asks something else. A denial that it was given holds."""
+        self.resumed = None
+        denial = await self.approver.supersede(request, self.call)
+        return None if denial is None else await self._refuse(denied_by(denial, self.judged.outcome))
+
+    def _is_outdated(self, approval: Approval) -> bool:
+        """Return True if a hook that asked was changed, so that an allowance or a withdrawn question has no meaning."""
+        if approval.status not in ("approved", "unavailable", "cancelled") or self.judge.stopped is not None:
+            return False
+        return any(self.judge.version_of(one.hook) != one.version for one in approval.request.questions)
+
+    async def _take_edit(self, approval: Approval, outcome: Outcome) -> Verdict | None:
+        """Judge the approver's own arguments like the caller's. An edit that a hook changes is asked about again."""
+        self.why = TOO_MANY_EDITS
+        if not self.kind:
+            return await self._refuse(deny_outcome(outcome, "session", EDITED, "approval_unavailable"))
+        try:
+            self.act = evolve(self.judged.act, input=freeze_input(dict(approval.edited_arguments or {})))
+        except InputNotFreezable as error:
+            return await self._refuse(deny_outcome(outcome, type(error).__name__, str(error)))
+        self.judged = await self.judge.judge(self.act, self.call, self.handles)
+        await self._withdraw_approvals("superseded", besides=self.judged.act.digest)
+        judged = self.judged.outcome
+        if not judged.denied and not judged.asks and self.judged.act.digest != approval.digest:
+            # A hook changed the edit: asked as before, so the earlier assessments still hold.
+            assessments = tuple(dict.fromkeys((*outcome.assessments, *judged.assessments)))
+            self.judged = replace(self.judged, outcome=replace(judged, asks=outcome.asks, assessments=assessments))
+        return None
+
+    # -- record and claim ------------------------------------------------------------------------------------------
+
+    async def _claim(self) -> Verdict | None:
+        """Record that the act is about to run, and claim its approvals. Return None if another look is due."""
+        judge, judged = self.judge, self.judged
+        in_force = judge.in_force(judged.act.event)
+        try:
+            await self._record_running(in_force[0])
+        except RecordUnavailable as error:
+            return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
+        if (why := await self._find_stop()) is not None:
+            return await self._refuse_stopped(why)
+        if judge.stopped is not None:
+            return await self._refuse(deny_outcome(judged.outcome, "session", judge.stopped, "session_cancelled"))
+        if judged.in_force is not None and judged.in_force != judge.in_force(judged.act.event):
+            return await self._look_once_more()
+        if not self.approvals:
+            return Permit(judged)
+        return await self._claim_approvals()
+
+    async def _record_running(self, chain: Chain) -> None:
+        """Record that the act is about to run; on disk, where a gate, a rule or a person looked at it."""
+        act, call = self.judged.act, self.call
+        if self.kind and self.recorded != act.digest:
+            durable = chain.careful or bool(self.approvals) or self.judge.rules is not None
+            await self.judge.recorder.keep(act.digest, act.input)
+            facts = act_facts(act, call, self.kind)
+            await self.judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
+            self.recorded = act.digest
+
+    async def _look_once_more(self) -> Verdict | None:
+        """Look at the act again, because hooks or rules have changed since the last look."""
+        if self.looks == LOOKS:
+            outcome = self.judged.outcome
+            return await self._refuse(deny_outcome(outcome, "session", TOO_MANY_CHANGES, "approval_unavailable"))
+        self.looks += 1
+        self.judged = await self.judge.look_again(self.judged)
+        return None
+
+    async def _claim_approvals(self) -> Verdict:
+        """Claim every approval of this call; if one cannot be claimed, nothing runs."""
+        outcome = self.judged.outcome
+        for approval in tuple(self.approvals):
+            self.approvals.remove(approval)  # from here on it is used up, or was not to be had
+            self.claimed.append(approval)
+            try:
+                claimed = await self.approver.claim(approval)
+            except StopInForce as stop:
+                self.claimed.remove(approval)
+                self.approvals.append(approval)
+                await self._find_stop()  # puts it on record
+                return await self._refuse_stopped(str(stop))
+            if not claimed:
+                self.claimed.remove(approval)
+                return await self._refuse(deny_outcome(outcome, "session", NO_LONGER, "approval_unavailable"))
+        objection = await self._look_after_claim()
+        if objection is not None:
+            return await self._refuse(objection)
+        outcome = replace(outcome, action="continue", reason=self.claimed[-1].reason)
+        return Permit(replace(self.judged, outcome=outcome), tuple(self.claimed))
+
+    async def _look_after_claim(self) -> Outcome | None:
+        """Return an objection to the act if hooks or rules have changed while the store claimed."""
+        judge, event = self.judge, self.judged.act.event
+        while self.judged.in_force is not None and self.judged.in_force != judge.in_force(event):
+            self.judged = await judge.look_again(self.judged)
+            outcome = self.judged.outcome
+            if outcome.denied:
+                return outcome
+            if not all(self._is_answered(ask) for ask in outcome.asks):
+                return deny_outcome(outcome, "session", NO_LONGER, "approval_unavailable")
+        return None
+
+    # -- ends without a permit -------------------------------------------------------------------------------------
+
+    async def _refuse(self, outcome: Outcome) -> Refused:
+        """Withdraw everything open or unused of this call, and return the refusal."""
+        await self._withdraw("superseded" if outcome.denied_by == "session" else f"denied by {outcome.denied_by}")
+        for approval in self.claimed:
+            await self.approver.settle(approval, "failed")
+        return Refused(outcome=outcome, act=self.judged.act)
+
+    async def _find_stop(self) -> str | None:
+        """Return the reason of a stop that covers the session or one above it, or None."""
+        judge: Judge | None = self.judge
+        sessions = []
+        while judge is not None:
+            sessions.append((judge.tenant, judge.id))
+            judge = judge.parent
+        stop = await self.approver.find_stop(sessions)
+        return None if stop is None else stop.reason
+
+    async def _refuse_stopped(self, why: str) -> Refused:
+        """Return the refusal of a stop. Answers that the same call can come back to stay unused in the store."""
+        self.approvals = [one for one in self.approvals if not await self.approver.keep_for_later(one, self.call)]
+        await self._withdraw_approvals("stopped")
+        for approval in self.claimed:
+            await self.approver.settle(approval, "failed")
+        outcome = deny_outcome(self.judged.outcome, "session", why, "emergency_stop")
+        return Refused(outcome=outcome, act=self.judged.act)
+
+    async def give_up(self) -> None:
+        """Withdraw everything of a call that was cancelled; settle what was claimed, since nothing will run."""
+        for approval in self.claimed:
+            await self.approver.settle(approval, "failed")
+            await self.approver.withdraw(approval.request, "cancelled")  # its claim may have come to nothing
+        await self._withdraw("cancelled")
+
+    async def _withdraw(self, why: str) -> None:
+        await self._withdraw_approvals(why)
+        if self.call.returns:
+            await self.approver.withdraw_call(self.call, why)
+
+    async def _withdraw_approvals(self, why: str, besides: str = "") -> None:
+        """Withdraw the approvals of this attempt, besides those for one digest; none of them may be used later."""
+        for approval in [one for one in self.approvals if one.digest != besides]:
+            if approval.allowed:
+                await self.approver.withdraw(approval.request, why)
+            self.approvals.remove(approval)  # only now, should the call be cancelled before
+
+
+def answers(question: Question, ask: Ask, version: str) -> bool:
+    """Return True if an answered question is this one: the same hook in this version, the same key or words."""
+    if (question.hook, question.version, question.key) != (ask.hook_name, version, ask.key):
+        return False
+    return ask.key is not None or question.prompt == ask.prompt
+
+
+def ask_of(question: Question, request: ApprovalRequest) -> Ask:
+    """Return a question of an earlier request as its hook asked it."""
+    return Ask(
+        hook_name=question.hook,
+        prompt=question.prompt,
+        options=tuple(option.label for option in request.options),
+        timeout=(request.expires - request.created).total_seconds(),
+        default=request.default,
+        scope=question.scope,
+        key=question.key,
+    )
+
+
+def denied_by(approval: Approval, outcome: Outcome) -> Outcome:
+    """Return the outcome as it was denied by a person, by a hook before a person was asked, or by no answer."""
+    if approval.hook is not None:
+        return deny_outcome(outcome, approval.hook, approval.reason, approval.cause)
+    by = asking_hooks(approval.request)
+    return deny_outcome(outcome, by, approval.message, approval.cause or CAUSE_OF[approval.status])
+
+
+def act_facts(act: Act, call: Call, kind: str) -> dict[str, Any]:
+    """Return an act in the form of the record."""
+    facts: dict[str, Any] = {"tool" if kind == "tool" else "name": act.name}
+    if call.id:
+        facts["call"] = call.id
+    return facts | {"digest": act.digest}

@@ -1,0 +1,438 @@
+"""Asks hooks and rules about events and acts, puts their answers on record, and shows their messages.
+
+A judge runs nothing. `judge` is the first look at an act, with every hook; `look_again` is a later look at the same
+bytes, with the rules, the gates, and the hooks that have not seen the act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
+
+import msgspec
+from attrs import define, evolve, field
+from msgspec.structs import replace
+
+from amplifier_hooks import events
+from amplifier_hooks.act import Act, Call, freeze, freeze_input
+from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
+from amplifier_hooks.admission.build_request import Origin
+from amplifier_hooks.admission.decisions import Judged
+from amplifier_hooks.clock import stamp
+from amplifier_hooks.dispatch.chain import DataView, Snapshot
+from amplifier_hooks.dispatch.run_hooks import error_message
+from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
+from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
+from amplifier_hooks.ports import ActionFacts
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.result import Answer, Cause, Outcome
+from amplifier_hooks.text.strict_json import load_json
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from amplifier_hooks.admission.apply_rules import FailClosedRules
+    from amplifier_hooks.admission.hook_inventory import Inventory
+    from amplifier_hooks.dispatch.chain import Chain
+    from amplifier_hooks.ports import Clock, RuleVerdict
+    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.text.json_schema import Schema
+
+
+DOES_NOT_FIT: Final = "the input that a hook changed does not fit the tool's schema"
+
+T = TypeVar("T")
+
+
+class Stopped(Exception):
+    """The session was stopped while it waited for hooks. This exception never leaves the session."""
+
+
+class Undecided:
+    """A counter of the decisions under way; closing the session waits until there is none."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._none: asyncio.Event | None = None
+
+    def __enter__(self) -> None:
+        self._number += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._number -= 1
+        if not self._number and self._none is not None:
+            self._none.set()
+
+    async def wait_until_none(self) -> None:
+        """Wait until no decision is under way."""
+        while self._number:
+            self._none = self._none or asyncio.Event()
+            self._none.clear()
+            await self._none.wait()
+
+
+@define(eq=False, kw_only=True)
+class Judge:
+    """The judge of one session: its hooks, its rules, its record, and the reasons why nothing more runs."""
+
+    id: str
+    tenant: str
+    agent: str
+    hooks: HookRegistry
+    clock: Clock
+    recorder: Recorder
+    rules: FailClosedRules | None = None
+    origin: Origin = field(factory=Origin)
+    inventory: Inventory | None = None
+    """The hooks on record; None without a record."""
+    schemas: Mapping[str, Schema] = field(factory=dict)
+    """The schemas of tools' inputs, where they are known."""
+    parent: Judge | None = None
+    run: str | None = None
+    turn: int = 0
+    halted: str | None = None
+    """The reason why this session runs nothing more in this turn; see `stopped`."""
+    closed: bool = False
+    undecided: Undecided = field(factory=Undecided)
+    deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
+    """Tasks that wait for hooks, with the number of cancellations that the session sent each."""
+    unique: str = field(factory=lambda: uuid4().hex)
+    number: int = 0
+
+    async def show(self, outcome: Outcome) -> None:
+        """Show the messages of an outcome. A judge without a screen shows nothing."""
+
+    # -- going on, and stopping ----------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> str | None:
+        """The reason why nothing more runs, or None.
+
+        The session, or one above it, was cancelled or closed, or its prompt was denied.
+        """
+        return self.halted or (self.parent.stopped if self.parent is not None else None)
+
+    def cancel_hooks(self) -> None:
+        """Cancel the hooks that run, for a stop. A hook that stops its own session still answers."""
+        for task in tuple(self.deciding):
+            if task is not asyncio.current_task():
+                self.deciding[task] += 1
+                task.cancel()
+
+    async def deliberate(self, hooks: Awaitable[T]) -> T:
+        """Wait for hooks, and return their result.
+
+        Raises `Stopped` when the session is stopped meanwhile: that cancels the hooks, and not the task they run in.
+        """
+        task = running_task()
+        if task is None or task in self.deciding:  # a hook of this session asks: cancelling the hook cancels this call
+            return await hooks
+        before = task.cancelling() - has_pending_cancellation(task)
+        self.deciding[task] = 0
+        try:
+            return await hooks
+        except asyncio.CancelledError:
+            ours = self.deciding.get(task, 0)
+            if not ours or task.cancelling() - ours > before:
+                raise  # another party cancelled the task
+            raise Stopped from None
+        finally:
+            if ours := self.deciding.pop(task, 0):
+                for _ in range(ours):
+                    task.uncancel()
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def payload(self, data: Mapping[str, Any], cwd: str | None = None) -> dict[str, Any]:
+        """Return the data of an event with the fields of every payload; the session's values replace the data's.
+
+        `cwd` is the folder of the event; None is the session's root.
+        """
+        payload = {
+            **data,
+            "session_id": self.id,
+            "timestamp": stamp(self.clock),
+            "tenant_id": self.tenant,
+            "turn": self.turn,
+            "agent": self.agent,
+            "cwd": self.origin.cwd if cwd is None else cwd,
+            "root": self.origin.cwd,
+            "event_id": self.new_id(),
+        }
+        if self.run is not None:
+            payload["run_id"] = self.run
+        if self.parent is not None:
+            payload["parent_id"] = self.parent.id
+        return payload
+
+    def new_id(self) -> str:
+        """Return a unique id: this session's random part, and a number."""
+        self.number += 1
+        return f"{self.unique}-{self.number}"
+
+    async def decide(
+        self, event: str, data: Mapping[str, Any], *, cwd: str | None = None, durable: bool = True
+    ) -> Outcome:
+        """Ask rules and hooks about an event, record their answers, and show the messages for the user.
+
+        With `durable` False the caller writes a durable record before anything follows from the outcome.
+        """
+        payload = self.payload(data, cwd)
+        if self.rules is None or not self._has_rules(event):
+            return await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
+        name, tool = events.canonical(event), str(payload.get("tool_name", ""))
+        cwd = payload["cwd"]
+        verdict = await self.rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
+        if verdict is not None and verdict.effect == "deny":
+            outcome = Outcome(name, payload)
+        else:
+            outcome, verdict = await self._ask_hooks(event, payload), None
+            if not outcome.denied:
+                arguments = event_arguments(name, outcome.data)
+                verdict = await self.rules.judge(self._facts(name, tool, cwd, arguments, outcome))
+        return (await self._apply_rules(outcome, tool, verdict, durable=durable))[0]
+
+    def _has_rules(self, event: str) -> bool:
+        """Return True if rules are consulted at an event: it can be stopped, and no rule has judged its act before."""
+        return self.hooks.can_be_stopped(event) and events.canonical(event) != APPROVAL_REQUIRED
+
+    async def notify(self, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
+        """Show the observers an outcome, after its effects. Each gets its own copy of the fields of a `snapshot`."""
+        with suppress(Stopped):
+            await self.deliberate(self.hooks.notify(outcome, snapshot))
+
+    # -- acts ----------------------------------------------------------------------------------------------------
+
+    async def judge(self, act: Act, call: Call, handles: Mapping[str, Any]) -> Judged:
+        """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it.
+
+        The rules look first at the act as it was given, where only a denial counts, and then as the hooks left it.
+        """
+        in_force = self.in_force(act.event)
+        given = fields_of(act)
+        payload = self.payload(payload_of(act, call, handles, given), act.cwd)
+        rules = self.rules if self.rules is not None and self._has_rules(act.event) else None
+        about = (act.event, act.name, act.cwd)
+        verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
+        if verdict is not None and verdict.effect == "deny":
+            outcome = Outcome(act.event, payload)
+        else:
+            verdict = None
+            outcome = await self._ask_hooks(act.event, payload, Snapshot(given))
+            if not outcome.denied:
+                outcome, act = self._left_by_hooks(outcome, act, given)
+            if rules is not None and not outcome.denied:
+                verdict = await rules.judge(self._facts(*about, arguments_of(act, handles), outcome))
+        by_rule = False
+        if verdict is None:
+            outcome = await self.record_outcome(outcome, durable=False)
+        else:
+            outcome, by_rule = await self._apply_rules(outcome, act.name, verdict)
+        return Judged(act, call, outcome, in_force, handles, by_rule)
+
+    async def look_again(self, judged: Judged, *, whole: bool = False) -> Judged:
+        """Return another look at the same bytes: the rules, the gates, and the hooks that have not seen this act.
+
+        Only their objections and questions count; those of the earlier look stay. With `whole` every hook looks.
+        """
+        act = judged.act
+        in_force = self.in_force(act.event)
+        given = fields_of(act)
+        payload = self.payload(payload_of(act, judged.call, judged.handles, given), act.cwd)
+        before = None if whole or judged.in_force is None else judged.in_force[0]
+        try:
+            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, Snapshot(given)))
+        except Stopped:
+            outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
+        verdict = None
+        if self.rules is not None and self._has_rules(act.event) and not outcome.denied:
+            arguments = arguments_of(act, judged.handles)
+            verdict = await self.rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
+        applied, answered = apply_verdict(outcome, verdict)
+        if applied.denied or not set(applied.asks) <= set(judged.outcome.asks):  # only an objection goes on record
+            applied, _ = await self._apply_rules(outcome, act.name, verdict)
+        return replace(judged, outcome=applied, in_force=in_force, by_rule=judged.by_rule or bool(answered))
+
+    def in_force(self, event: str) -> tuple[Chain, str]:
+        """Return the hooks and the digest of the rules that are in force at an event."""
+        rules = "" if self.rules is None else self.rules.digest
+        return self.hooks.in_force(event), rules
+
+    def _left_by_hooks(self, outcome: Outcome, act: Act, given: Mapping[str, Any]) -> tuple[Outcome, Act]:
+        """Return the outcome, and the act as the hooks left it."""
+        if not outcome.modified:
+            return outcome, act
+        left = {name: outcome.data[name] for name in given}
+        frozen = freeze_input(left["tool_input"]) if act.event == TOOL_PRE else freeze(left)
+        final = evolve(act, input=frozen)
+        if final.input != act.input and act.event == TOOL_PRE and act.name in self.schemas:
+            problem = self.schemas[act.name].problem(final.arguments())
+            if problem is not None:
+                reason = f"{DOES_NOT_FIT}: {problem}"
+                return deny_outcome(
+                    outcome, outcome.changed_by(given) or "session", reason, "hook_invalid_output"
+                ), final
+        return outcome, final
+
+    async def _apply_rules(
+        self, outcome: Outcome, name: str, verdict: RuleVerdict | None, *, durable: bool = False
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome with the verdict of the rules applied, and True if the verdict answered a question.
+
+        Answers and verdict are then on record.
+        """
+        outcome, answered = apply_verdict(outcome, verdict)
+        outcome = await self.record_outcome(outcome, durable=durable)
+        if verdict is not None and (answered or verdict.effect == "deny"):
+            about = {"event": outcome.event, "tool": name}
+            try:
+                await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
+            except RecordUnavailable as error:
+                outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
+        return outcome, bool(answered)
+
+    async def _ask_hooks(self, event: str, payload: dict[str, Any], snapshot: Snapshot | None = None) -> Outcome:
+        """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
+        if not (self.closed and self.hooks.can_be_stopped(event)):
+            answering = self.deliberate(self.hooks.decide(event, payload, snapshot))
+            try:
+                if self.inventory is not None and self.inventory.every_run:
+                    return await self.inventory.run(event, payload, answering)
+                return await answering
+            except Stopped:
+                pass
+        outcome = Outcome(events.canonical(event), payload)
+        return deny_outcome(outcome, "session", self.stopped or "cancelled", "session_cancelled")
+
+    def _facts(
+        self, event: str, name: str, cwd: str, arguments: Mapping[str, Any], outcome: Outcome | None = None
+    ) -> ActionFacts:
+        """Return the facts of an act or event for the rules; with an outcome, the hooks' risk counts, too."""
+        arguments = DataView(arguments)
+        return ActionFacts(
+            tool=name,
+            arguments=arguments,
+            event=event,
+            session=self.id,
+            tenant=self.tenant,
+            agent=self.agent,
+            cwd=cwd,
+            root=self.origin.cwd,
+            risk=self.origin.risk(name, arguments, outcome),
+        )
+
+    def version_of(self, hook: str) -> str:
+        """Return the version of a hook, by its name: an answer is for one version."""
+        return self.hooks.version_of(hook, self.tenant)
+
+    # -- on record -----------------------------------------------------------------------------------------------
+
+    async def record_outcome(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
+        """Record an outcome and show its messages. An event that can be stopped is denied if it cannot be recorded."""
+        if self.inventory is not None and self.inventory.changes:
+            await self.inventory.write()
+        facts = outcome_facts(outcome)
+        if self.hooks.can_be_stopped(outcome.event):
+            try:
+                await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
+            except RecordUnavailable as error:
+                outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
+        else:
+            await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
+        if outcome.messages or outcome.answers:
+            await self.show(outcome)
+        return outcome
+
+
+def fields_of(act: Act) -> dict[str, Any]:
+    """Return fresh copies of the fields that an act's input consists of."""
+    return {"tool_input": act.arguments()} if act.event == TOOL_PRE else act.arguments()
+
+
+def arguments_of(act: Act, handles: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of an act for the rules, its handles among them."""
+    return event_arguments(act.event, {**handles, **fields_of(act)})
+
+
+def event_arguments(event: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of an event for the rules: a tool's input, or the payload without its identity fields.
+
+    The input of a tool call that is no object stands among the arguments under its own name.
+    """
+    given = data.get("tool_input")
+    if event == TOOL_PRE and isinstance(given, Mapping):
+        return given
+    return {name: value for name, value in data.items() if name not in IDENTITY_FIELDS}
+
+
+def payload_of(act: Act, call: Call, handles: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of an act's event."""
+    if act.event == TOOL_PRE:
+        return {**handles, **fields, "tool_name": act.name, "tool_call_id": call.id}
+    return {**handles, **fields}
+
+
+def deny_outcome(outcome: Outcome, by: str, reason: str, cause: Cause | None = None) -> Outcome:
+    """Return a copy of the outcome that is denied after the hooks have answered; their answers stay on record."""
+    return msgspec.structs.replace(outcome, action="deny", denied_by=by, reason=reason, cause=cause)
+
+
+def frozen_object(value: object) -> bytes:
+    """Return a tool's input as canonical bytes. Bytes are the sender's own JSON, and read strictly.
+
+    Raises `InputNotFreezable`, also for an input that is no JSON object or too large.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = load_json(value)
+        except (ValueError, RecursionError) as error:
+            raise InputNotFreezable(f"$ is no JSON that all readers understand alike: {error}") from error
+    if not isinstance(value, Mapping):
+        raise InputNotFreezable(f"$ is of type {type(value).__name__}, and a tool's input is an object")
+    try:
+        return freeze_input(value if isinstance(value, dict) else dict(value))
+    except InputNotFreezable:
+        raise
+    except Exception as problem:  # the mapping is the caller's code, which may raise anything
+        raise InputNotFreezable(f"$ could not be read: {error_message(problem)}") from problem
+
+
+def problem_of(error: BaseException) -> dict[str, str]:
+    """Return an exception as events and records have it."""
+    return {"type": type(error).__name__, "message": error_message(error)}
+
+
+def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as the record has it: its action, and every answer that is not a plain continue."""
+    facts: dict[str, Any] = {"event": outcome.event, "action": outcome.action}
+    if outcome.reason is not None:
+        facts["reason"] = outcome.reason
+    if outcome.denied_by is not None:
+        facts |= {"denied_by": outcome.denied_by, "cause": outcome.cause}
+    if outcome.answers:
+        facts["answers"] = [answer_facts(answer) for answer in outcome.answers]
+    return facts
+
+
+def answer_facts(answer: Answer) -> dict[str, Any]:
+    """Return one answer as the record has it. The hook's output stands there by its digest, hidden or not."""
+    facts: dict[str, Any] = {
+        "hook": answer.hook_name,
+        "action": answer.action,
+        "status": answer.status,
+        "error": answer.error,
+        "duration_ms": answer.duration_ms,
+    }
+    if answer.assessments:
+        facts["assessments"] = [{"risk": one.risk, "reason": one.reason} for one in answer.assessments]
+    if answer.output:
+        data = answer.output.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(data).hexdigest()
+        facts["output"] = {"size": len(data), "digest": digest, "hidden": answer.effective_result.suppress_output}
+    return facts

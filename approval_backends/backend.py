@@ -1,0 +1,215 @@
+"""The approval backend over a broker: it asks, withdraws, claims and settles, and the store names the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import evolve
+
+from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
+from amplifier_hooks.foreign_code import keep_until_done
+from amplifier_hooks.ports import Decision, Unfinished
+from approval_backends.broker import Broker
+from approval_backends.errors import RequestWithdrawn
+from approval_backends.in_process import AsUpstream
+from approval_backends.lifecycle import Refusal, RequestRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
+    from approval_backends.lifecycle import Status
+    from approval_backends.stores.approval_store import ApprovalStore
+
+
+WITHDRAW_TIMEOUT: Final = 5.0
+"""Seconds for withdrawing a question, even while the caller cancels."""
+
+WITHDRAWALS: Final[Mapping[str, Callable[[Broker, str], Awaitable[RequestRecord | Refusal]]]] = {
+    "expired": lambda broker, request_id: broker.give_up(request_id),
+    "superseded": lambda broker, request_id: broker.supersede(request_id, "another question took its place"),
+}
+"""Reasons of a session that the store keeps as ends of their own, and not as cancelled."""
+
+EXPIRY_ENDS: Final[frozenset[Status]] = frozenset({"approved", "denied", "expired"})
+WITHDRAWAL_ENDS: Final[frozenset[Status]] = frozenset({"denied", "cancelled", "superseded"})
+"""States in which the session is right about the end of a request that it withdraws as expired, or otherwise."""
+
+
+class StoreApprovals(AsUpstream):
+    """An approval backend over a store: approvers see its questions there, and decide there.
+
+    When the inline `wait` of a request ends before its time and the store is durable, the question stays open:
+    `request` raises `ApprovalPending`, and asking the same request again goes on waiting.
+    """
+
+    def __init__(self, store: ApprovalStore | Broker) -> None:
+        self.broker = store if isinstance(store, Broker) else Broker(store)
+        self._asking: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        self._versions: dict[str, int] = {}
+
+    @property
+    def durable(self) -> bool:
+        """True if questions and answers outlive this program."""
+        return self.broker.store.durable
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Ask, and return the decision; at once, if it was made before a restart.
+
+        Raises `ApprovalTimeout` when the time is over, `ApprovalPending` when only the inline wait is over,
+        `AlreadyRun` when the action was begun, `RequestWithdrawn` when the question was withdrawn, `BackendUnavailable`
+        when no approver can be asked, and `StoreUnavailable`. Cancelling `request` withdraws the question everywhere,
+        and an answer of the same instant with it; if `withdraw` has begun to take the question back, its reason is
+        kept.
+        """
+        self._asking[request.id] += 1
+        try:
+            record = await self._ask_approvers(request)
+        except asyncio.CancelledError:
+            await _finish_despite_cancel(self.withdraw(request.id, self._reasons.get(request.id, "cancelled")))
+            raise
+        finally:
+            self._asking -= Counter([request.id])
+            if request.id not in self._asking:
+                self._reasons.pop(request.id, None)
+        self._versions[request.id] = record.version
+        return _decision(record)
+
+    async def cancel_all(self, reason: str) -> None:
+        """Withdraw every question that is being asked here at the moment, and its answer."""
+        for request_id in list(self._asking):
+            await self.withdraw(request_id, reason)
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Claim the approval for running the action: once, and for the approved digest.
+
+        Raises `StopInForce` while a stop covers the session; the approval stays unused.
+        """
+        result = await self.broker.claim(request_id, digest)
+        if isinstance(result, Refusal) and result.code == "stopped":
+            raise StopInForce(result.reason)
+        return self._note_result(result)
+
+    async def stops(self) -> Sequence[Stop]:
+        """Return the stops in force, and those that ended lately; see `Broker.stops`."""
+        return await self.broker.stops()
+
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
+        """Store the outcome of the action and its result. Settling twice is harmless."""
+        self._note_result(await self.broker.settle(request_id, outcome, result=result))
+
+    async def withdraw(self, request_id: str, reason: str) -> Decision | None:
+        """Withdraw the question. For one that is unknown, over or claimed this does nothing.
+
+        The store keeps the reasons `expired` and `superseded` as ends of their own, and `expired` leaves an answer as
+        it is. Returns the answer that the store has: with `expired` only one that stands.
+        """
+        end = WITHDRAWALS.get(reason)
+        if request_id in self._asking:
+            self._reasons[request_id] = reason  # the same end, should the wait be cancelled before it has noticed
+        result = await (end(self.broker, request_id) if end else self.broker.withdraw(request_id, reason))
+        record = result if isinstance(result, RequestRecord) else result.record
+        if record is None or record.status not in (EXPIRY_ENDS if reason == "expired" else WITHDRAWAL_ENDS):
+            return None
+        self._versions[request_id] = record.version
+        if record.decision is None or record.status == "expired":
+            return None
+        return evolve(record.decision, took=record.took, digest=record.request.digest)
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:
+        """Become the owner of a session; see `Broker.resume`."""
+        taken = await self.broker.resume(tenant, session)
+        return Unfinished(
+            pending=tuple(record.request for record in taken.pending),
+            approved=tuple(record.request for record in taken.approved),
+            unknown=tuple(record.request for record in taken.unknown),
+        )
+
+    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+        """Withdraw the open requests of a session, and end its grants."""
+        await self.broker.end_session(tenant, session, reason)
+
+    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
+        """Note that the audit has every event of a request up to this number, or every change that was seen here."""
+        version = 0 if number else self._versions.pop(request_id, 0)
+        if version or number:
+            await self.broker.store.mark_recorded(request_id, version=version, number=number)
+
+    async def list_unrecorded(self, tenant: str, session: str) -> list[dict[str, Any]]:
+        """Return the events that the audit of a session may lack, oldest first."""
+        return [
+            {
+                "request": event.request,
+                "event_number": event.number,
+                "version": event.version,
+                "what": event.kind,
+                "at": event.at.isoformat(),
+                "by": event.by,
+                "channel": event.channel,
+                "note": event.note,
+            }
+            for event in await self.broker.store.list_unrecorded(tenant=tenant, session=session)
+        ]
+
+    # -- grants --------------------------------------------------------------------------------------------------------
+
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
+        """Return what the grants in force answer to a request; see `Broker.match_grants`."""
+        return await self.broker.match_grants(request)
+
+    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
+        """Do nothing: a grant is kept with its decision, in one transaction."""
+
+    async def list_grants(self, tenant: str, session: str) -> list[Grant]:
+        """Return the grants in force in a session, oldest first."""
+        return await self.broker.store.grants(tenant=tenant, sessions=[session])
+
+    async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
+        """End a grant of this session, or one for all sessions of the tenant. Return True if there was one."""
+        if all(grant.id != grant_id for grant in await self.list_grants(tenant, session)):
+            return False
+        return await self.broker.store.revoke(grant_id, tenant=tenant)
+
+    async def end_grants(self, tenant: str, session: str) -> None:
+        """Do nothing: grants end with their session, in `end_session`."""
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _note_result(self, result: RequestRecord | Refusal) -> bool:
+        """Return True if the change was made, and note its version for the audit."""
+        if isinstance(result, RequestRecord):
+            self._versions[result.id] = result.version
+        return isinstance(result, RequestRecord)
+
+    async def _ask_approvers(self, request: ApprovalRequest) -> RequestRecord:
+        """Return the record when it is decided or over, or when the inline wait is over."""
+        return await self.broker.ask(request, self._wait_seconds(request))
+
+    def _wait_seconds(self, request: ApprovalRequest) -> float | None:
+        """Return the seconds to wait inline; None, the whole time, if the store keeps no question to come back to."""
+        return request.wait if self.broker.store.durable else None
+
+
+def _decision(record: RequestRecord) -> Decision:
+    """Return the decision of a record, or raise the error that states its end."""
+    if record.status == "pending":
+        raise ApprovalPending(record.id)
+    if record.status == "expired":
+        raise ApprovalTimeout(record.reason or NO_ANSWER)
+    if record.decision is None or record.status in ("cancelled", "superseded"):
+        raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
+    if record.status not in ("approved", "denied"):
+        raise AlreadyRun(record.id, record.status, record.result)
+    return evolve(record.decision, took=record.took, digest=record.request.digest)
+
+
+async def _finish_despite_cancel(work: Coroutine[Any, Any, object]) -> None:
+    """Finish this work although the task is being cancelled, within a bound; then the cancellation continues."""
+    task = asyncio.ensure_future(work)
+    keep_until_done(task)
+    await asyncio.wait({task}, timeout=WITHDRAW_TIMEOUT)

@@ -1,0 +1,484 @@
+"""The record for people: `amplifier-hooks audit`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from amplifier_hooks.cli.app import app
+from amplifier_hooks.cli.audit import audit_commands, record_text
+from amplifier_hooks.cli.audit import html_page as page_module
+from amplifier_hooks.cli.audit.find_record import RecordFiles
+from amplifier_hooks.ports import Head
+from amplifier_hooks.record.read.report import LogVerdict
+from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
+from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.storage.sqlite import SqliteDatabase
+from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+VKEY = KEY.vkey()
+HOSTILE = '\u202e\x1b[2J\n<script>alert(1)</script>"&amp;' + " " * 100 + "x"
+
+
+def run(*arguments: object) -> Result:
+    """Run the command, and return its result."""
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    """A closed record of two segments, with some odd things in it."""
+    book = Book().add("outcome", {"event": "tool:pre", "action": "deny", "session": "first", "reason": HOSTILE})
+    book.add(
+        "approval.decided", {"tool": HOSTILE, "status": "approved", "by": ["mara"], "session": "second", HOSTILE: 1}
+    )
+    return book.rotate().add("note", {"number": 1, "tenant": "", "x": 7}).close().files(tmp_path)[1]
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_verify(record: Path) -> None:
+    """The report begins with the verdict, and lists the checks that were made and those that were not."""
+    told = run("verify", record, "--key", VKEY)
+    assert (told.exit_code, told.stderr) == (0, "")
+    sizes = [path.stat().st_size for path in sorted(record.parent.glob("*.jsonl"), key=lambda path: len(path.name))]
+    key = pinned().fingerprint
+    assert told.stdout.splitlines() == [
+        "intact: Signed by a pinned key from beginning to end, and closed.",
+        "",
+        f"log          {LOG}",
+        f"segment 1    record.jsonl, 5 lines (1 to 5), {sizes[0]:,} bytes, complete",
+        "             written 2026-11-18 00:01:00 to 2026-11-18 00:04:00 by its own clock",
+        f"             signed up to line 4 by the key {key}, which is pinned",
+        f"segment 2    record.000002.jsonl, 4 lines (6 to 9), {sizes[1]:,} bytes, complete",
+        "             written 2026-11-18 00:05:00 to 2026-11-18 00:07:00 by its own clock",
+        f"             signed up to line 8 by the key {key}, which is pinned",
+        "not checked  heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it",
+    ]
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+def test_verify_tampered(record: Path) -> None:
+    """The report names a changed line, and the lines that were not read because of it."""
+    record.write_bytes(record.read_bytes().replace(b"deny", b"Deny"))
+    told = run("verify", record, "--key", VKEY)
+    assert told.exit_code == 1
+    lines = told.stdout.splitlines()
+    assert lines[0] == "tampered: Something that was written is not what stands there now."
+    assert lines[5] == "             not signed"
+    assert lines[-2:] == [
+        "not checked  the rest of record.jsonl from line 2 on, as the chain ends there",
+        "tampered     record.jsonl, line 2: the line is not the one that was written here: its hash is another",
+    ]
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+def test_exit_codes(record: Path, tmp_path: Path) -> None:
+    """Exit codes tell a whole record, a broken record, and an unknown state apart."""
+    assert set(record_text.EXITS) == set(LogVerdict)
+    assert run("verify", record).exit_code == 3
+    assert run("verify", record, "--key", OTHER_KEY.vkey()).exit_code == 3
+    assert run("verify", record, "--key", OTHER_KEY.vkey(), "--key", VKEY, "--log", LOG).exit_code == 0
+    assert run("verify", record, "--key", VKEY, "--log", "other").exit_code == 1
+    record.unlink()
+    assert run("verify", tmp_path / "record.000002.jsonl", "--key", VKEY).exit_code == 1
+    codes = " ".join(run("verify", "--help").stdout.split())
+    assert "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1" in codes
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_verify_json(record: Path) -> None:
+    """With --json the report is one JSON value."""
+    told = json.loads(run("verify", record, "--json").stdout)
+    assert told["verdict"] == "cannot tell"
+    assert told["findings"] == [
+        {
+            "found": "no_key",
+            "verdict": "cannot tell",
+            "file": "",
+            "line": None,
+            "text": "no key is pinned: a writer of the files could have forged them",
+        }
+    ]
+    assert (told["log"], told["first_bad"], told["compared"]) == (LOG, None, [])
+    assert [(one["file"], one["last"], one["pinned"]) for one in told["segments"]] == [
+        ("record.jsonl", 5, False),
+        ("record.000002.jsonl", 9, False),
+    ]
+    record.write_bytes(b"{}\n")
+    told = json.loads(run("verify", record, "--json").stdout)
+    assert told["first_bad"]["line"] == 1
+
+
+@pytest.mark.rule("AUD-2", "AUD-6")
+@pytest.mark.fault("F-AUD-02")
+async def test_heads_and_anchors(tmp_path: Path) -> None:
+    """A store of heads and a file of notes tell a log that was cut; a note that no pinned key signed is refused."""
+    book = Book().add()
+    notes = tmp_path / "notes.txt"
+    notes.write_text(book.note())
+    book.checkpoint().add()
+    record = book.files(tmp_path)[1]
+    store = tmp_path / "heads.sqlite"
+    async with SqliteDatabase(store, HEADS) as database:
+        head = Head(log=LOG, segment=1, size=book.seq, head=book.head.hex())
+        await StoredHeads(database).put(head)
+    notes.write_text(notes.read_text() + book.note())
+    with_store, with_notes = ["verify", record, "--heads", store], ["verify", record, "--anchor", notes]
+    told = await in_thread(*with_store)
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "intact to head")
+    assert "head         line 4 of segment 1 is in the log\n" in told.stdout
+    told = await in_thread(*with_notes, "--key", VKEY)
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "intact to anchor")
+    assert told.stdout.count("anchor       ") == 2
+    assert (await in_thread(*with_notes)).exit_code == 0
+    told = await in_thread(*with_notes, "--key", OTHER_KEY.vkey())
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "is not signed by" in told.stderr
+    book.segments[0].pop()
+    book.files(tmp_path)
+    told = await in_thread(*with_store, "--anchor", notes, "--key", VKEY)
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (1, "truncated")
+    assert "head         line 4 of segment 1 is not in the log\n" in told.stdout
+    record.write_bytes(b"\n")
+    told = await in_thread(*with_notes)
+    assert "anchor       line 2 of segment 1 was not compared: the log is broken before it\n" in told.stdout
+    Book(log="00" * 16).close().files(tmp_path)
+    told = await in_thread(*with_store, "--key", VKEY)
+    assert (told.exit_code, told.stdout.splitlines()[-1]) == (
+        3,
+        "cannot tell  the store that was asked knows no such log",
+    )
+
+
+async def in_thread(*arguments: object) -> Result:
+    """The command, away from the loop of the test: it has one of its own."""
+    return await asyncio.to_thread(run, *arguments)
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_misuse(record: Path, tmp_path: Path) -> None:
+    """A missing or unusable file is an error on standard error, with exit code 2."""
+    (tmp_path / "odd").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for arguments, said in (
+        (["verify", tmp_path / "nothing.jsonl"], "nothing.jsonl is not there"),
+        (["verify", record, "--key", "odd"], "'odd' is no verifier key"),
+        (["verify", record, "--key", tmp_path / "odd"], "odd does not hold a verifier key: name the .pub file"),
+        (["verify", record, "--key", tmp_path / "folder"], "Is a directory"),
+        (["verify", record, "--anchor", tmp_path / "odd"], "does not hold signed notes"),
+        (["verify", record, "--anchor", tmp_path / "nothing"], "No such file"),
+        (["verify", record, "--heads", tmp_path / "nothing"], "nothing is not there"),
+        (["verify", record, "--heads", tmp_path / "odd"], "--heads"),
+        (["verify", tmp_path / "folder"], "folder is a folder; name the record's first file in it"),
+        (["tail", record, "--lines", "-1"], "greater than or equal to 0"),
+        (["verify", record, "--json", "--html"], "choose one of them"),
+        (["show", record, "--json", "--html"], "choose one of them"),
+    ):
+        told = run(*arguments)
+        assert (told.exit_code, told.stdout) == (2, "")
+        assert said in re.sub(r"[\s│]+", " ", told.stderr)
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_private_key_is_not_shown(record: Path) -> None:
+    """The error about the private half of a key names the public file, and never shows the private content."""
+    private, secret = record.with_name("audit.key"), "MC4CAQAwBQYDK2VwBCIEIOAUJXV1g46ooi6CvTJkrX0V8I7jbntVTMaPSAJ8ZklA"
+    private.write_text(f"-----BEGIN PRIVATE KEY-----\n{secret}\n-----END PRIVATE KEY-----\n")
+    told = run("verify", record, "--key", private)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert f"name the public one: {private}.pub" in re.sub(r"\s+", " ", told.stderr)
+    assert secret not in told.stderr
+    for text in (private.read_text(), private.read_text() + "x" * 5_000):
+        assert secret not in run("verify", record, "--key", text).stderr
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_a_kind_that_is_not_there(record: Path) -> None:
+    """The message about a missing kind of lines lists the kinds of the record."""
+    told = run("show", record, "--kind", "tool.deny")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "There is no such line; its kinds are approval.decided, " in told.stderr
+
+
+@pytest.fixture
+def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three records of chats, two of them old, and something else that is old as well."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "amplifier-hooks" / "chats"
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
+        (folder / f"{name}.jsonl").write_text("{}")
+    for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
+        os.utime(folder / f"{name}.jsonl", (1, 1))
+    (folder / f".{'a' * 32}.jsonl.lock").touch(0o600)
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    """The files there, by how they begin."""
+    return {path.name[:2] for path in folder.iterdir()}
+
+
+@pytest.mark.rule("CLI-6", "PKG-2")
+def test_purge(chats: Path) -> None:
+    """Old records of chats go as a whole, with all their files; new records, and other files, stay."""
+    told = run("purge", "--yes")
+    assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
+    assert names(chats) == {"cc", "mi"}
+    assert run("purge", "--older-than", "1h", "--json").stdout == '{"removed": 0}\n'
+
+
+@pytest.mark.rule("CLI-6")
+def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
+    """A record that a chat still writes to stays, however old it is."""
+    held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
+    assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
+    os.close(held)
+    assert names(chats) == {"bb", ".b", "cc", "mi"}
+
+
+@pytest.mark.rule("CLI-3", "CLI-6")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "there is no terminal to confirm at"),
+        (["--no-input"], "--yes confirms it"),
+        (["--older-than", "a month"], "'a month' is no time; write 90s, 30m, 12h or 7d"),
+    ],
+)
+def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
+    """Nothing is removed without a yes, or with an invalid time."""
+    before = names(chats)
+    told = run("purge", *arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.split())
+    assert names(chats) == before
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_unreadable(record: Path) -> None:
+    """A record that cannot be read is an error on standard error, with exit code 1."""
+    record.unlink()
+    os.mkfifo(record)
+    for command in ("tail", "show"):
+        told = run(command, record)
+        assert told.exit_code == 1
+        assert told.stderr == f"The record cannot be read: {record} is no plain file\n"
+
+
+@pytest.mark.rule("AUD-6")
+def test_tail(record: Path) -> None:
+    """The last lines come one a line, also over segments, and odd characters stay on theirs."""
+    told = run("tail", record)
+    assert (told.exit_code, told.stderr) == (0, "")
+    odd = '\\u{202E}\\u{1B}[2J\\u{0A}<script>alert(1)</script>"&amp;'
+    first, second = told.stdout.splitlines()[1:3]
+    assert first.startswith(f"2026-11-18 00:02:00       2  outcome               tool:pre  deny  {odd}    ")
+    assert first.endswith("x")
+    assert second.startswith(f"2026-11-18 00:03:00       3  approval.decided      {odd}    ")
+    assert second.endswith('    x  approved  ["mara"]')
+    last = [
+        f"2026-11-18 00:05:00       6  segment.opened        segment 2 of the log {LOG}",
+        "2026-11-18 00:06:00       7  note                  x 7",
+        "2026-11-18 00:07:00       8  log.closed",
+        "                          9  log.checkpoint        signed up to line 8",
+    ]
+    assert run("tail", record, "-n", 4).stdout.splitlines() == last
+    assert run("tail", record, "-n", 2).stdout.splitlines() == last[2:]
+    assert run("tail", record, "--lines", 6).stdout.splitlines()[2:] == last
+    assert run("tail", record, "--lines", 0).stdout == ""
+    raw = run("tail", record, "-n", 1, "--json").stdout
+    assert raw.encode() == (record.parent / "record.000002.jsonl").read_bytes().splitlines(keepends=True)[-1]
+    with record.open("ab") as file:
+        file.write(b"\x1b[2J\n{torn")
+    lines = run("tail", record, "-n", 7).stdout.splitlines()
+    assert lines[1:3] == [f"record.jsonl, line {line}: does not end in a hash and a newline" for line in (6, 7)]
+    assert lines[3:] == last
+    assert json.loads(run("tail", record, "-n", 6, "--json").stdout.splitlines()[0]) == {
+        "file": "record.jsonl",
+        "line": 6,
+        "problem": "does not end in a hash and a newline",
+    }
+
+
+@pytest.mark.rule("AUD-6")
+def test_follow(tmp_path: Path) -> None:
+    """Following a record prints new whole lines, also of the next segment, until Ctrl-C."""
+    book = Book().add()
+    book.files(tmp_path)
+
+    def writing() -> Iterator[None]:
+        book.add().files(tmp_path)
+        yield
+        whole = book.add().segments[0][-1]
+        with (tmp_path / "record.jsonl").open("ab") as file:
+            file.write(whole[:-1])
+            file.flush()
+            yield
+            file.write(b"\n")
+        yield
+        yield
+        book.rotate().add().files(tmp_path)
+        yield
+        raise KeyboardInterrupt
+
+    steps = writing()
+    found: list[int] = []
+    with suppress(KeyboardInterrupt):
+        for line in RecordFiles(tmp_path / "record.jsonl").tail(1, lambda: next(steps)):
+            assert line.entry is not None
+            found.append(line.entry.seq)
+    assert found == [2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while following is not an error."""
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    told = run("tail", record, "-n", 1, "--follow")
+    assert (told.exit_code, waited) == (0, [audit_commands.PAUSE])
+    assert "log.checkpoint" in told.stdout
+
+
+@pytest.mark.rule("AUD-6")
+def test_show(record: Path) -> None:
+    """The command shows every fact of a line, odd characters visible; the verdict goes to standard error."""
+    told = run("show", record, "--kind", "approval.decided", "--key", VKEY)
+    assert (told.exit_code, told.stderr) == (0, "intact: Signed by a pinned key from beginning to end, and closed.\n")
+    odd = '\\u{202E}\\u{1B}[2J\\u{0A}<script>alert(1)</script>"&amp;' + " " * 100 + "x"
+    assert told.stdout.splitlines() == [
+        "3  approval.decided  2026-11-18T00:03:00+00:00",
+        f"    tool           {odd}",
+        "    status         approved",
+        '    by             ["mara"]',
+        "    session        second",
+        f"    {odd} 1",
+        "",
+    ]
+    assert run("show", record, "--session", "first").stdout.splitlines()[0].startswith("2  outcome")
+    assert run("show", record, "--last", 1).stdout.startswith("9  log.checkpoint  without a time\n")
+    lines = run("show", record, "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == list(range(1, 10))
+    record.write_bytes(record.read_bytes() + b"\xff\n" + b"x" * 70_000)
+    told = run("show", record)
+    assert "record.jsonl, line 6: does not end in a hash and a newline\n\nrecord.jsonl, line 7: " in told.stdout
+
+
+@pytest.mark.rule("AUD-6")
+def test_show_leaves_evidence_out(tmp_path: Path) -> None:
+    """Bytes behind the last line that counts are no line of the record."""
+    book = Book().add()
+    about = {"bytes": sum(map(len, book.segments[0])), "digest": sha256(b"{broken}\n").hexdigest()}
+    book.begin(left={"why": "failure", **about}).close()
+    book.segments[0].append(b"{broken}\n")
+    told = run("show", book.files(tmp_path)[1], "--key", VKEY)
+    assert told.stderr.startswith("repaired tail: ")
+    assert "end in a hash" not in told.stdout
+    (tmp_path / "record.000002.jsonl").write_bytes(b"")
+    assert "end in a hash" in run("show", tmp_path / "record.jsonl").stdout
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("AUD-6")
+def test_page(record: Path) -> None:
+    """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters in boxes."""
+    told = run("show", record, "--key", VKEY, "--html")
+    assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "intact")
+    page = told.stdout
+    assert "default-src 'none'; style-src 'sha256-" in page
+    assert "<script" not in page.lower()
+    assert not re.search(r"""(?:src|href|url)\s*[=(]|\son\w+=|style=""", page)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;amp;" in page
+    assert '<span class="esc">\\u{202E}</span><span class="esc">\\u{1B}</span>[2J' in page
+    assert '<span class="esc">⟨100 spaces⟩</span>' in page
+    assert page.count("<details") == 9
+    assert '<section class="verdict good">' in page
+    assert "<h1>Intact</h1>" in page
+    assert "Findings" not in page
+
+
+@pytest.mark.rule("AUD-6")
+def test_page_tampered(record: Path) -> None:
+    """The page names and marks the bad line, and the lines behind it as not checked."""
+    record.write_bytes(record.read_bytes().replace(b"deny", b"Deny") + b"\xff<b>\n")
+    page = run("show", record, "--key", VKEY, "--html").stdout
+    assert "<h1>Tampered</h1>" in page
+    assert "The line is not the one that was written here: its hash is another<p>record.jsonl, line 2</p>" in page
+    states = re.findall(r'<details class="(\w*)"><summary class="(\w+)">', page)
+    assert states == [
+        ("", "low"),
+        ("bad", "high"),
+        ("behind", "good"),
+        ("behind", "low"),
+        ("behind", "low"),
+        ("behind", "high"),
+        ("", "low"),
+        ("", "low"),
+        ("", "low"),
+        ("", "low"),
+    ]
+    assert page.count("Lines of record.jsonl from here on were not checked.") == 1
+    assert '<dt>it begins</dt><dd><span class="u">\\xff&lt;b&gt;\n</span></dd>' in page
+
+
+@pytest.mark.rule("AUD-6")
+def test_page_of_verify(record: Path) -> None:
+    """The page of `verify` has the report and no lines; a page of `show` without lines reports that."""
+    told = run("verify", record, "--html")
+    assert told.exit_code == 3
+    assert "<h1>Cannot tell</h1>" in told.stdout
+    assert "Lines<small>" not in told.stdout
+    assert "There is no such line." in run("show", record, "--kind", "nothing", "--html").stdout
+    assert set(page_module.TONES) == {*LogVerdict, None}
+
+
+@pytest.mark.rule("AUD-6")
+@pytest.mark.parametrize(
+    ("facts", "kind", "tone"),
+    [
+        ({"action": "deny"}, "outcome", "no"),
+        ({"action": "continue"}, "outcome", "low"),
+        ({"status": "approved"}, "approval.decided", "good"),
+        ({"status": "expired"}, "approval.decided", "no"),
+        ({"status": ["approved"]}, "approval.decided", "low"),
+        ({}, "tool.denied", "no"),
+        ({}, "tool.done", "low"),
+    ],
+)
+def test_page_shapes(tmp_path: Path, facts: dict[str, Any], kind: str, tone: str) -> None:
+    """Lines about allowed calls, denied calls, and anything else have different shapes."""
+    page = run("show", Book().add(kind, facts).files(tmp_path)[1], "--kind", kind, "--html").stdout
+    assert f'<summary class="{tone}">' in page
+
+
+@pytest.mark.rule("AUD-6", "CLI-1")
+@pytest.mark.parametrize("command", [[], ["verify"], ["tail"], ["show"]])
+def test_help(command: list[str]) -> None:
+    """Help has examples before the options, and explains the exit codes."""
+    told = run(*command, "--help")
+    assert re.search(r"Examples:\n +amplifier-hooks audit \w+ record.jsonl.*\n.*Options:", told.stdout, re.DOTALL)
+    assert not command or "Exit codes: 0" in told.stdout

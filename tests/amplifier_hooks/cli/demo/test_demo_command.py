@@ -1,0 +1,261 @@
+"""The demo, which is the first command that a newcomer runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING, cast
+
+import pexpect
+import pytest
+
+from amplifier_hooks.cli.demo.narrator import Linter, unused_imports
+from amplifier_hooks.cli.demo.scenes import Telling, tell
+from approval_backends.client import ApprovalsClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SOON = 60  # seconds; nothing here takes that long unless it is broken
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command without a keyboard."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "amplifier_hooks", *arguments],
+        check=False,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SOON,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo(tmp_path: Path) -> None:
+    """The demo shows feedback by a linter, a budget, an unanswered question, a denial, and the record twice."""
+    began = time.perf_counter()
+    told = run("demo", "--no-input", folder=tmp_path)
+    assert time.perf_counter() - began < SOON / 2
+    assert (told.returncode, told.stderr) == (0, "")
+    for line in (
+        "| Operation denied by no_wiping: rm -rf deletes files for good",
+        "screen < lint: 1 finding in app.py (info, from hook:lint)",
+        "| ⟦hook lint · 5f3c9e21⟧",
+        "| app.py:1:8: F401 [*] `os` imported but unused",
+        "The linter has nothing to say this time.",
+        "screen < lint: 150 findings in old.py",
+        "| ⟦trimmed · kept ",
+        "| Operation denied by protect_production: No approval system available",
+        "| payment_provider: sandbox",
+        "lines of JSON, which only their owner can read.",
+        "approval.decided   tool:pre  Write  unavailable",
+        "| intact: Signed by a pinned key from beginning to end, and closed.",
+        "| tampered: Something that was written is not what stands there now.",
+        "| changed.jsonl, line 22: the line is not the one that was written here",
+    ):
+        assert line in told.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-1")
+def test_demo_is_plain(tmp_path: Path) -> None:
+    """The demo tells the same every time, in short sentences, without colour where there is no terminal."""
+    first, second = (run("demo", "--no-input", folder=tmp_path).stdout for _ in range(2))
+    assert first == second
+    assert "!" not in first
+    assert "\x1b" not in first
+    assert max(map(len, first.splitlines())) <= 120
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-1")
+def test_demo_without_terminal(tmp_path: Path) -> None:
+    """Without a terminal the demo does not prompt, and prints the reason."""
+    told = run("demo", folder=tmp_path)
+    assert told.returncode == 0
+    assert "Approval unavailable: no interactive terminal to ask in" in told.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(("answer", "provider"), [("a Allow once", "live"), ("d Deny", "sandbox")])
+def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
+    """In a terminal the demo asks, and follows the answer."""
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "amplifier_hooks", "demo", "--fast"],
+        cwd=str(tmp_path),
+        env={**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm-256color", "NO_COLOR": "1"},
+        dimensions=(40, 120),
+        timeout=SOON,
+    )
+    child.expect_exact("Enter confirms")
+    assert not re.search(rb"\x1b\[[\d;]*[34]\dm", cast("bytes", child.before))  # NO_COLOR is set
+    child.send(answer[0])
+    child.expect_exact("a moment")
+    child.expect_exact(f"▸ {answer}".encode())
+    child.expect_exact("Enter confirms")
+    child.send("\r")
+    child.expect_exact(f"payment_provider: {provider}")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_keeps_the_record(tmp_path: Path) -> None:
+    """The demo keeps the record in the named file, readable by its owner only, and overwrites nothing."""
+    assert run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path).returncode == 0
+    record = tmp_path / "mine.jsonl"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
+    assert kinds[0] == "segment.opened"
+    assert kinds.count("tool.denied") == 2
+    before = record.read_bytes()
+    again = run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "mine.jsonl exists" in again.stderr
+    assert record.read_bytes() == before
+
+
+@pytest.mark.rule("CLI-4")
+async def test_demo_without_ruff(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without ruff the demo reports that, and a check of its own has equal findings."""
+    await tell(Telling(ask=False, linter=Linter()))
+    told = capsys.readouterr().out
+    assert "ruff is not installed here" in told
+    assert "| app.py:1: `os` imported but unused" in told
+    assert "| ⟦trimmed · kept " in told
+
+
+@pytest.mark.rule("CLI-4")
+async def test_demo_with_a_broken_linter(tmp_path: Path) -> None:
+    """A broken ruff is an error with ruff's own text, and not a file without findings."""
+    broken = tmp_path / "ruff"
+    broken.write_text("#!/bin/sh\necho no such option >&2\nexit 2\n")
+    broken.chmod(0o755)
+    with pytest.raises(OSError, match=r"could not look at app.py: no such option"):
+        await Linter(str(broken)).findings(tmp_path, "app.py")
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-4")
+def test_demo_rests(tmp_path: Path) -> None:
+    """In a terminal there is time to read a scene, a key goes on at once, and the terminal is as it was."""
+    child = pexpect.spawn(
+        sys.executable, ["-m", "amplifier_hooks", "demo"],
+        cwd=str(tmp_path), env={**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm-256color"},
+        dimensions=(40, 120), timeout=SOON,
+    )  # fmt: skip
+    modes = termios.tcgetattr(child.child_fd)
+    child.expect_exact("Press any key to go on.")
+    child.expect_exact("nothing to say this time")
+    began = time.perf_counter()
+    child.send("x")
+    child.expect_exact("A report that is too long")
+    pressed = time.perf_counter() - began
+    child.expect_exact("⟦trimmed".encode())
+    began = time.perf_counter()
+    child.expect_exact("reads")  # no key is pressed
+    assert max(1, pressed) < time.perf_counter() - began
+    child.expect_exact("Enter confirms")
+    child.send("\x03")
+    for _ in range(3):
+        child.expect_exact("|")
+        child.send("x")
+    child.expect(pexpect.EOF)
+    assert termios.tcgetattr(child.child_fd) == modes
+    child.close()
+    assert child.exitstatus == 0
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-4", "WIR-11")
+async def test_demo_on_the_page(tmp_path: Path) -> None:
+    """With --web the demo waits for an answer at the page; its token is in a file of the owner's, and nowhere else."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "BROWSER": "true"}
+    command = [sys.executable, "-m", "amplifier_hooks", "demo", "--web"]
+    told = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+    assert told.stdout is not None
+    printed = b""
+    while b"wants a person to look" not in printed:
+        printed += await told.stdout.readline()
+    (file,) = (tmp_path / "amplifier-hooks").glob("gateway-*.json")
+    there = json.loads(file.read_text())
+    async with ApprovalsClient(there["address"], there["token"]) as client:
+        async for _news in client.news():
+            if client.queue:
+                card = await client.show(client.queue[0].request_id)
+                await client.decide(client.queue[0], card.options[0].option_id)
+                break
+    rest, _ = await told.communicate()
+    assert told.returncode == 0
+    assert b"payment_provider: live" in rest
+    assert there["token"].encode() not in printed + rest
+
+
+@pytest.mark.rule("CLI-1")
+def test_demo_cannot_write(tmp_path: Path) -> None:
+    """A record that cannot be written is an error on standard error, with exit code 1."""
+    told = run("demo", "--no-input", "--record", "nowhere/mine.jsonl", folder=tmp_path)
+    assert told.returncode == 1
+    assert told.stderr.startswith("The demo cannot go on: ")
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"]])
+def test_help(tmp_path: Path, arguments: list[str]) -> None:
+    """Help goes to standard output and has examples before the options."""
+    told = run(*arguments, folder=tmp_path)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert re.search(r"Examples:\n +amplifier-hooks demo\b.*\n.*Options:", told.stdout, re.DOTALL)
+
+
+@pytest.mark.rule("CLI-1")
+def test_version(tmp_path: Path) -> None:
+    """The version is one line."""
+    assert re.fullmatch(r"amplifier-hooks \d+\.\d+\.\d+\n", run("--version", folder=tmp_path).stdout)
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demmo"], "Did you mean 'demo'?"),
+        (["demo", "--no-inptu"], "--no-input"),
+        (["demo", "now"], "unexpected"),
+        (["demo", "--web", "--no-input"], "the page asks, and --no-input forbids it"),
+    ],
+)
+def test_misuse(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """A wrong call is an error on standard error with the nearest name, and exit code 2."""
+    told = run(*arguments, folder=tmp_path)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+def test_help_is_light(tmp_path: Path) -> None:
+    """Asking for help loads neither the demo nor the libraries that draw on terminals."""
+    program = "import sys; from amplifier_hooks.cli.app import app\ntry: app(['--help'])\nfinally: print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert {"amplifier_hooks.cli.demo.scenes", "prompt_toolkit", "rich.console", "pydantic"}.isdisjoint(
+        told.stdout.split()
+    )
+
+
+def test_lint() -> None:
+    """The demo's little linter finds unused imports, and nothing else."""
+    assert unused_imports("import os\nimport sys\n\nprint(sys.argv)\n") == [(1, "os")]

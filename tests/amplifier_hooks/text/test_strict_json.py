@@ -1,0 +1,44 @@
+"""JSON that two readers could understand differently is refused."""
+
+import pytest
+
+from amplifier_hooks.text.strict_json import load_json
+
+
+@pytest.mark.rule("DEF-1")
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' stands twice in one object"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ("[-Infinity]", "-Infinity is no JSON number"),
+        ("{} {}", "Extra data"),
+        ("\ufeff{}", "BOM"),
+        ("1e400", "1e400 does not read back"),
+        ("[1e-400]", "does not read back"),
+        ("1e-99999999999999999999999", "does not read back"),
+        ("1.00000000000000001", "does not read back"),
+    ],
+)
+def test_json_that_is_ambiguous(text: str, problem: str) -> None:
+    """A key twice, a constant, a mark before, a character after, and a number that changes are refused."""
+    for given in (text, text.encode()):
+        with pytest.raises(ValueError, match=problem):
+            load_json(given)
+
+
+@pytest.mark.rule("DEF-1")
+@pytest.mark.parametrize(
+    "text",
+    ["0.1", "0.10000000000000001", "1e21", "-0.0", "1.50", "0.1000000000000000055511151231257827021181583404541015625"],
+)
+def test_numbers_that_read_back(text: str) -> None:
+    """A float is read in its shortest form, with 17 digits, and exactly."""
+    assert load_json(text) == float(text)
+
+
+@pytest.mark.rule("DEF-1")
+def test_bytes_are_utf_8() -> None:
+    """Bytes in another encoding are refused, although `json.loads` would accept them."""
+    with pytest.raises(ValueError, match="utf-8"):
+        load_json('{"a": 1}'.encode("utf-16"))

@@ -1,0 +1,49 @@
+"""Attacks on every entry point of acts: nothing runs but the act that was shown and allowed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conformance.attacks import ATTACKS, Attack
+from tests.conformance.entries import ENTRIES
+from tests.conformance.scene import opened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.rule("COO-4", "COO-7", "COO-9", "APR-5", "APR-6", "APR-7", "APR-12", "DSP-2", "DSP-7", "BCK-6")
+
+
+def cases(*, known: bool) -> list[Any]:
+    """Return every entry point with every attack that it can meet; with `known`, its known defects are marked."""
+    found = []
+    for entry, kind in ENTRIES.items():
+        for name, attack in ATTACKS.items():
+            marks: list[pytest.MarkDecorator] = [pytest.mark.slow] * kind.slow
+            why = [reason for begins, reason in kind.known.items() if known and name.startswith(begins)]
+            marks += [pytest.mark.xfail(reason=reason, strict=False) for reason in why]
+            if attack.needs.isdisjoint(kind.cannot):
+                found.append(pytest.param(entry, attack, id=f"{entry}-{name}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("entry", "attack"), cases(known=True))
+async def test_attack(entry: str, attack: Attack, tmp_path: Path) -> None:
+    """An act under attack has no effect, or exactly the effect that the approver was shown."""
+    async with opened(ENTRIES[entry](), tmp_path, armed=True, durable=attack.durable) as scene:
+        await attack.carry_out(scene)
+        assert not scene.strikes, "the act never came to this point"
+        assert len(scene.ran) in attack.effects
+        assert scene.ran == (scene.allowed or [scene.given])[: len(scene.ran)]
+        if attack.causes and scene.entry.records:
+            assert attack.causes.intersection(scene.causes)
+
+
+@pytest.mark.parametrize(("entry", "attack"), cases(known=False))
+async def test_control(entry: str, attack: Attack, tmp_path: Path) -> None:
+    """An act that no attack disturbs has its effect, exactly as it was shown."""
+    async with opened(ENTRIES[entry](), tmp_path, armed=False, durable=attack.durable) as scene:
+        await attack.carry_out(scene)
+        assert scene.ran == [scene.given] * attack.runs
