@@ -36,6 +36,8 @@ class Permit(msgspec.Struct, frozen=True):
     """The only thing that lets an effect begin, once: the caller runs exactly `act.input`."""
 
     judged: Judged
+    kind: str
+    """The first word of the act's records; empty for an event without records of its own."""
     approvals: tuple[Approval, ...] = ()
 
     @property

@@ -40,7 +40,7 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.foreign_code import TooLate, within
+from amplifier_hooks.foreign_code import TooLate, finish_despite_cancel, within
 from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens import choose_counter
@@ -266,14 +266,7 @@ class SessionCoordinator:
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        cancelled: asyncio.CancelledError | None = None
-        while not self._closing.done():
-            try:
-                await asyncio.wait({self._closing})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+        await finish_despite_cancel(self._closing)
 
     async def end(self) -> None:
         """Close the session for good: take back its pending questions in a durable backend, and end its grants."""
