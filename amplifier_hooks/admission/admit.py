@@ -410,6 +410,8 @@ class Attempt:
 
     async def _find_stop(self) -> str | None:
         """Return the reason of a stop that covers the session or one above it, or None."""
+        if not self.approver.knows_stops:
+            return None
         judge: Judge | None = self.judge
         sessions = []
         while judge is not None:

@@ -271,6 +271,11 @@ class Approver:
             await self._remember(approval)
         return claimed
 
+    @property
+    def knows_stops(self) -> bool:
+        """True if the backend knows the stops of acts."""
+        return self._stop_source is not None
+
     async def find_stop(self, sessions: Sequence[tuple[str, str]]) -> Stop | None:
         """Return a stop that covers one of these sessions, or None. A stop that is new here, or over, goes on record.
 
