@@ -124,11 +124,13 @@ class Act:
     event: str
     name: str
     cwd: str
-    input: bytes = attrs.field(validator=attrs.validators.instance_of(bytes))  # a bytearray could still change
+    input: bytes
     digest: str = attrs.field(init=False)
 
     @digest.default
     def _hash(self) -> str:
+        if type(self.input) is not bytes:  # a bytearray could still change
+            raise TypeError(f"the input of an act is bytes, and not {type(self.input).__name__}")
         return _digest(_DOMAIN, (self.tenant, self.session, self.event, self.name, self.cwd), self.input)
 
     @property

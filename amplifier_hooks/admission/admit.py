@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.admission.approval_result import Approval, Ending
     from amplifier_hooks.admission.ask_approver import Approver
-    from amplifier_hooks.dispatch.chain import Chain
     from amplifier_hooks.ports import ApprovalRequest, KeptResult, Question, Settlement
     from amplifier_hooks.result import Cause
 
@@ -107,22 +106,22 @@ class Admission:
             return deny_outcome(judged.outcome, "session", ASKED_AFTER, "approval_unavailable")
         return None
 
-    async def settle(
+    def settle(
         self,
         permit: Permit,
         became: Settlement,
         end: str = "",
         facts: Mapping[str, Any] | None = None,
         result: KeptResult | None = None,
-    ) -> None:
+    ) -> Awaitable[None]:
         """Record the end of an act, and store it, with its result, where its approvals are.
 
         `end` is the second word of the record (`tool.done`); an act without a kind, or an empty `end`, has none.
         Cancelling stops neither: the cancellation is raised after both.
         """
         settling = self._settle(permit, became, end, facts or {}, result)
-        # Most acts were asked about by nobody and end well: one record, which cancelling does not take back.
-        await (settling if became == "done" and not permit.approvals else finish_despite_cancel(settling))
+        # An act without approvals that ends well has one record, and cancelling does not take that record back.
+        return settling if became == "done" and not permit.approvals else finish_despite_cancel(settling)
 
     async def _settle(
         self, permit: Permit, became: Settlement, end: str, facts: Mapping[str, Any], result: KeptResult | None
@@ -218,10 +217,15 @@ class Attempt:
         self.act, self.after = act_of(self.resumed), self.resumed.id
         return None
 
-    async def _judge(self) -> Judged:
-        """Return the first look at the act. The stored act and open questions of a resumed call stay as they are."""
-        judged = await self.judge.judge(self.act, self.call, self.handles)
-        if self.resumed is None or judged.outcome.denied:
+    def _judge(self) -> Awaitable[Judged]:
+        """Return the first look at the act."""
+        first_look = self.judge.judge(self.act, self.call, self.handles)
+        return first_look if self.resumed is None else self._judge_resumed(self.resumed, first_look)
+
+    async def _judge_resumed(self, resumed: ApprovalRequest, first_look: Awaitable[Judged]) -> Judged:
+        """Return a look at the stored act of a resumed call; act and open questions stay as they are."""
+        judged = await first_look
+        if judged.outcome.denied:
             return judged
         if judged.act.digest != self.act.digest:
             judged = await self.judge.look_again(replace(judged, act=self.act), whole=True)
@@ -229,8 +233,8 @@ class Attempt:
             return judged
         asks = judged.outcome.asks
         open_questions = (
-            ask_of(question, self.resumed)
-            for question in self.resumed.questions
+            ask_of(question, resumed)
+            for question in resumed.questions
             if question.version == self.judge.version_of(question.hook)
             and not any(answers(question, ask, question.version) for ask in asks)
         )
@@ -330,13 +334,21 @@ class Attempt:
     # -- record and claim ------------------------------------------------------------------------------------------
 
     async def _claim(self) -> Verdict | None:
-        """Record that the act is about to run, and claim its approvals. Return None if another look is due."""
+        """Record that the act is about to run, and claim its approvals. Return None if another look is due.
+
+        The record is on disk where a gate, a rule or a person looked at the act.
+        """
         judge, judged = self.judge, self.judged
-        in_force = judge.in_force(judged.act.event)
-        try:
-            await self._record_running(in_force[0])
-        except RecordUnavailable as error:
-            return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
+        if self.kind and self.recorded != judged.act.digest:
+            act, chain = judged.act, judge.hooks.in_force(judged.act.event)
+            durable = chain.careful or bool(self.approvals) or judge.rules is not None
+            try:
+                await judge.recorder.keep(act.digest, act.input)
+                facts = act_facts(act, self.call, self.kind)
+                await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
+            except RecordUnavailable as error:
+                return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
+            self.recorded = act.digest
         if (why := await self._find_stop()) is not None:
             return await self._refuse_stopped(why)
         if judge.stopped is not None:
@@ -346,16 +358,6 @@ class Attempt:
         if not self.approvals:
             return Permit(judged, self.kind)
         return await self._claim_approvals()
-
-    async def _record_running(self, chain: Chain) -> None:
-        """Record that the act is about to run; on disk, where a gate, a rule or a person looked at it."""
-        act, call = self.judged.act, self.call
-        if self.kind and self.recorded != act.digest:
-            durable = chain.careful or bool(self.approvals) or self.judge.rules is not None
-            await self.judge.recorder.keep(act.digest, act.input)
-            facts = act_facts(act, call, self.kind)
-            await self.judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
-            self.recorded = act.digest
 
     async def _look_once_more(self) -> Verdict | None:
         """Look at the act again, because hooks or rules have changed since the last look."""

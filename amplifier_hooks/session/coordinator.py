@@ -455,7 +455,7 @@ class SessionCoordinator:
 
     # -- operations ----------------------------------------------------------------------------------------------
 
-    async def call_tool(
+    def call_tool(
         self,
         name: str,
         tool_input: Mapping[str, Any],
@@ -463,7 +463,7 @@ class SessionCoordinator:
         *,
         call_id: str | None = None,
         cwd: str | PathLike[str] | None = None,
-    ) -> ToolOutcome[T]:
+    ) -> Coroutine[Any, Any, ToolOutcome[T]]:
         """Run one tool call past the hooks: decide, ask, record, run, notify.
 
         `cwd` is the folder in which this call happens: its paths are resolved there, and it is part of what is
@@ -476,7 +476,7 @@ class SessionCoordinator:
         Cancelling takes back an open question, or cancels the tool; the record tells the two apart. The method
         `cancel` leaves a running tool alone.
         """
-        return await self._tool_call(name, tool_input, call, call_id=call_id, cwd=cwd).carry_out()
+        return self._tool_call(name, tool_input, call, call_id=call_id, cwd=cwd).carry_out()
 
     def _tool_call(
         self,

@@ -137,7 +137,8 @@ class ToolCall:
             await finish_despite_cancel(self._give_up())
             raise
         finally:
-            await self._await_notified()
+            if self.notifying is not None:
+                await self._await_notified()
 
     # -- running it ----------------------------------------------------------------------------------------------
 
@@ -155,7 +156,8 @@ class ToolCall:
             return await self._fail(permit, error, (perf_counter() - began) * 1e3)
         spent = (perf_counter() - began) * 1e3
         await self._settle(permit, "done", {"duration_ms": spent}, keep_result(value) if permit.allowed else None)
-        await self._await_notified()
+        if self.notifying is not None:
+            await self._await_notified()
         if permit.outcome.injections:
             await session.injector.deliver(permit.outcome.injections)
         shown = await session.emit(TOOL_POST, {**self._event_data(act), "result": value, "duration_ms": spent}, act.cwd)
@@ -254,13 +256,15 @@ class ToolCall:
         if telling is not None:
             await telling
 
-    async def _settle(self, permit: Permit, end: str, facts: dict[str, Any], result: KeptResult | None = None) -> None:
+    def _settle(
+        self, permit: Permit, end: str, facts: dict[str, Any], result: KeptResult | None = None
+    ) -> Awaitable[None]:
         """Record the end of the call, and report it to the approver."""
         self.over = True
         became: Settlement = "done" if self.ran and self.failure is None else "failed"
         if end == "cancelled" and self.failure is not None:
             became = "unknown"  # the tool may or may not have had its effect
-        await self.session.admission.settle(permit, became, end, {"ran": self.ran, **facts}, result)
+        return self.session.admission.settle(permit, became, end, {"ran": self.ran, **facts}, result)
 
     def _context(self, act: Act) -> ToolContext:
         return ToolContext(
