@@ -356,7 +356,7 @@ class Attempt:
         if judged.in_force is not None and judged.in_force != judge.in_force(judged.act.event):
             return await self._look_once_more()
         if not self.approvals:
-            return Permit(judged, self.kind)
+            return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule)
         return await self._claim_approvals()
 
     async def _look_once_more(self) -> Verdict | None:
@@ -388,7 +388,7 @@ class Attempt:
         if objection is not None:
             return await self._refuse(objection)
         outcome = replace(outcome, action="continue", reason=self.claimed[-1].reason)
-        return Permit(replace(self.judged, outcome=outcome), self.kind, tuple(self.claimed))
+        return Permit(self.judged.act, outcome, self.judged, self.kind, True, tuple(self.claimed))  # noqa: FBT003
 
     async def _look_after_claim(self) -> Outcome | None:
         """Return an objection to the act if hooks or rules have changed while the store claimed."""
