@@ -1,8 +1,12 @@
 """Capture of the output that a hook prints, for its answer.
 
-    @registry.on("tool:post", capture=True)
+    @registry.on("tool:post")
     async def lint(event, data):
         print("42 files looked at")  # → outcome.answers[0].output
+        return HookResult(suppress_output=True)
+
+A hook is captured if its code names `suppress_output`, or if its registration says so. All other hooks are called as
+they are, so that capturing costs them nothing.
 
 While a hook's output is captured, stand-ins replace `sys.stdout` and `sys.stderr`. A stand-in keeps text printed by a
 captured hook, by its tasks or by its threads, stdout and stderr in one text and in order; all other text goes to the
@@ -22,8 +26,9 @@ import codecs
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from itertools import count
-from types import MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.dispatch.run_hooks import CURRENT
@@ -32,6 +37,7 @@ from amplifier_hooks.foreign_code import PRINTING, keep_alive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from contextvars import ContextVar, Token
+    from types import CellType
 
 
 KEPT: Final = 64 * 1024
@@ -42,6 +48,68 @@ _PRINTING: Final[ContextVar[Output | None]] = PRINTING
 _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
 _numbers: Final = count(1)  # tells if a capture is older than a stand-in
+
+
+HIDES: Final = "suppress_output"
+
+MOST_PARTS: Final = 1_000
+"""Functions, code objects and constants of one handler in which `may_hide_output` looks for the name."""
+
+
+def may_hide_output(handler: object) -> bool:
+    """Return True if the code of a handler names `suppress_output`; no code of the handler runs.
+
+    The search covers the functions that the handler calls by name from its own module or its own class, and those in
+    its closure. An answer that a function of another module makes is not found.
+    """
+    todo: list[object] = [handler]
+    seen: set[int] = set()
+    while todo and len(seen) < MOST_PARTS:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if one == HIDES if isinstance(one, str) else isinstance(one, CodeType) and HIDES in one.co_names:
+            return True
+        todo += _parts_of(one)
+    return False
+
+
+def _parts_of(one: object) -> Iterable[object]:
+    """Return the code of a handler, the constants of code, and the functions that a function may call by name."""
+    if isinstance(one, CodeType):
+        return one.co_consts
+    if isinstance(one, tuple):
+        return one
+    if isinstance(one, partial):
+        return (one.func,)
+    function, owners = (one.__func__, (one.__self__,)) if isinstance(one, MethodType) else (one, ())
+    if not isinstance(function, FunctionType):
+        return _member(type(one), "__call__", one)
+    code, cells = function.__code__, function.__closure__ or ()
+    inside = [content for cell in cells for content in _content(cell)]
+    named = [function.__globals__.get(name) for name in code.co_names]
+    members = [
+        part for owner in (*owners, *inside) for name in code.co_names for part in _member(type(owner), name, owner)
+    ]
+    wrapped = function.__dict__.get("__wrapped__")
+    return [code, wrapped, *members, *(part for part in (*inside, *named) if isinstance(part, CALLABLE))]
+
+
+CALLABLE: Final = (FunctionType, MethodType, partial)
+
+
+def _member(kind: type, name: str, owner: object) -> tuple[object, ...]:
+    """Return a method as bound to its owner, found without running code of the class; nothing if there is none."""
+    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    return (MethodType(found, owner),) if isinstance(found, FunctionType) else ()
+
+
+def _content(cell: CellType) -> tuple[object, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # the cell is empty still
+        return ()
 
 
 def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[Any]]:

@@ -12,6 +12,7 @@ from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.shell_impact import IMPACT_KINDS, predict_impact
 from amplifier_hooks.impact.shell_parser import LONGEST, MOST_SIGNS, ShellReader
 from amplifier_hooks.library.side_effects import SideEffects
+from amplifier_hooks.text.matching import compile_matcher
 
 pytestmark = pytest.mark.rule("LIB-2")
 
@@ -216,3 +217,10 @@ def test_without_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     with pytest.raises(MissingExtra, match=r"pip install 'amplifier-hooks\[shell\]'"):
         SideEffects()
+
+
+@pytest.mark.rule("LIB-2")
+def test_tools_that_are_looked_at_by_default() -> None:
+    """The usual names of a shell tool are looked at without a setting."""
+    hook = SideEffects().points()[0]
+    assert all(compile_matcher(hook.match).matches(tool) for tool in ("Bash", "shell", "execute_bash_command"))
