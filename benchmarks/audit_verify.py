@@ -18,12 +18,11 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.format.line import ChainPosition, Opening, encode_log_record, read, unseal
-from amplifier_hooks.record.read.read_segment import iter_chained, open_segment
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.line import ChainPosition, Opening, VerifierKey, encode_log_record, read, unseal
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.read_segment import iter_chained, open_segment
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict
@@ -48,8 +47,8 @@ DUE: Final = 256
 ALONE: Final = """
 import resource, sys, time
 from pathlib import Path
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.verify import verify
 start = time.process_time()
 report = verify({1: Path(sys.argv[1])}, keys=[VerifierKey.parse(sys.argv[2])])
 spent = time.process_time() - start

@@ -23,10 +23,10 @@ from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
 from amplifier_hooks.programs.session_pool import DIALECTS, ProgramSessions
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from amplifier_hooks.server.program_api import create_app
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import RecordFiles
-    from amplifier_hooks.record.read.report import Report
+    from amplifier_hooks.record.report import Report
 
 
 HELP: Final = """Read the record, and find out whether it is unchanged.

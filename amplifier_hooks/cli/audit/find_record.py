@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Final
 import typer
 from attrs import define, frozen
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import FORMAT, LogEntry, read, unseal
-from amplifier_hooks.record.read.read_segment import Walk, open_segment
-from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.line import FORMAT, Checkpoint, LogEntry, VerifierKey, open_note, read, unseal
+from amplifier_hooks.record.read_segment import Walk, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
-from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.record.segments import file_of, numbers_of
+from amplifier_hooks.record.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from amplifier_hooks.ports import Head
-    from amplifier_hooks.record.read.report import Report
+    from amplifier_hooks.record.report import Report
 
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
@@ -219,7 +218,7 @@ def stored_heads(file: Path, log: str) -> list[Checkpoint]:
 
     Raises `typer.BadParameter` when the store is not there, or cannot be read.
     """
-    from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
+    from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads
     from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.sqlite import SqliteDatabase
 

@@ -13,15 +13,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.cli.audit import record_text
-from amplifier_hooks.record.read.report import MEANING, LogVerdict
+from amplifier_hooks.record.report import MEANING, LogVerdict
 from amplifier_hooks.text.escape import for_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import LogEntry
-    from amplifier_hooks.record.read.report import LogFinding, Report, SegmentReport
+    from amplifier_hooks.record.line import LogEntry
+    from amplifier_hooks.record.report import LogFinding, Report, SegmentReport
 
 
 TONES: Final = {

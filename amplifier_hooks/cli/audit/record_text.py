@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
-from amplifier_hooks.record.read.report import MEANING, LogVerdict, Observation
+from amplifier_hooks.record.report import MEANING, LogVerdict, Observation
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import LogEntry
-    from amplifier_hooks.record.read.report import HeadComparison, LogFinding, Report, SegmentReport
+    from amplifier_hooks.record.line import LogEntry
+    from amplifier_hooks.record.report import HeadComparison, LogFinding, Report, SegmentReport
 
 
 EXITS: Final = {

@@ -13,11 +13,11 @@ from attrs import frozen
 
 from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 from amplifier_hooks.cli.common.terminal_io import user_name
+from amplifier_hooks.record.beside_the_log import StoredHeads
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import Files
 from amplifier_hooks.record.record_errors import LogCut, LogInUse, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.beside_the_log import StoredHeads
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import Files
-from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
@@ -81,13 +81,12 @@ def remove_records(paths: list[Path]) -> int:
     """Remove these records, and return their number; a record that a chat still writes stays. Raises `OSError`."""
     files, count = Files(), 0
     for path in paths:
-        lock = path.with_name(f".{path.name}.lock")
         with suppress(LogInUse):
-            held = files.lock(lock)
+            held = files.open(path)
             try:
+                files.lock(held, path)
                 for number in reversed(numbers_of(path)):  # the first one last: a search for records finds it
                     file_of(path, number).unlink()
-                lock.unlink()
             finally:
                 files.close(held)
             count += 1

@@ -11,10 +11,10 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.library import AuditLogHook
 from amplifier_hooks.library.audit_log import AuditLogSettings
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 from tests.logbook import pinned
 

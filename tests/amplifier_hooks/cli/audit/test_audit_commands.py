@@ -19,9 +19,9 @@ from amplifier_hooks.cli.audit import audit_commands, record_text
 from amplifier_hooks.cli.audit import html_page as page_module
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
-from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads
+from amplifier_hooks.record.log_files import Files
+from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
 
@@ -223,10 +223,10 @@ def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     folder.chmod(0o700)
     for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
+        (folder / f"{name}.jsonl").touch(0o600)
         (folder / f"{name}.jsonl").write_text("{}")
     for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
         os.utime(folder / f"{name}.jsonl", (1, 1))
-    (folder / f".{'a' * 32}.jsonl.lock").touch(0o600)
     return folder
 
 
@@ -247,10 +247,11 @@ def test_purge(chats: Path) -> None:
 @pytest.mark.rule("CLI-6")
 def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
     """A record that a chat still writes to stays, however old it is."""
-    held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
+    held = os.open(chats / f"{'b' * 32}.jsonl", os.O_RDONLY)
+    Files().lock(held, chats / "its name")
     assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
     os.close(held)
-    assert names(chats) == {"bb", ".b", "cc", "mi"}
+    assert names(chats) == {"bb", "cc", "mi"}
 
 
 @pytest.mark.rule("CLI-3", "CLI-6")

@@ -10,20 +10,33 @@ import stat
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from amplifier_hooks.record.record_errors import LogClosed, LogForked, LogHangs, LogInUse, LogUnavailable, UnsafeLog
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import WriteSchedule
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.record_errors import (
+    LogClosed,
+    LogForked,
+    LogHangs,
+    LogInUse,
+    LogReplaced,
+    LogUnavailable,
+    UnsafeLog,
+)
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.segments import file_of, numbers_of
+from amplifier_hooks.record.verify import verify
+from amplifier_hooks.record.writer import WriteSchedule
 from amplifier_hooks.testing import ManualClock
 from tests.disk import FaultyFiles
+from tests.logbook import pinned
 from tests.records import entries, facts, kinds
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 KEY = AuditKey(b"\x07" * 32)
 HOSTILE = [
@@ -65,7 +78,7 @@ async def test_mode(tmp_path: Path) -> None:
         os.umask(before)
     await log.close()
     modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in os.listdir(tmp_path)}  # noqa: PTH208
-    assert modes == dict.fromkeys(["record.jsonl", ".record.jsonl.lock", "audit.key", "audit.key.pub"], 0o600)
+    assert modes == dict.fromkeys(["record.jsonl", "audit.key", "audit.key.pub"], 0o600)
 
 
 @pytest.mark.rule("AUD-1", "AUD-5")
@@ -194,7 +207,7 @@ async def test_unsigned(tmp_path: Path) -> None:
     await log.close()
     assert kinds(tmp_path / "record.jsonl") == ["segment.opened", "note", "log.closed"]
     assert entries(tmp_path / "record.jsonl")[0].facts["key"] == ""
-    assert sorted(os.listdir(tmp_path)) == [".record.jsonl.lock", "record.jsonl"]  # noqa: PTH208
+    assert os.listdir(tmp_path) == ["record.jsonl"]  # noqa: PTH208
 
 
 class Moody:
@@ -291,10 +304,87 @@ async def test_somebody_elses(tmp_path: Path) -> None:
 async def test_one_writer(tmp_path: Path) -> None:
     """A second opener is refused, until the first has closed the log."""
     log = AuditLog.open(tmp_path / "record.jsonl", key=KEY)
-    with pytest.raises(LogInUse, match=f"process {os.getpid()} writes"):
+    with pytest.raises(LogInUse, match=r"another writer has .* open"):
         AuditLog.open(tmp_path / "record.jsonl", key=KEY)
     await log.close()
     await AuditLog.open(tmp_path / "record.jsonl", key=KEY).close()
+
+
+@pytest.mark.rule("AUD-3")
+@pytest.mark.fault("F-AUD-12")
+@pytest.mark.parametrize("segment", [1, 2])
+async def test_one_writer_by_any_name(tmp_path: Path, segment: int) -> None:
+    """The lock is on the file itself: a second name of any segment in use is refused, too."""
+    path = tmp_path / "record.jsonl"
+    log = AuditLog.open(path, key=KEY, pace=WriteSchedule(segment=1))
+    await log.write("note", {}, durable=True)
+    await log.close()
+    log = AuditLog.open(path, key=KEY)
+    assert file_of(path, 2).exists()
+    os.link(file_of(path, segment), tmp_path / "other.jsonl")
+    with pytest.raises(LogInUse, match=r"another writer has .*other\.jsonl open"):
+        AuditLog.open(tmp_path / "other.jsonl", key=KEY)
+    await log.close()
+
+
+def replace(path: Path) -> None:
+    """Put a copy in the place of a file."""
+    data = path.read_bytes()
+    path.unlink()
+    path.touch(0o600)
+    path.write_bytes(data)
+
+
+@pytest.mark.rule("AUD-3", "AUD-8")
+@pytest.mark.fault("F-AUD-20")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (Path.unlink, "was removed"),
+        (replace, "was replaced"),
+        (lambda path: os.truncate(path, 100), "the writer left"),
+        (lambda path: path.open("ab").write(b"{}\n"), "the writer left"),
+    ],
+    ids=["removed", "replaced", "shortened", "extended"],
+)
+async def test_changed_under_its_writer(tmp_path: Path, change: Callable[[Path], object], problem: str) -> None:
+    """A file that is changed under its writer refuses the next record; the log goes on behind it and says so."""
+    path = tmp_path / "record.jsonl"
+    log = AuditLog.open(path, key=KEY, pace=WriteSchedule(retry=0))
+    await log.write("decision", {"number": 1}, durable=True)
+    change(path)
+    with pytest.raises(LogReplaced, match=problem):
+        await log.write("decision", {"number": 2}, durable=True)
+    await log.write("decision", {"number": 3}, durable=True)
+    change(file_of(path, 2))
+    with pytest.raises(LogReplaced, match=problem):
+        await log.check()
+    await log.write("decision", {"number": 4}, durable=True)
+    await log.close()
+    first, *_, last = file_of(path, 3).read_bytes().splitlines()
+    assert json.loads(first)["facts"]["left"]["why"] == "changed"
+    assert json.loads(last)["kind"] == "log.checkpoint"
+    files = {number: file_of(path, number) for number in numbers_of(path)}
+    assert verify(files, keys=[pinned()]).verdict not in (LogVerdict.INTACT, LogVerdict.UNBROKEN)
+
+
+@pytest.mark.rule("AUD-3")
+@pytest.mark.fault("F-AUD-20")
+async def test_another_writer_took_the_place(tmp_path: Path) -> None:
+    """A log whose file was removed is not written again beside the log of another writer at its place."""
+    path = tmp_path / "record.jsonl"
+    log = AuditLog.open(path, key=KEY, pace=WriteSchedule(retry=0))
+    path.unlink()
+    other = AuditLog.open(path, key=KEY)
+    with pytest.raises(LogReplaced):
+        await log.write("note", {}, durable=True)
+    with pytest.raises(LogInUse):
+        await log.write("note", {}, durable=True)
+    with pytest.raises(LogInUse):
+        await log.close()
+    await other.write("note", {}, durable=True)
+    await other.close()
+    assert kinds(path) == ["segment.opened", "note", "log.closed", "log.checkpoint"]
 
 
 @pytest.mark.fault("F-AUD-12")
@@ -362,7 +452,7 @@ async def test_sync_hangs(tmp_path: Path) -> None:
 @pytest.mark.fault("F-AUD-09")
 async def test_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the disk hangs, the log takes no more records than it has room for."""
-    monkeypatch.setattr("amplifier_hooks.record.write.writer.MOST_QUEUED", 100_000)
+    monkeypatch.setattr("amplifier_hooks.record.writer.MOST_QUEUED", 100_000)
     hanging = threading.Event()
     hanging.set()
     log = AuditLog.open(tmp_path / "a.jsonl", key=KEY, timeout=0.4, files=FaultyFiles(hanging=hanging))

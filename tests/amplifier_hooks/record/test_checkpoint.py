@@ -7,9 +7,9 @@ import hashlib
 
 import pytest
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note, sign_checkpoint
+from amplifier_hooks.record.line import Checkpoint, VerifierKey, open_note, sign_checkpoint
+from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.record.record_errors import BadNote
-from amplifier_hooks.record.write.log_files import AuditKey
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 """The verifier key of the Go implementation's examples, and a note with its signature."""

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.record.format.line import LONGEST_LINE, LogEntry, read
-from amplifier_hooks.record.read.read_segment import open_segment, parse_entry
+from amplifier_hooks.record.line import LONGEST_LINE, LogEntry, read
+from amplifier_hooks.record.read_segment import open_segment, parse_entry
 from amplifier_hooks.record.record_errors import MalformedLine, UnsafeLog
 
 if TYPE_CHECKING:

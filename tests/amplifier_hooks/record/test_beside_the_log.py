@@ -16,11 +16,11 @@ from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
+from amplifier_hooks.record.beside_the_log import ARGUMENTS, HEADS, StoredArguments, StoredHeads, last_mark
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.record.record_errors import HeadConflict, LogCut, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.beside_the_log import ARGUMENTS, HEADS, StoredArguments, StoredHeads, last_mark
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import WriteSchedule
+from amplifier_hooks.record.writer import WriteSchedule
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext

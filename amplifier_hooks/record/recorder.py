@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amplifier_hooks.clock import stamp
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
+from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable, problem_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterator, Mapping
@@ -61,7 +61,7 @@ class Recorder:
         try:
             await self._append(kind, facts, durable=durable)
         except Exception as error:
-            log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
             if self._required:
                 raise RecordUnavailable(error) from error
 
@@ -70,7 +70,7 @@ class Recorder:
         try:
             await self._append(kind, facts, durable=durable)
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
-            log.error("audit_unavailable", kind=kind, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
 
     async def keep(self, digest: str, arguments: bytes) -> None:
         """Store the arguments beside the record, if the session has an argument store. A failure is only logged."""
@@ -78,7 +78,7 @@ class Recorder:
             try:
                 await self._arguments.keep(digest, self._tenant, arguments)
             except Exception as error:  # noqa: BLE001  # a store may raise anything, and the digest is on record
-                log.error("arguments_not_kept", digest=digest, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+                log.error("arguments_not_kept", digest=digest, error=problem_text(error))  # noqa: TRY400
 
     def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
         self._number += 1
@@ -129,7 +129,8 @@ class TwoSinks:
             if not ended:
                 break
         if self._need > _count_succeeded(done):
-            problems = [str(task.exception()) for task in done if not task.cancelled() and task.exception()]
+            raised = (task.exception() for task in done if not task.cancelled())
+            problems = [problem_text(error) for error in raised if error is not None]
             problems += ["no answer in time"] * len(waiting)
             raise LogUnavailable(
                 f"{_count_succeeded(done)} of {len(tasks)} records could be written: {'; '.join(problems)}"
@@ -138,7 +139,7 @@ class TwoSinks:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._late.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("audit_sink_failed", error=f"{type(problem).__name__}: {problem}")
+            log.error("audit_sink_failed", error=problem_text(problem))
 
 
 def _count_succeeded(tasks: set[asyncio.Task[None]]) -> int:

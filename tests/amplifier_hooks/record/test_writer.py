@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint
-from amplifier_hooks.record.read.report import LogVerdict, Observation
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.segments import file_of, numbers_of
-from amplifier_hooks.record.write.writer import WriteSchedule
+from amplifier_hooks.record.line import Checkpoint
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.report import LogVerdict, Observation
+from amplifier_hooks.record.segments import file_of, numbers_of
+from amplifier_hooks.record.verify import verify
+from amplifier_hooks.record.writer import WriteSchedule
 from benchmarks.audit_verify import alone, write
 from tests.logbook import pinned, stranger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from amplifier_hooks.record.read.report import Report
+    from amplifier_hooks.record.report import Report
 
 
 async def session(path: Path, count: int = 20, **options: Any) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
-from amplifier_hooks.record.read.read_segment import Walk
-from amplifier_hooks.record.read.report import (
+from amplifier_hooks.record.line import Checkpoint, VerifierKey
+from amplifier_hooks.record.read_segment import Walk
+from amplifier_hooks.record.record_errors import BadNote
+from amplifier_hooks.record.report import (
     MEANING,
     HeadComparison,
     LogFinding,
@@ -21,8 +22,7 @@ from amplifier_hooks.record.read.report import (
     SegmentReport,
     decide,
 )
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.record_errors import BadNote
+from amplifier_hooks.record.verify import verify
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, hundred, pinned
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.record.format.line import FORMAT
-from amplifier_hooks.record.read.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_chained, open_segment
-from amplifier_hooks.record.read.report import HeadComparison, LogFinding, Observation, Report, SegmentReport, decide
+from amplifier_hooks.record.line import FORMAT
+from amplifier_hooks.record.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_chained, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine
+from amplifier_hooks.record.report import HeadComparison, LogFinding, Observation, Report, SegmentReport, decide
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-    from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey
-    from amplifier_hooks.record.read.read_segment import SegmentFile
+    from amplifier_hooks.record.line import Checkpoint, VerifierKey
+    from amplifier_hooks.record.read_segment import SegmentFile
 
 
 _WHY_LEFT: Final = {

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from amplifier_hooks.record.format.checkpoint import VerifierKey
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.record.record_errors import UnsafeLog
-from amplifier_hooks.record.write.log_files import AuditKey
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,40 +12,39 @@ However the last writer ended, the log continues in one way, and the next line n
 | ends in a torn line                 | the line is cut off: `log.recovered`; then the log is resumed           |
 | has a complete line that is wrong   | the segment stays as it is; the next one names the damage               |
 | was signed by another key           | the segment stays as it is; the next one has the new key                |
-| was closed for the next one         | the next segment is created                                             |
+| was closed for the next one         | the next segment is created, if the close is whole                      |
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from amplifier_hooks.record.format.checkpoint import Signer, VerifierKey
-from amplifier_hooks.record.format.line import (
-    LONGEST_LINE,
+from amplifier_hooks.record.line import (
+    SEAL,
     ChainPosition,
     LineEnd,
     Opening,
-    chain_hash,
+    Signer,
+    VerifierKey,
     encode_log_record,
     read,
     unseal,
 )
-from amplifier_hooks.record.record_errors import BadNote, MalformedLine, UnsafeLog
-from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.read_segment import SegmentFile, iter_chained, open_segment
+from amplifier_hooks.record.record_errors import BadNote, LogInUse, MalformedLine, UnsafeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from amplifier_hooks.ports import Clock
-
-
-CHUNK: Final = 1 << 20
+    from amplifier_hooks.record.log_files import Files
 
 
 def file_of(path: Path, number: int) -> Path:
@@ -88,54 +87,32 @@ class FoundSegment:
         return {"bytes": self.end.length, **about}
 
 
-def examine(files: Files, descriptor: int) -> FoundSegment:
+def examine(descriptor: int) -> FoundSegment:
     """Read a segment up to its end or its first wrong line, and return its state."""
-    opening: Opening | None = None
-    seq, head, length = 0, b"", 0
+    opening, seq, head, length = None, 0, b"", 0
     bodies: list[bytes] = []
-    for line in _lines(files, descriptor):
-        try:
-            body, claimed = unseal(line)
-            if opening is None:
-                entry = read(body)
-                opening = Opening.of(entry.facts)
-                seq, head = entry.seq - 1, opening.head()
-            if chain_hash(head, body) != claimed or not body.startswith(b'{"seq":%d,' % (seq + 1)):
-                break
-        except MalformedLine:
-            break
-        seq, head, length = seq + 1, claimed, length + len(line)
-        bodies = [*bodies[-1:], body]
-    dropped, digest, torn = _trailing_bytes(files, descriptor, length)
-    return FoundSegment(
-        opening=opening if length else None,
-        end=LineEnd(seq, head, length),
-        kinds=tuple(_kind(body) for body in bodies),
-        excess=dropped,
-        digest=digest,
-        torn=torn,
-    )
-
-
-def _lines(files: Files, descriptor: int) -> Iterator[bytes]:
-    """Yield complete lines, and stop at a line that is too long."""
-    offset, rest = 0, b""
-    while chunk := files.read(descriptor, CHUNK, offset):
-        offset += len(chunk)
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-        if len(rest) > LONGEST_LINE:
-            return
-
-
-def _trailing_bytes(files: Files, descriptor: int, offset: int) -> tuple[int, str, bool]:
-    hashed, length, torn = hashlib.sha256(), 0, True
-    while chunk := files.read(descriptor, CHUNK, offset + length):
-        length += len(chunk)
-        hashed.update(chunk)
-        torn = torn and b"\n" not in chunk
-    return length, hashed.hexdigest() if length else "", torn and length > 0
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        pages = SegmentFile(file)
+        lines = pages.lines()
+        with suppress(MalformedLine):
+            first = next(lines, b"")
+            entry = read(unseal(first)[0])
+            stated = Opening.of(entry.facts)
+            seq, head = entry.seq - 1, stated.head()
+            for body, claimed in iter_chained(chain([first], lines), head):
+                if not body.startswith(b'{"seq":%d,' % (seq + 1)):
+                    break
+                opening, seq, head, length = stated, seq + 1, claimed, length + len(body) + SEAL
+                bodies = [*bodies[-1:], body]
+        excess = pages.size - length
+        return FoundSegment(
+            opening=opening,
+            end=LineEnd(seq, head, length),
+            kinds=tuple(_kind(body) for body in bodies),
+            excess=excess,
+            digest=pages.digest(length) if excess else "",
+            torn=excess > 0 and not any(piece.endswith(b"\n") for piece in pages.lines(start=length)),
+        )
 
 
 def _kind(body: bytes) -> str:
@@ -153,13 +130,11 @@ class OpenSegment:
     descriptor: int
     pieces: tuple[bytes, ...] = ()
     """Records that must be appended first."""
-    finish: bool = False
-    """True if the segment lacks only its last checkpoint, and the log continues in the next one."""
 
 
 @define
 class Segments:
-    """The opener of one log's segments."""
+    """The opener of one log's segments. It locks the first segment and the last one, so that the log has one writer."""
 
     files: Files
     path: Path
@@ -168,37 +143,69 @@ class Segments:
     tenant: str = ""
     session: str = ""
     sdk: str = ""
-    _second: tuple[int, ...] = ()
-    _until_second: str = ""
+    _second: tuple[tuple[int, ...], str] = ((), "")
+    _held: int | None = None
+    """The first segment's descriptor. It stays open as long as the log, because it holds the lock."""
 
     def start(self) -> OpenSegment:
-        """Return the segment that continues where the last writer ended. The caller holds the lock.
+        """Return the segment that continues where the last writer ended.
 
-        Raises `UnsafeLog`, and `OSError` if the files cannot be read or created; leaves no file open then.
+        Raises `LogInUse`, `UnsafeLog`, and `OSError` if the files cannot be read or created; leaves no file open then.
         """
-        numbers = numbers_of(self.path)
-        if not numbers:
-            return self.begin(ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
-        path = file_of(self.path, numbers[-1])
-        descriptor = self.files.open(path)
         try:
-            return self._resume(numbers[-1], path, descriptor)
+            self.hold()
+            numbers = numbers_of(self.path)
+            if not numbers:
+                return self.begin(ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
+            self.files.sync_folder(self.path.parent)  # the last writer may have died before its file was durable
+            return self._open_last(numbers[-1])
         except BaseException:
-            self.files.close(descriptor)
+            self.release()
             raise
+
+    def hold(self) -> None:
+        """Lock the first segment, if it has a file, unless this log holds the lock. Raises `LogInUse`, `OSError`."""
+        with suppress(FileNotFoundError):
+            if self._held is not None and os.path.samestat(os.fstat(self._held), self.path.lstat()):
+                return
+            descriptor = self.files.open(self.path)
+            try:
+                self.files.lock(descriptor, self.path)
+                self.files.check(descriptor, self.path, os.fstat(descriptor).st_size)
+            except BaseException:
+                self.files.close(descriptor)
+                raise
+            self.release()
+            self._held = descriptor
+
+    def release(self) -> None:
+        """Give up the lock of the first segment. A second call does nothing."""
+        held, self._held = self._held, None
+        if held is not None:
+            with suppress(OSError):
+                self.files.close(held)
+
+    def close(self, descriptor: int) -> None:
+        """Close a segment. The first one stays open until `release`."""
+        if descriptor != self._held:
+            with suppress(OSError):
+                self.files.close(descriptor)
 
     def begin(self, strand: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
         """Create a segment's file, with its first line."""
         line = self.first_line(strand, left)
         return OpenSegment(strand, self.create(strand.opening, line))
 
-    def create(self, opening: Opening, line: bytes) -> int:
-        """Create the file of a segment with this first line, durably."""
-        return self.files.create(file_of(self.path, opening.segment), line)
+    def file(self, opening: Opening) -> Path:
+        """Return the file of a segment of this log."""
+        return file_of(self.path, opening.segment)
 
-    def exists(self, opening: Opening) -> bool:
-        """Return True if this segment has a file."""
-        return file_of(self.path, opening.segment).exists()
+    def create(self, opening: Opening, line: bytes) -> int:
+        """Create the file of a segment with this first line, durably, and lock it."""
+        descriptor = self.files.create(self.file(opening), line)
+        if opening.segment == 1:
+            self._held = descriptor
+        return descriptor
 
     def first_line(self, strand: ChainPosition, left: dict[str, Any] | None = None, time: str = "") -> bytes:
         """Return the line that opens a segment."""
@@ -215,9 +222,11 @@ class Segments:
         """Return the current time in the spelling of a line."""
         now = self.clock.now()
         second = now.second, now.minute, now.hour, now.day, now.month, now.year
-        if second != self._second:
-            self._second, self._until_second = second, now.isoformat(timespec="seconds")[: -len("+00:00")]
-        return f"{self._until_second}.{now.microsecond:06d}+00:00"
+        known, text = self._second
+        if second != known:
+            text = now.isoformat(timespec="seconds")[: -len("+00:00")]
+            self._second = second, text
+        return f"{text}.{now.microsecond:06d}+00:00"
 
     def _opening(self, log: str, number: int, previous: str) -> Opening:
         opening = Opening(
@@ -225,37 +234,38 @@ class Segments:
         )
         return opening if self.signer is None else opening.with_key(self.signer.public)
 
+    def _open_last(self, number: int) -> OpenSegment:
+        path = file_of(self.path, number)
+        descriptor = self._held if number == 1 else self.files.open(path)
+        if descriptor is None:
+            raise LogInUse(f"another writer has just created {path}")
+        try:
+            if number > 1:
+                self.files.lock(descriptor, path)
+            self.files.sync(descriptor)
+            return self._resume(number, path, descriptor)
+        except BaseException:
+            self.close(descriptor)
+            raise
+
     def _resume(self, number: int, path: Path, descriptor: int) -> OpenSegment:
-        found = examine(self.files, descriptor)
+        found = examine(descriptor)
         if found.opening is None:
             return self._begin_anew(number, path, descriptor, found)
         strand = ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
         strand.since = int(found.kinds[-1] != "log.checkpoint")
         why = "damage" if found.excess and not found.torn else "" if self._is_ours(found.opening) else "key"
-        if why:
-            start = self.begin(self.next_position(strand.opening, strand.end), {"why": why, **found.facts_for_next})
-            self.files.close(descriptor)
+        whole = found.kinds[-1] == "log.checkpoint" or self.signer is None
+        turned = found.last_kind == "segment.closed" and whole and not found.torn
+        if why or turned:
+            left = {"why": why, **found.facts_for_next} if why else None
+            start = self.begin(self.next_position(strand.opening, strand.end), left)
+            self.close(descriptor)
             return start
         recovered = self._recover(descriptor, found)
-        if found.last_kind == "segment.closed":
-            return self._finish_closed(strand, descriptor, found, recovered)
-        complete = self.signer is None or found.kinds[-1] == "log.checkpoint"
-        closed = found.last_kind == "log.closed" and complete and not recovered
+        closed = found.last_kind == "log.closed" and whole and not recovered
         resumed = encode_log_record("log.resumed", {"closed": closed, "size": found.end.seq})
         return OpenSegment(strand, descriptor, (*recovered, resumed))
-
-    def _finish_closed(
-        self, strand: ChainPosition, descriptor: int, segment: FoundSegment, recovered: tuple[bytes, ...]
-    ) -> OpenSegment:
-        """Continue after a segment that was closed for the next one, which was never created."""
-        if recovered:
-            again = encode_log_record("segment.closed", {"next": strand.opening.segment + 1})
-            return OpenSegment(strand, descriptor, (*recovered, again), finish=True)
-        if segment.kinds[-1] == "segment.closed" and self.signer is not None:
-            return OpenSegment(strand, descriptor, finish=True)
-        start = self.begin(self.next_position(strand.opening, strand.end))
-        self.files.close(descriptor)
-        return start
 
     def _begin_anew(self, number: int, path: Path, descriptor: int, segment: FoundSegment) -> OpenSegment:
         """Begin a segment that has no complete first line."""
@@ -264,23 +274,22 @@ class Segments:
         if number == 1:
             strand = ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
         else:
-            before = self._previous_position(number)
-            strand = self.next_position(before.opening, before.end)
+            strand = self._position_after(number - 1)
         recovered = self._recover(descriptor, segment)
         self.files.write(descriptor, self.first_line(strand))
         self.files.sync(descriptor)
         return OpenSegment(strand, descriptor, recovered)
 
-    def _previous_position(self, number: int) -> ChainPosition:
-        """Return the segment before this one, as far as its chain holds."""
-        descriptor = self.files.open(file_of(self.path, number - 1))
+    def _position_after(self, number: int) -> ChainPosition:
+        """Return the segment after this one, without a line; it continues as far as the chain of this one holds."""
+        descriptor = self.files.open(file_of(self.path, number))
         try:
-            found = examine(self.files, descriptor)
+            found = examine(descriptor)
         finally:
             self.files.close(descriptor)
         if found.opening is None:
-            raise UnsafeLog(f"{file_of(self.path, number - 1)} is no log of this format")
-        return ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
+            raise UnsafeLog(f"{file_of(self.path, number)} is no log of this format")
+        return self.next_position(found.opening, found.end)
 
     def _recover(self, descriptor: int, segment: FoundSegment) -> tuple[bytes, ...]:
         """Cut off a torn line, and return the record that says so."""
@@ -300,13 +309,9 @@ class Segments:
 
 def hash_at(path: Path, number: int, seq: int) -> str:
     """Return the hash that a line of a segment states, or an empty text if the line is missing."""
-    files = Files()
-    try:
-        descriptor = files.open(file_of(path, number), write=False)
-    except FileNotFoundError:
-        return ""
     begin = b'{"seq":%d,' % seq
     try:
-        return next((line[-67:-3].decode("ascii") for line in _lines(files, descriptor) if line.startswith(begin)), "")
-    finally:
-        files.close(descriptor)
+        with open_segment(file_of(path, number)) as pages:
+            return next((line[-67:-3].decode("ascii") for line in pages.lines() if line.startswith(begin)), "")
+    except FileNotFoundError:
+        return ""

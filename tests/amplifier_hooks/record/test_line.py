@@ -8,7 +8,7 @@ from itertools import combinations
 import attrs
 import pytest
 
-from amplifier_hooks.record.format.line import (
+from amplifier_hooks.record.line import (
     FORMAT,
     LONGEST_LINE,
     SEAL,

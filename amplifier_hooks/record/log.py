@@ -15,12 +15,12 @@ from msgspec.structs import asdict
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Head, MarkedStore
-from amplifier_hooks.record.format.encode_facts import Encoder, Heavy, Redactor
-from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.beside_the_log import MARKED, last_mark
-from amplifier_hooks.record.write.log_files import AuditKey, Files
-from amplifier_hooks.record.write.segments import Segments, hash_at
-from amplifier_hooks.record.write.writer import LogWriter, Mark, WriteSchedule
+from amplifier_hooks.record.beside_the_log import MARKED, last_mark, place_of
+from amplifier_hooks.record.encode_facts import Encoder, Heavy, Redactor
+from amplifier_hooks.record.log_files import AuditKey, Files, inspect_folder
+from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced, problem_text
+from amplifier_hooks.record.segments import Segments, hash_at
+from amplifier_hooks.record.writer import LogWriter, Mark, WriteSchedule
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from amplifier_hooks.ports import Clock, HeadStore, StoreMark
-    from amplifier_hooks.record.format.checkpoint import Signer
+    from amplifier_hooks.record.line import Signer
 
 
 log = get_logger(__name__)
@@ -134,16 +134,12 @@ class AuditLog:
         so a large segment takes a moment.
         """
         path, files = Path(path), Files() if files is None else files
-        descriptor = files.lock(path.with_name(f".{path.name}.lock"))
-        try:
-            signer = None if not signed else _signer(path, key)
-            segments = Segments(files, path, clock or SystemClock(), signer, _name(tenant), _name(session), _version())
-        except BaseException:
-            files.close(descriptor)
-            raise
-        writer = LogWriter(segments, pace or WriteSchedule(), descriptor, held=heads is not None)
+        inspect_folder(path.parent)
+        signer = None if not signed else _signer(path, key)
+        segments = Segments(files, path, clock or SystemClock(), signer, _name(tenant), _name(session), _version())
+        writer = LogWriter(segments, pace or WriteSchedule(), held=heads is not None)
         writer.start()
-        hiding = _hash_key(signer, writer.position.opening.log)
+        hiding = _hash_key(signer, writer.log_id)
         encoder = Encoder(Redactor(hiding, secrets=secrets) if redact else None)
         return cls(
             writer,
@@ -255,7 +251,7 @@ class AuditLog:
     async def _store_head(self, mark: Mark) -> None:
         try:
             if self._heads is not None:
-                await self._heads.put(Head(**mark._asdict()))
+                await self._heads.put(Head(**mark._asdict(), place=place_of(self.path)))
             if self._anchor is not None:
                 told = self._anchor(mark.note)
                 if inspect.isawaitable(told):
@@ -263,7 +259,7 @@ class AuditLog:
             if self._marks is not None and self._unmarked and not self._closed:
                 await self._mark(self._marks)
         except Exception as error:  # noqa: BLE001  # the line is on disk; the next head covers this one
-            log.error("audit_head_not_kept", size=mark.size, error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+            log.error("audit_head_not_kept", size=mark.size, error=problem_text(error))  # noqa: TRY400
 
     async def _mark(self, store: MarkedStore) -> None:
         """Let the store count, and append its mark to the log. The mark itself does not ask for another mark."""
@@ -273,7 +269,7 @@ class AuditLog:
             self._writer.append(self._encode(MARKED, asdict(mark)))
         except Exception as error:  # noqa: BLE001  # the next mark covers this one
             self._unmarked = True
-            log.error("audit_store_not_marked", error=f"{type(error).__name__}: {error}")  # noqa: TRY400
+            log.error("audit_store_not_marked", error=problem_text(error))  # noqa: TRY400
 
     async def _compare_once(self) -> None:
         """Compare the files with the store, before the first record is written.
@@ -289,10 +285,12 @@ class AuditLog:
 
     async def _compare(self, heads: HeadStore) -> None:
         try:
-            head = await heads.latest(self._writer.position.opening.log)
+            head = await heads.latest(self._writer.log_id)
             mark = None if self._marks is None else await self._marks.latest_mark()
+            if head is None and self._marks is not None:
+                head = await self._marks.at(place_of(self.path))
         except Exception as error:
-            raise LogUnavailable(f"the head of the record cannot be read: {error}") from error
+            raise LogUnavailable(f"the head of the record cannot be read: {problem_text(error)}") from error
         known = None if self._marks is None else await self._pool.run(last_mark, self.path)
         replaced = known is not None and (mark is None or mark.store != known.store or mark.number < known.number)
         if known is not None and replaced and not self._accept_store:
@@ -301,7 +299,7 @@ class AuditLog:
                 f"{_mark_text(mark)}; put the right one back, or find out why and go on beside this one: {ACCEPT}, "
                 f"or accept_store=True"
             )
-        if head is not None and await self._pool.run(hash_at, self.path, head.segment, head.size) != head.head:
+        if head is not None and not await self._pool.run(self._reaches, head):
             await self._record_cut(head)
         self._writer.release()
         if known is not None and replaced:
@@ -310,9 +308,13 @@ class AuditLog:
             await self._begin_write(self._writer.append, self._encode("store.accepted", facts))
             self._unmarked = True
 
+    def _reaches(self, head: Head) -> bool:
+        """Return True if the log has the line of a head, with the same hash."""
+        return head.log == self._writer.log_id and hash_at(self.path, head.segment, head.size) == head.head
+
     async def _record_cut(self, head: Head) -> None:
         """Begin a new segment, because the log lacks lines of the store. Raises `LogCut` unless `accept_cut`."""
-        known = f"line {head.size} of segment {head.segment}"
+        known = f"line {head.size} of segment {head.segment} of the log {clip(for_log(head.log), 40)}"
         if not self._accept_cut:
             raise LogCut(
                 f"{self.path} has not got {known} as it was; keep what is there, find out why, and go on in a new "

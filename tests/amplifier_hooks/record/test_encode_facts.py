@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.record.format.encode_facts import ROOM, Encoder, Heavy, Redactor
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.encode_facts import ROOM, Encoder, Heavy, Redactor
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.testing import ScriptedApprover
 from amplifier_hooks.text.secrets import is_secret_name
 from tests.records import facts, kinds

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from amplifier_hooks.record.format.line import SEAL, Opening, chain_hash, read, seal
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.line import SEAL, Opening, chain_hash, read, seal
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from tests.logbook import KEY, OTHER_KEY, Book, hundred, pinned, stranger
 
 if TYPE_CHECKING:

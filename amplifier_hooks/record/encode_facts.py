@@ -32,7 +32,7 @@ from uuid import UUID
 import msgspec
 from attrs import define, field
 
-from amplifier_hooks.record.format.line import LONGEST_LINE
+from amplifier_hooks.record.line import LONGEST_LINE
 from amplifier_hooks.text.matching import is_text
 from amplifier_hooks.text.secrets import PRIVATE_KEY, Secrets, is_secret_name, names_a_secret, replace_spans
 

@@ -19,10 +19,21 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from attrs import Factory, define
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import LONGEST_LINE, SEAL, LogEntry, Opening, chain_hash, read, seal, unseal
-from amplifier_hooks.record.read.report import Observation
+from amplifier_hooks.record.line import (
+    LONGEST_LINE,
+    SEAL,
+    Checkpoint,
+    LogEntry,
+    Opening,
+    VerifierKey,
+    chain_hash,
+    open_note,
+    read,
+    seal,
+    unseal,
+)
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine, UnsafeLog
+from amplifier_hooks.record.report import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

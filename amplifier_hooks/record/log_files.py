@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.record_errors import LogInUse, UnsafeLog
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.record_errors import LogInUse, LogReplaced, UnsafeLog
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,6 +36,7 @@ _SAFE: Final = (
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MINE: Final = 0o600
+_NO_BYTE: Final = 1 << 40
 
 
 class Files:
@@ -61,17 +62,13 @@ class Files:
             raise
         return descriptor
 
-    def create(self, path: Path, contents: bytes, *, draft: str = "new") -> int:
-        """Create a file with these contents, whole and durable or not at all, and open it to append.
-
-        `draft` is the suffix of the file's temporary name. The caller must be the only user of that name.
-        """
-        making = path.with_name(f".{path.name}.{draft}")
-        with suppress(FileNotFoundError):
-            self.remove(making)  # left behind by a crash
+    def create(self, path: Path, contents: bytes) -> int:
+        """Create a file with these contents, whole and durable or not at all, and open it to append, locked."""
+        making = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         descriptor = self.make(making)
         try:
             try:
+                self.lock(descriptor, path)
                 self.write(descriptor, contents)
                 self.sync(descriptor)
                 self.link(making, path)
@@ -94,10 +91,6 @@ class Files:
     def remove(self, path: Path) -> None:
         """Remove a name."""
         path.unlink()
-
-    def read(self, descriptor: int, size: int, offset: int) -> bytes:
-        """Return at most `size` bytes of a file, from `offset`."""
-        return os.pread(descriptor, size, offset)
 
     def write(self, descriptor: int, data: bytes) -> None:
         """Append all of the data."""
@@ -142,25 +135,41 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: Path) -> int:
-        """Lock the log of this lock file for one writer, until the descriptor is closed or the process ends.
+    def lock(self, descriptor: int, path: Path) -> None:
+        """Lock a file, whatever its name, until the descriptor is closed or the process ends.
 
-        Raises `LogInUse` if another writer holds the lock, and `UnsafeLog` if other users can write to the folder.
+        Raises `LogInUse` if another writer holds the lock.
         """
-        found = path.parent.stat()
-        if os.name == "posix" and found.st_mode & _OTHERS_WRITE:
-            folder = path.parent
-            raise UnsafeLog(f"others may write to {folder}; use a folder of your own, or: chmod go-w {folder}")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, _MINE)
         try:
-            inspect(os.fstat(descriptor), path)
-            _lock(descriptor, path)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+            if sys.platform == "win32":
+                import msvcrt
+
+                os.lseek(descriptor, _NO_BYTE, os.SEEK_SET)  # readers cannot read a locked byte there
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            raise LogInUse(f"another writer has {path} open; one log has one writer") from problem
+
+    def check(self, descriptor: int, path: Path, length: int) -> None:
+        """Raise `LogReplaced` unless the open file still has this name and exactly this many bytes."""
+        found = os.fstat(descriptor)
+        try:
+            same = os.path.samestat(found, os.lstat(path))
+        except FileNotFoundError:
+            raise LogReplaced(f"{path} was removed while it was written") from None
+        if not same:
+            raise LogReplaced(f"{path} was replaced while it was written")
+        if found.st_size != length:
+            raise LogReplaced(f"{path} has {found.st_size:,} bytes, and the writer left {length:,} there")
+
+
+def inspect_folder(folder: Path) -> None:
+    """Raise `UnsafeLog` if other users can put files into a folder."""
+    if os.name == "posix" and folder.stat().st_mode & _OTHERS_WRITE:
+        raise UnsafeLog(f"others may write to {folder}; use a folder of your own, or: chmod go-w {folder}")
 
 
 def inspect(status: os.stat_result, path: Path) -> None:
@@ -172,21 +181,6 @@ def inspect(status: os.stat_result, path: Path) -> None:
             raise UnsafeLog(f"{path} belongs to another user")
         if status.st_mode & _OTHERS:
             raise UnsafeLog(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as problem:
-        owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "?"
-        raise LogInUse(f"process {owner} writes to this log ({path}); one log has one writer") from problem
 
 
 NAME: Final = "amplifier-hooks/audit"
@@ -258,7 +252,7 @@ def _contents(path: Path) -> bytes:
     files = Files()
     descriptor = files.open(path, write=False)
     try:
-        return files.read(descriptor, _LONGEST, 0)
+        return os.read(descriptor, _LONGEST)
     finally:
         files.close(descriptor)
 
@@ -285,4 +279,4 @@ def _pem(key: Ed25519PrivateKey) -> bytes:
 
 def _create(path: Path, contents: bytes) -> None:
     files = Files()
-    files.close(files.create(path, contents, draft=secrets.token_hex(8)))
+    files.close(files.create(path, contents))

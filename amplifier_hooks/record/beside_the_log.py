@@ -8,16 +8,18 @@ does not break the chain, and the digest proves that given arguments are the rec
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
-from amplifier_hooks.record.format.line import read, unseal
-from amplifier_hooks.record.read.read_segment import open_segment
+from amplifier_hooks.record.line import read, unseal
+from amplifier_hooks.record.read_segment import open_segment
 from amplifier_hooks.record.record_errors import HeadConflict, MalformedLine
-from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
@@ -36,16 +38,16 @@ HEADS: Final = Migrations(
             """
             CREATE TABLE {schema}.audit_heads (
                 log TEXT PRIMARY KEY, segment BIGINT NOT NULL, size BIGINT NOT NULL, head TEXT NOT NULL,
-                note TEXT NOT NULL
+                note TEXT NOT NULL, place TEXT NOT NULL
             )
             """,
+            "CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",
         ),
-        ("CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",),
     ),
 )
 """Tables of heads and marks, for the database to open with: `SqliteDatabase(path, HEADS)`."""
 
-COLUMNS: Final = "log, segment, size, head, note"
+COLUMNS: Final = "log, segment, size, head, note, place"
 
 
 class StoredHeads:
@@ -66,6 +68,12 @@ class StoredHeads:
     async def latest(self, log: str) -> Head | None:
         """Return the latest head of a log, or None. Raises `StoreUnavailable`."""
         rows = await self._database.fetch(f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1", log)  # noqa: S608
+        return _head(rows[0]) if rows else None
+
+    async def at(self, place: str) -> Head | None:
+        """Return the latest head of the log that was last written at a place, or None. Raises `StoreUnavailable`."""
+        query = f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE place = $1"  # noqa: S608
+        rows = await self._database.fetch(query, place)
         return _head(rows[0]) if rows else None
 
     async def put(self, head: Head) -> None:
@@ -89,9 +97,9 @@ class StoredHeads:
 
 
 def _write_head(head: Head) -> Script[None]:
-    values = (head.log, head.segment, head.size, head.head, head.note)
+    values = (head.log, head.segment, head.size, head.head, head.note, head.place)
     yield Statement(
-        f"INSERT INTO {{schema}}.audit_heads ({COLUMNS}) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (log) DO NOTHING",  # noqa: S608
+        f"INSERT INTO {{schema}}.audit_heads ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (log) DO NOTHING",  # noqa: S608
         values,
     )
     lock = f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1"  # noqa: S608
@@ -100,10 +108,11 @@ def _write_head(head: Head) -> Script[None]:
     if (kept.segment, kept.size) == (head.segment, head.size) and kept.head != head.head:
         raise HeadConflict(head.log, head.segment, head.size)
     yield Statement(
-        "UPDATE {schema}.audit_heads SET segment = $2, size = $3, head = $4, note = $5 "
+        "UPDATE {schema}.audit_heads SET segment = $2, size = $3, head = $4, note = $5, place = $6 "
         "WHERE log = $1 AND (segment < $2 OR (segment = $2 AND size < $3))",
         values,
     )
+    yield Statement("UPDATE {schema}.audit_heads SET place = '' WHERE place = $1 AND log <> $2", (head.place, head.log))
 
 
 def _count_mark(name: str) -> Script[StoreMark]:
@@ -117,8 +126,13 @@ def _count_mark(name: str) -> Script[StoreMark]:
 
 
 def _head(row: Sequence[Any]) -> Head:
-    log, segment, size, head, note = row
-    return Head(log=log, segment=segment, size=size, head=head, note=note)
+    log, segment, size, head, note, place = row
+    return Head(log=log, segment=segment, size=size, head=head, note=note, place=place)
+
+
+def place_of(path: Path) -> str:
+    """Return the name of a log's place: the host, and the path of the first file."""
+    return f"{socket.gethostname()}:{os.path.realpath(path)}"
 
 
 MARKED: Final = "store.marked"

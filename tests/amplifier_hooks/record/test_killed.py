@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
 from tests.records import entries
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SCRIPT = Path(__file__).with_name("killed.py")
 
 

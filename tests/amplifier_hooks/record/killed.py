@@ -11,9 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
-from amplifier_hooks.record.write.writer import WriteSchedule
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.writer import WriteSchedule
 
 SIZES = (400, 4_000, 20_000, 45_000, 200_000)
 PACE = WriteSchedule(lines=16, segment=1 << 20)
