@@ -289,9 +289,13 @@ class Walk:
         return seq
 
     @property
-    def covered_seq(self) -> int:
-        """Number of the last checkpoint that signs lines, or of the line before the first if nothing is signed."""
-        return self.signed + 1 if self.signed else self.first - 1
+    def owner(self) -> str:
+        """The tenant and the session of the segment, in words."""
+        return f"the tenant {self.opening.tenant!r:.80} and the session {self.opening.session!r:.80}"
+
+    def is_end(self, seq: int) -> bool:
+        """Return True if the line of this number ends a closed log; a checkpoint adds nothing to the line before."""
+        return self.end == CLOSED and not self.broken and (seq == self.seq or seq == self.signed == self.seq - 1)
 
     def count(self, observation: Observation, *, amount: int = 0, why: str = "") -> None:
         """Count a finding that may occur many times."""
@@ -335,8 +339,17 @@ def _read_recovered(walk: Walk, record: LogEntry, _body: bytes) -> None:
     walk.count(Observation.RECOVERED, amount=size)
 
 
-def _read_resumed(walk: Walk, _record: LogEntry, _body: bytes) -> None:
-    walk.count(Observation.RESUMED)
+def _read_resumed(walk: Walk, record: LogEntry, _body: bytes) -> None:
+    walk.count(Observation.RESUMED if record.facts.get("closed") is True else Observation.REOPENED)
+
+
+def _read_lost(walk: Walk, record: LogEntry, _body: bytes) -> None:
+    records = record.facts.get("records")
+    walk.count(Observation.LOST, amount=records if type(records) is int else 0)
+
+
+def _read_marked(walk: Walk, _record: LogEntry, _body: bytes) -> None:
+    walk.count(Observation.MARKED)
 
 
 def _read_unsigned(walk: Walk, record: LogEntry, _body: bytes) -> None:
@@ -361,4 +374,6 @@ _MEANINGS: Final[dict[str, Callable[[Walk, LogEntry, bytes], None]]] = {
     _RECOVERED: _read_recovered,
     _RESUMED: _read_resumed,
     _UNSIGNED: _read_unsigned,
+    "log.lost": _read_lost,
+    "store.marked": _read_marked,
 }

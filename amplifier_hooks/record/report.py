@@ -10,40 +10,26 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import field, frozen
 
+from amplifier_hooks.text.escape import clip
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 
 class LogVerdict(StrEnum):
-    """The verdict on a log, in one to three words. The worst is first."""
+    """The verdict on a log, in one or two words. The worst is first."""
 
     TAMPERED = "tampered"
     TRUNCATED = "truncated"
     CANNOT_TELL = "cannot tell"
-    TO_ANCHOR = "intact to anchor"
-    TO_HEAD = "intact to head"
-    REPAIRED = "repaired tail"
+    UNBROKEN = "unbroken"
     INTACT = "intact"
-
-
-MEANING: Final = {
-    LogVerdict.TAMPERED: "Something that was written is not what stands there now.",
-    LogVerdict.TRUNCATED: "Lines that were written are missing.",
-    LogVerdict.CANNOT_TELL: "Nothing contradicts the log, but the checks do not prove that it is whole.",
-    LogVerdict.TO_ANCHOR: "Everything up to the anchor is as it was when that was made. Later lines are not proved.",
-    LogVerdict.TO_HEAD: "Everything up to the head is as it was when that was stored. Later lines are not proved.",
-    LogVerdict.REPAIRED: "Signed by a pinned key from beginning to end, and whole but for what a crash tore off.",
-    LogVerdict.INTACT: "Signed by a pinned key from beginning to end, and closed.",
-}
 
 
 @frozen
 class _Row:
     verdict: LogVerdict | None
     says: str
-    head_answers: bool = False
-    """True if an anchor or a stored head, found in the log, answers this doubt."""
 
 
 def _tampered_row(says: str) -> _Row:
@@ -59,12 +45,8 @@ def _doubt_row(says: str) -> _Row:
 
 
 def _open_row(says: str) -> _Row:
-    """Return the row of a doubt that a head answers."""
-    return _Row(LogVerdict.CANNOT_TELL, says, head_answers=True)
-
-
-def _repaired_row(says: str) -> _Row:
-    return _Row(LogVerdict.REPAIRED, says)
+    """Return the row of a finding that leaves the end of the log open."""
+    return _Row(LogVerdict.UNBROKEN, says)
 
 
 def _information_row(says: str) -> _Row:
@@ -87,30 +69,37 @@ class Observation(Enum):
     FEWER = _truncated_row("of the {bytes} bytes that the next segment counts, {size} are there")
     CUT = _truncated_row("when the next segment was begun, the store knew of lines behind line {seq}")
 
-    NOT_PINNED = _doubt_row("the segment is signed by the key {key}, which is not pinned")
+    NOT_PINNED = _doubt_row("the segment is signed by the key {key}, and no pinned key is that one")
     NOT_SIGNED = _doubt_row("a key is pinned, and the segment is not signed")
     NO_HEAD = _doubt_row("the store that was asked knows no such log")
+    CHANGED = _doubt_row("the file was removed, replaced or changed behind line {seq} while it was written")
     LEFT = _doubt_row("the next segment was begun for a reason that is not known here: {why}")
     UNREADABLE = _doubt_row("the file cannot be read: {why}")
     SHRANK = _doubt_row("the file became shorter while it was read")
-    NO_KEY = _open_row("no key is pinned: a writer of the files could have forged them")
-    UNSIGNED = _open_row("nothing is signed: a writer of the file could have forged it")
+    NO_KEY = _doubt_row("no key is pinned: a writer of the files could have forged them")
+    UNSIGNED = _doubt_row("nothing is signed: a writer of the file could have forged it")
+    EMPTY = _doubt_row("there is no line")
+
     OPEN = _open_row("the log is not closed: lines behind line {seq} could have been cut off")
     NOT_BEGUN = _open_row("segment {number} is to follow: it was not begun, or taken away")
-    UNCOVERED = _open_row("no checkpoint covers what follows line {seq}")
+    UNCOVERED = _open_row("no pinned key and no head covers what follows line {seq}")
     TORN = _open_row("the last {bytes} bytes are no whole line")
-    EMPTY = _open_row("there is no line")
 
-    RECOVERED = _repaired_row("{bytes} bytes of torn lines were cut off after crashes, {times}")
-    FAILURE = _repaired_row("the disk failed behind line {seq}, and the log went on in the next segment")
-
+    RECOVERED = _information_row("{bytes} bytes of torn lines were cut off after crashes, {times}")
+    FAILURE = _information_row("the disk failed behind line {seq}, and the log went on in the next segment")
+    LOST = _information_row("at least {bytes} records were refused or lost while the disk failed")
     LOST_KEY = _information_row("the segment has no end, because its key was changed or lost")
     KEY_CHANGED = _information_row("another key signs from here on: {key}")
     SIGNER = _information_row("the key did not sign, {times}: {why}")
     RESUMED = _information_row("a writer opened the log again, {times}")
+    REOPENED = _information_row(
+        "a writer opened the log again that was not closed, {times}: a cut there would not show"
+    )
+    OTHER_OWNER = _information_row("the segment is of {owner}")
     CLOCK = _information_row("the clock went back, {times}")
     EVIDENCE = _information_row("{bytes} bytes behind the last line that counts are kept as evidence")
     GREW = _information_row("the file grew by {bytes} bytes meanwhile, which were not looked at")
+    MARKED = _information_row("the log was written beside a store, which was not asked; name it with --heads")
 
 
 @frozen
@@ -133,6 +122,11 @@ class LogFinding:
     def text(self) -> str:
         """The sentence of the finding. It may quote text that others wrote."""
         return self.observation.value.says.format_map(self.details)
+
+    @property
+    def hides_lines(self) -> bool:
+        """True if lines may stand in the file that the verifier did not read."""
+        return self.observation in (Observation.LINE, Observation.UNREADABLE)
 
     @property
     def location(self) -> str:
@@ -172,32 +166,78 @@ class HeadComparison:
     seq: int
     matches: bool | None
     """True if the head is in the log; None if the log is broken before it, so that it could not be compared."""
+    at_end: bool = False
+    """True if the head covers the last line of a closed log."""
+    store: str = ""
+    """Name of the store that keeps the head."""
 
 
 @frozen(kw_only=True)
 class Report:
-    """The result of one verification: the verdict, the findings, and the segments."""
+    """The result of one verification: the findings, the segments, and the verdict that follows from them."""
 
     log: str
     """The log's id, as its first readable segment states it; empty if no segment could be read."""
-    verdict: LogVerdict
+    tenant: str = ""
+    session: str = ""
+    """The owner, as that segment states it; empty for any."""
     findings: tuple[LogFinding, ...]
     segments: tuple[SegmentReport, ...]
     comparisons: tuple[HeadComparison, ...] = ()
+    proven: int = 0
+    """Number of the last line that a pinned key or a head from another place proves, with all lines before it."""
 
     @property
     def bad(self) -> LogFinding | None:
         """The first finding about a line that was changed or is not whole, or None."""
         severe = (LogVerdict.TAMPERED, LogVerdict.CANNOT_TELL)
-        return next((one for one in self.findings if one.line is not None and one.verdict in severe), None)
+        lines = (one for one in self.findings if one.line is not None)
+        return next((one for one in lines if one.verdict in severe or one.observation is Observation.TORN), None)
+
+    @property
+    def witness(self) -> HeadComparison | None:
+        """The head that vouches for the end of the log, or None.
+
+        A writer compares a stored head whenever it opens the log, so that head also answers for ends that were not
+        clean. An anchor answers only for a log that was always closed.
+        """
+        clean = all(one.observation is not Observation.REOPENED for one in self.findings)
+        return next((one for one in self.comparisons if one.at_end and (one.source == "head" or clean)), None)
+
+    @property
+    def verdict(self) -> LogVerdict:
+        """The worst of what the findings lead to and what the proof reaches."""
+        best = LogVerdict.INTACT if self.witness else LogVerdict.UNBROKEN if self.proven else LogVerdict.CANNOT_TELL
+        led = {best, *(one.verdict for one in self.findings)}
+        return next(verdict for verdict in LogVerdict if verdict in led)
+
+    @property
+    def title(self) -> str:
+        """The verdict in words: a log that is not closed is unbroken so far."""
+        ended = all(one.verdict is not LogVerdict.UNBROKEN for one in self.findings)
+        return str(self.verdict) if ended or self.verdict is not LogVerdict.UNBROKEN else f"{self.verdict} so far"
+
+    @property
+    def meaning(self) -> str:
+        """Sentences that say what was checked, of whose log. They may quote text that others wrote."""
+        named = {"tenant": self.tenant, "session": self.session}
+        owner = ", ".join(f"{name} {clip(value, LONGEST_NAME)!r}" for name, value in named.items() if value)
+        filled = {"of": owner and f" of {owner}", "line": f"{self.proven:,}"}
+        if (one := self.witness) is not None:
+            where = f"segment {one.segment}{one.store and f' in {one.store}'}"
+            filled |= {"head": f"the {one.source} of line {one.seq:,} in {where}", "source": one.source}
+        return MEANING[self.verdict].format_map(filled)
 
 
-def decide(findings: Iterable[LogFinding], comparisons: Iterable[HeadComparison]) -> LogVerdict:
-    """Return the worst verdict of the findings. A head that is in the log answers the doubts that a head can answer."""
-    reached = {one.source for one in comparisons if one.matches}
-    levels = {"anchor": LogVerdict.TO_ANCHOR, "head": LogVerdict.TO_HEAD}
-    best = next((level for source, level in levels.items() if source in reached), None)
-    led = {LogVerdict.INTACT} | {
-        best if best and finding.observation.value.head_answers else finding.verdict for finding in findings
-    }
-    return next(verdict for verdict in LogVerdict if verdict in led)
+LONGEST_NAME: Final = 80
+
+MEANING: Final = {
+    LogVerdict.TAMPERED: "Something that was written to the log{of} is not what stands there now.",
+    LogVerdict.TRUNCATED: "Lines that were written to the log{of} are missing.",
+    LogVerdict.CANNOT_TELL: "The checks do not prove the log{of}; the findings name the reasons.",
+    LogVerdict.UNBROKEN: "Every line of the log{of} verifies up to line {line}. Nothing kept outside the log excludes "
+    "that lines were cut off.",
+    LogVerdict.INTACT: "Every line of the log{of} verifies, and {head} vouches for its end. An older log, restored "
+    "together with an older {source}, would look the same.",
+}
+"""Sentences that state what was checked. `of` names the owner, `line` the last line that is proven."""

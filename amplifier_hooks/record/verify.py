@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.record.line import FORMAT
+from amplifier_hooks.record.line import FORMAT, Opening
 from amplifier_hooks.record.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_chained, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine
-from amplifier_hooks.record.report import HeadComparison, LogFinding, Observation, Report, SegmentReport, decide
+from amplifier_hooks.record.report import HeadComparison, LogFinding, Observation, Report, SegmentReport
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -29,6 +29,7 @@ _WHY_LEFT: Final = {
     "damage": Observation.DAMAGE,
     "cut": Observation.CUT,
     "failure": Observation.FAILURE,
+    "changed": Observation.CHANGED,
     "key": Observation.LOST_KEY,
 }
 """Observation for a segment without an end, by the reason that the next segment gives."""
@@ -41,23 +42,22 @@ def verify(
     log: str | None = None,
     heads: Iterable[Checkpoint] | None = None,
     anchors: Iterable[Checkpoint] = (),
+    store: str = "",
 ) -> Report:
     """Verify the segments of a log, given by their numbers, and return the report.
 
     `keys` are the pinned public keys; their names do not matter. `log` is the id that the log must have. `heads` are
     the heads that a store remembers of the log, None if no store was asked; `anchors` are checkpoints that the caller
-    keeps in another place. The verifier does not check the signatures of heads and anchors: the caller does that first,
-    if it trusts them for their signatures.
+    keeps in another place. `store` is the name of the store. The verifier does not check the signatures of heads and
+    anchors: the caller does that first, if it trusts them for their signatures.
 
     Changes nothing, and holds little of a file at a time. The report has all faults of the files; `BadNote` is raised
     for a head or an anchor whose origin is not a log.
     """
     known = [_KnownHead.of("anchor", anchor) for anchor in anchors]
     known += [_KnownHead.of("head", head) for head in heads or ()]
-    verification = _Verification({(key.algorithm, key.public) for key in keys}, log, known)
-    return verification.verify_files(
-        files, is_unknown=heads is not None and not any(one.source == "head" for one in known)
-    )
+    verification = _Verification({(key.algorithm, key.public) for key in keys}, log, known, store)
+    return verification.verify_files(files, asked=heads is not None)
 
 
 @frozen
@@ -82,14 +82,15 @@ class _KnownHead:
 class _Verification:
     """One verification of one log."""
 
-    def __init__(self, keys: set[tuple[int, bytes]], log: str | None, heads: list[_KnownHead]) -> None:
+    def __init__(self, keys: set[tuple[int, bytes]], log: str | None, heads: list[_KnownHead], store: str) -> None:
         self._keys = keys
         self._log = log
         self._heads = heads
+        self._store = store
         self._findings: list[LogFinding] = []
         self._matches: dict[_KnownHead, bool] = {}
 
-    def verify_files(self, files: Mapping[int, Path], *, is_unknown: bool) -> Report:
+    def verify_files(self, files: Mapping[int, Path], *, asked: bool) -> Report:
         """Read every segment in order, and return the report."""
         numbers = sorted(files)
         openings = {number: _opening(number, files[number], is_last=number == numbers[-1]) for number in numbers}
@@ -102,15 +103,23 @@ class _Verification:
                 self._check_segment(opening, walks.get(number - 1), openings.get(number + 1), number == numbers[-1])
             else:
                 self._findings.append(opening)
-        log = next((walk.opening.log for walk in walks.values()), "")
-        self._check_log(log, walks.values(), is_unknown=is_unknown)
-        compared = tuple(self._compare(known, log, openings) for known in self._heads)
+        first = next((walk.opening for walk in walks.values()), Opening(log="", segment=1))
+        last = walks.get(numbers[-1]) if numbers else None
+        compared = tuple(self._compare(known, first.log, openings, last) for known in self._heads)
+        segments = tuple(self._summary(walk) for walk in walks.values())
+        signed = [one.signed + 1 for one in segments if one.pinned and one.signed]
+        proven = max([0, *signed, *(one.seq for one in compared if one.matches)])
+        if last is not None and any(one.at_end for one in compared):
+            proven = last.seq
+        self._check_log(first, walks.values(), last, proven, asked=asked)
         return Report(
-            log=log,
-            verdict=decide(self._findings, compared),
+            log=first.log,
+            tenant=first.tenant,
+            session=first.session,
             findings=tuple(self._findings),
-            segments=tuple(self._summary(walk) for walk in walks.values()),
+            segments=segments,
             comparisons=compared,
+            proven=proven,
         )
 
     def _check_segment(
@@ -120,7 +129,7 @@ class _Verification:
         after: Walk | LogFinding | None,
         is_last: bool,  # noqa: FBT001
     ) -> None:
-        """Check one segment: its signer, its lines, and its end."""
+        """Check one segment: its owner and signer, its lines, and its end."""
         self._check_signer(walk, before)
         left = after.statement if isinstance(after, Walk) else {}
         try:
@@ -142,6 +151,8 @@ class _Verification:
         except BadNote as problem:
             self._add_broken(walk, Observation.CHECKPOINT, problem, walk.lines + 1)
         for found, tally in walk.tallies.items():
+            if found is Observation.MARKED:  # one finding for the log
+                continue
             self._add_finding(found, walk, tally.line, times=tally.times, bytes=tally.amount, why=tally.why)
         if is_last and not walk.broken:
             self._check_last_end(walk)
@@ -150,8 +161,11 @@ class _Verification:
 
     def _check_signer(self, walk: Walk, before: Walk | None) -> None:
         key = walk.key
+        if before is not None and before.owner != walk.owner:
+            self._add_finding(Observation.OTHER_OWNER, walk, owner=walk.owner)
         if key is None:
-            self._add_finding(Observation.NOT_SIGNED if self._keys else Observation.UNSIGNED, walk)
+            if self._keys:
+                self._add_finding(Observation.NOT_SIGNED, walk)
             return
         if self._keys and not self._is_pinned(key):
             self._add_finding(Observation.NOT_PINNED, walk, key=key.fingerprint)
@@ -179,9 +193,8 @@ class _Verification:
                 self._add_finding(Observation.FEWER, walk, bytes=statement["bytes"], size=walk.size)
             if behind > 0:
                 self._add_finding(Observation.EVIDENCE, walk, bytes=behind)
-            stated = statement.get(
-                "digest", None if statement.get("why") == "failure" else ""
-            )  # a broken disk is not read
+            unread = statement.get("why") in ("failure", "changed")  # its writer did not look behind the lines
+            stated = statement.get("digest", None if unread else "")
             if stated is not None and stated != (pages.digest(walk.size) if behind > 0 else ""):
                 self._add_finding(Observation.EVIDENCE_CHANGED, walk)
         elif pages.growth > 0:
@@ -195,8 +208,6 @@ class _Verification:
             self._add_finding(Observation.NOT_BEGUN, walk, number=walk.number + 1)
         elif walk.end != CLOSED:
             self._add_finding(Observation.OPEN, walk, seq=walk.seq)
-        if walk.key is not None and walk.seq > walk.covered_seq:
-            self._add_finding(Observation.UNCOVERED, walk, seq=walk.covered_seq)
 
     def _check_segment_end(self, walk: Walk, statement: Mapping[str, Any]) -> None:
         """Check the end of a segment that has a successor."""
@@ -208,18 +219,34 @@ class _Verification:
 
     # -- the log as a whole --------------------------------------------------------------------------------------------
 
-    def _check_log(self, log: str, walks: Collection[Walk], *, is_unknown: bool) -> None:
+    def _check_log(
+        self, first: Opening, walks: Collection[Walk], last: Walk | None, proven: int, *, asked: bool
+    ) -> None:
         """Add the findings that concern the log as a whole."""
         if not walks and not self._findings:
             self._add_finding(Observation.EMPTY)
-        if not self._keys and any(walk.key for walk in walks):
-            self._add_finding(Observation.NO_KEY)
-        if is_unknown:
+        if last is not None and not last.broken and proven < last.seq and (proven or self._is_pinned(last.key)):
+            self._add_finding(Observation.UNCOVERED, last, seq=proven)
+        if not self._keys and not proven:
+            self._add_unsigned(walks)
+        if asked and not any(one.source == "head" for one in self._heads):
             self._add_finding(Observation.NO_HEAD)
-        if self._log is not None and log not in ("", self._log):
-            self._add_finding(Observation.OTHER_LOG, log=log, wanted=self._log, source="name")
+        if not asked and any(Observation.MARKED in walk.tallies for walk in walks):
+            self._add_finding(Observation.MARKED)
+        if self._log is not None and first.log not in ("", self._log):
+            self._add_finding(Observation.OTHER_LOG, log=first.log, wanted=self._log, source="name")
 
-    def _compare(self, head: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding]) -> HeadComparison:
+    def _add_unsigned(self, walks: Collection[Walk]) -> None:
+        """Add the reasons for which nothing is proven, without a pinned key and without a head."""
+        for walk in walks:
+            if walk.key is None:
+                self._add_finding(Observation.UNSIGNED, walk)
+        if any(walk.key for walk in walks):
+            self._add_finding(Observation.NO_KEY)
+
+    def _compare(
+        self, head: _KnownHead, log: str, openings: Mapping[int, Walk | LogFinding], last: Walk | None
+    ) -> HeadComparison:
         """Return the comparison of the log with a known head."""
         matches = self._matches.get(head)
         if matches is None and log not in ("", head.log):
@@ -227,10 +254,18 @@ class _Verification:
             self._add_finding(Observation.OTHER_LOG, log=log, wanted=head.log, source=head.source)
         elif matches is None:
             opening = openings.get(head.segment)
-            if opening is None or (isinstance(opening, Walk) and not opening.broken):
+            broken = opening.broken if isinstance(opening, Walk) else opening is not None and opening.hides_lines
+            if not broken:
                 matches = False
                 self._add_finding(Observation.NOT_REACHED, seq=head.seq, segment=head.segment, source=head.source)
-        return HeadComparison(source=head.source, segment=head.segment, seq=head.seq, matches=matches)
+        return HeadComparison(
+            source=head.source,
+            segment=head.segment,
+            seq=head.seq,
+            matches=matches,
+            at_end=bool(matches) and last is not None and last.number == head.segment and last.is_end(head.seq),
+            store=self._store if head.source == "head" else "",
+        )
 
     def _add_missing(self, first: int, last: int) -> None:
         which = f"segment {first} is" if first == last else f"segments {first} to {last} are"

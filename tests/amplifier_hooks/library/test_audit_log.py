@@ -43,7 +43,7 @@ async def test_recorded(tmp_path: Path) -> None:
     await hook.close()
     assert seen[-1] == "tool.deciding"
     key = AuditKey.open(path.with_name("audit.key"))
-    assert verify({1: path}, keys=[pinned(key)]).verdict is LogVerdict.INTACT
+    assert verify({1: path}, keys=[pinned(key)]).verdict is LogVerdict.UNBROKEN
     deciding = [facts for kind, facts in lines(path) if kind == "tool.deciding"]
     assert [(facts["tool_name"], facts["session_id"], facts["tenant_id"]) for facts in deciding] == [
         ("Read", "s-1", "acme")

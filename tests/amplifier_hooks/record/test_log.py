@@ -343,7 +343,7 @@ def replace(path: Path) -> None:
         (Path.unlink, "was removed"),
         (replace, "was replaced"),
         (lambda path: os.truncate(path, 100), "the writer left"),
-        (lambda path: path.open("ab").write(b"{}\n"), "the writer left"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"{}\n"), "the writer left"),
     ],
     ids=["removed", "replaced", "shortened", "extended"],
 )

@@ -1,4 +1,4 @@
-"""A log of a hundred lines with anything changed is never intact, and an independent verifier agrees."""
+"""A log of a hundred lines with anything changed is never called whole, and an independent verifier agrees."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LINES: Final = hundred().segments[0]
+KNOWN: Final = hundred().known
 WHOLE: Final = b"".join(LINES)
 STARTS: Final = [sum(map(len, LINES[:number])) for number in range(len(LINES) + 1)]
 
@@ -31,11 +32,12 @@ def refuse(folder: Path, changes: Iterable[Change]) -> int:
     for count, (data, line) in enumerate(changes, 1):  # noqa: B007  # counted
         path.write_bytes(data)
         report = verify({1: path}, keys=[pinned()])
-        assert report.verdict is not LogVerdict.INTACT
+        assert report.title not in ("intact", "unbroken")
+        assert verify({1: path}, heads=[KNOWN]).verdict in (LogVerdict.TAMPERED, LogVerdict.TRUNCATED)
         named = report.bad
         assert (named and named.line) == line
         other = independent(path, KEY.public)
-        assert other != "intact"
+        assert other != "unbroken"
         if named is not None:
             assert other.startswith(f"wrong: record.jsonl, line {line}: ")
     return count
@@ -79,11 +81,12 @@ def lines_moved() -> Iterable[Change]:
 
 
 def test_as_written(tmp_path: Path) -> None:
-    """Both verifiers call an unchanged log intact, but not under another key."""
+    """Both verifiers call an unchanged log unbroken, but not under another key; with its head it is intact."""
     book = hundred()
     (file,) = book.files(tmp_path).values()
-    assert verify({1: file}, keys=[pinned()]).verdict is LogVerdict.INTACT
-    assert stranger()(file, KEY.public) == "intact"
+    assert verify({1: file}, keys=[pinned()]).title == "unbroken"
+    assert verify({1: file}, heads=[KNOWN]).verdict is LogVerdict.INTACT
+    assert stranger()(file, KEY.public) == "unbroken"
     assert stranger()(file, OTHER_KEY.public).startswith("wrong: record.jsonl, line ")
     (line,) = Book(None).close().files(tmp_path).values()
     assert stranger()(line, KEY.public).startswith("not closed: ")
@@ -96,7 +99,7 @@ EVERY = [pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(1800)], id
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_bytes_changed(tmp_path: Path, step: int) -> None:
-    """A log with another value at any byte is never intact, and the line is named."""
+    """A log with another value at any byte is never called whole, and the line is named."""
     assert refuse(tmp_path, bytes_changed(range(0, len(WHOLE), step))) > 250
 
 
@@ -104,7 +107,7 @@ def test_bytes_changed(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_bytes_moved(tmp_path: Path, step: int) -> None:
-    """A log with any byte removed or inserted is never intact, and the line is named."""
+    """A log with any byte removed or inserted is never called whole, and the line is named."""
     assert refuse(tmp_path, bytes_moved(range(0, len(WHOLE), step))) > 200
 
 
@@ -112,7 +115,7 @@ def test_bytes_moved(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_cut(tmp_path: Path, step: int) -> None:
-    """A log that is cut anywhere is never intact; a torn line is named, a missing one cannot be."""
+    """A log that is cut anywhere is never called whole; a torn line is named, a missing one cannot be."""
     places = sorted({*range(0, len(WHOLE), step), *STARTS[:-1]})
     assert refuse(tmp_path, cut(places)) == len(places)
 
@@ -121,7 +124,7 @@ def test_cut(tmp_path: Path, step: int) -> None:
 @pytest.mark.fault("F-AUD-01")
 @pytest.mark.parametrize("step", EVERY)
 def test_lines_moved(tmp_path: Path, step: int) -> None:
-    """A log with any line removed, doubled or swapped is never intact, and the line is named."""
+    """A log with any line removed, doubled or swapped is never called whole, and the line is named."""
     assert refuse(tmp_path, islice(lines_moved(), 0, None, min(step, 17))) > 300
 
 
@@ -136,8 +139,8 @@ def test_made_anew(tmp_path: Path) -> None:
         other = re.sub(rb'"(outcome|log\.closed)"', b'"other"', bodies[place]).replace(b"8", b"9")
         for new in ([other], [], [bodies[place], bodies[place]]):
             path.write_bytes(made_anew([*bodies[:place], *new, *bodies[place + 1 :]], first))
-            assert verify({1: path}, keys=[pinned()]).verdict is not LogVerdict.INTACT
-            assert independent(path, KEY.public) != "intact"
+            assert verify({1: path}, keys=[pinned()]).title not in ("intact", "unbroken")
+            assert independent(path, KEY.public) != "unbroken"
 
 
 def made_anew(bodies: Iterable[bytes], head: bytes) -> bytes:

@@ -41,16 +41,16 @@ def found(path: Path) -> Report:
 
 @pytest.mark.rule("AUD-2", "AUD-5", "AUD-6")
 async def test_segments(tmp_path: Path) -> None:
-    """A log that was opened twice and has many files is intact, and the independent verifier agrees."""
+    """A log that was opened twice and has many files is unbroken, and the independent verifier agrees."""
     path = tmp_path / "record.jsonl"
     notes: list[str] = []
     for _ in range(2):
         await session(path, pace=WriteSchedule(segment=2_000), anchor=notes.append)
     report = found(path)
-    assert report.verdict is LogVerdict.INTACT
+    assert report.verdict is LogVerdict.UNBROKEN
     assert {finding.observation for finding in report.findings} <= {Observation.RESUMED, Observation.CLOCK}
     assert len(report.segments) > 4
-    assert stranger()(path, AuditKey.open(tmp_path / "audit.key").public) == "intact"
+    assert stranger()(path, AuditKey.open(tmp_path / "audit.key").public) == "unbroken"
     anchors = [Checkpoint.parse(note.partition("\n\n")[0] + "\n") for note in notes]
     files = {one.number: one.file for one in report.segments}
     assert all(one.matches for one in verify(files, anchors=anchors).comparisons)
@@ -67,14 +67,15 @@ async def test_crash(tmp_path: Path) -> None:
         await session(path, 1)
         report = found(path)
         torn = size not in {len(whole), *(place + 1 for place in range(len(whole)) if whole[place] == 0x0A)}
-        assert report.verdict is (LogVerdict.REPAIRED if torn else LogVerdict.INTACT)
+        assert report.title == "unbroken"
+        assert (Observation.RECOVERED in {finding.observation for finding in report.findings}) == torn
         other = stranger()(path, AuditKey.open(tmp_path / "audit.key").public)
-        assert other.startswith("repaired tail: " if torn else "intact")
+        assert other.startswith("repaired tail: " if torn else "unbroken")
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
 async def test_damage(tmp_path: Path) -> None:
-    """A writer that meets a wrong line begins the next segment, and the log is never intact again."""
+    """A writer that meets a wrong line begins the next segment, and the log is tampered with from then on."""
     path = tmp_path / "record.jsonl"
     await session(path)
     path.write_bytes(path.read_bytes().replace(b'"number":7', b'"number":8'))
@@ -89,7 +90,7 @@ async def test_damage(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-2")
 @pytest.mark.fault("F-AUD-15")
 async def test_key_lost(tmp_path: Path) -> None:
-    """A log that continues under another key says so, and is intact only with both keys pinned."""
+    """A log that continues under another key says so, and verifies only with both keys pinned."""
     path = tmp_path / "record.jsonl"
     await session(path)
     old = pinned(AuditKey.open(tmp_path / "audit.key"))
@@ -101,7 +102,7 @@ async def test_key_lost(tmp_path: Path) -> None:
     assert {Observation.NOT_PINNED, Observation.KEY_CHANGED} <= {finding.observation for finding in report.findings}
     files = {one.number: one.file for one in report.segments}
     new = pinned(AuditKey.open(tmp_path / "audit.key"))
-    assert verify(files, keys=[old, new]).verdict is LogVerdict.INTACT
+    assert verify(files, keys=[old, new]).verdict is LogVerdict.UNBROKEN
 
 
 @pytest.mark.slow
@@ -112,4 +113,4 @@ def test_gigabyte(tmp_path: Path) -> None:
     """A log of a gigabyte is verified in less than 64 MiB."""
     write(tmp_path / "record.jsonl", 1_000_000_000)
     said, _seconds, _memory, _target, judged = alone("", tmp_path / "record.jsonl")
-    assert (said, judged) == (": intact", "met")
+    assert (said, judged) == (": unbroken", "met")
