@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         subjects = {
             "one hash over the file": doing(lambda: hashed(path)),
             "chain": doing(lambda: follow(path)),
-            "verify": doing(lambda: intact(path)),
+            "verify": doing(lambda: unbroken(path)),
             "stranger's verifier": doing(stranger(path)),
         }
         samples = asyncio.run(measure(subjects, Effort(rounds=2 if chosen.quick else ROUNDS, seconds=0), number=1))
@@ -133,10 +133,10 @@ def follow(path: Path) -> None:
             pass
 
 
-def intact(path: Path) -> None:
+def unbroken(path: Path) -> None:
     """Verify the record as the command does."""
-    if verify({1: path}, keys=[VerifierKey.parse(KEY.vkey())]).verdict is not LogVerdict.INTACT:
-        raise SystemExit("the record that was written is not intact")
+    if verify({1: path}, keys=[VerifierKey.parse(KEY.vkey())]).verdict is not LogVerdict.UNBROKEN:
+        raise SystemExit("the record that was written does not verify")
 
 
 def stranger(path: Path) -> Callable[[], object]:

@@ -26,7 +26,7 @@ TEXTS = ("log", "segment", "previous", "tenant", "session", "sdk", "key")
 
 
 def verify(record: Path, public: bytes) -> str:
-    """`unbroken`, or the first thing that is wrong or missing; `public` is the key that has to have signed the record."""
+    """`unbroken`, or the first thing that is wrong or missing; `public` is the key that must have signed the record."""
     others = record.parent.glob(f"{record.stem}.{'[0-9]' * 6}*{record.suffix}")
     files = [record, *sorted(others, key=lambda path: int(path.stem.rpartition(".")[2]))]
     log, seq, head, doubts = "", 0, b"", list[str]()

@@ -250,7 +250,7 @@ async def test_its_calls_are_asked_denied_and_answered(program: Program, portabl
         assert "E501 in line 42" in after_first
         assert "that is never done here" in after_second
     report = verify({1: here.record}, keys=[VerifierKey.parse(here.key)])
-    assert report.verdict is LogVerdict.INTACT, report
+    assert report.verdict is LogVerdict.UNBROKEN, report
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "record.jsonl").read_text().splitlines()]
     assert {"approval.decided", "tool.done", "tool.denied"} <= set(kinds)
 

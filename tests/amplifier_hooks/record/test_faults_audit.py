@@ -118,10 +118,7 @@ async def test_short_writes(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-3")
 @pytest.mark.fault("F-AUD-08")
 async def test_sync_fails_once(tmp_path: Path) -> None:
-    """A failed sync refuses the record, the writer never touches the file again, and the next record begins a segment.
-
-    Records that no caller waited for are counted with the refused one.
-    """
+    """A failed sync refuses all records since the last one; the next record begins a segment that counts them."""
     files = FaultyFiles(2, errno.EIO, only=("sync",))  # the sync of the first line succeeds
     log = opened(tmp_path / "record.jsonl", files=files, pace=WriteSchedule(retry=0))
     length = (tmp_path / "record.jsonl").stat().st_size

@@ -78,7 +78,7 @@ class Scene:
             yield session
         key = VerifierKey.parse(next(self.folder.glob("*.pub")).read_text())
         report = verify({1: self.record}, keys=[key])
-        assert report.verdict is LogVerdict.INTACT, report
+        assert report.verdict is LogVerdict.UNBROKEN, report
 
     @asynccontextmanager
     async def waiting_in(self, store: Path) -> AsyncIterator[SessionCoordinator]:
