@@ -345,16 +345,6 @@ def chain_hash(head: bytes, body: bytes) -> bytes:
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-@frozen
-class LineEnd:
-    """The end of a line in a segment."""
-
-    seq: int
-    head: bytes
-    length: int
-    """Bytes of the segment up to this line's end."""
-
-
 @define
 class ChainPosition:
     """One segment as it grows. It only computes lines; the caller writes them, in their order."""
@@ -370,11 +360,6 @@ class ChainPosition:
     def begin(cls, opening: Opening, seq: int) -> ChainPosition:
         """Return a segment without a line that continues after line `seq`."""
         return cls(opening, seq, opening.head())
-
-    @property
-    def end(self) -> LineEnd:
-        """The end of the segment's last line."""
-        return LineEnd(self.seq, self.head, self.length)
 
     def add(self, piece: bytes, time: str) -> bytes:
         """Return the next line, with this record and this time."""

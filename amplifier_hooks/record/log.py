@@ -7,6 +7,7 @@ import inspect
 import secrets
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -189,7 +190,7 @@ class AuditLog:
         log refuses records.
         """
         await self._compare_once()
-        await self._begin_write(self._writer.flush)
+        await self._begin_write(self._writer.append, None)
 
     async def close(self) -> None:
         """Write and sign all records, record that the log is closed, and release the files. A second call does nothing.
@@ -202,7 +203,7 @@ class AuditLog:
         try:
             await self._compare_once()
         except LogUnavailable:
-            await self._begin_write(self._writer.abandon)
+            await self._begin_write(partial(self._writer.end, abandon=True))
             raise
         if self._unmarked and self._marks is not None:
             await asyncio.wait({asyncio.ensure_future(self._mark(self._marks))}, timeout=self._timeout)

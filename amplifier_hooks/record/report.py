@@ -26,80 +26,55 @@ class LogVerdict(StrEnum):
     INTACT = "intact"
 
 
-@frozen
-class _Row:
-    verdict: LogVerdict | None
-    says: str
-
-
-def _tampered_row(says: str) -> _Row:
-    return _Row(LogVerdict.TAMPERED, says)
-
-
-def _truncated_row(says: str) -> _Row:
-    return _Row(LogVerdict.TRUNCATED, says)
-
-
-def _doubt_row(says: str) -> _Row:
-    return _Row(LogVerdict.CANNOT_TELL, says)
-
-
-def _open_row(says: str) -> _Row:
-    """Return the row of a finding that leaves the end of the log open."""
-    return _Row(LogVerdict.UNBROKEN, says)
-
-
-def _information_row(says: str) -> _Row:
-    return _Row(None, says)
-
-
 class Observation(Enum):
-    """The possible findings, each with its sentence and its verdict. A finding without a verdict is information."""
+    """The possible findings, each with its verdict and its sentence. A finding without a verdict is information."""
 
-    LINE = _tampered_row("the line {why}")
-    CHECKPOINT = _tampered_row("the checkpoint is wrong: {why}")
-    NO_END = _tampered_row("the segment has no end, and the next one does not say why")
-    EVIDENCE_CHANGED = _tampered_row("what was kept behind the last line that counts is not what was found there")
-    DAMAGE = _tampered_row("when the next segment was begun, lines of this one behind line {seq} were damaged")
-    OTHER_LOG = _tampered_row("this is the log {log}, and the {source} is of the log {wanted}")
-    DIFFERS = _tampered_row("line {seq} is not the one that the {source} knows")
+    def __init__(self, verdict: LogVerdict | None, says: str) -> None:
+        self.verdict = verdict
+        self.says = says
 
-    MISSING = _truncated_row("{which} not there, and later ones are")
-    NOT_REACHED = _truncated_row("the {source} knows a line {seq} in segment {segment}, and it is not there")
-    FEWER = _truncated_row("of the {bytes} bytes that the next segment counts, {size} are there")
-    CUT = _truncated_row("when the next segment was begun, the store knew of lines behind line {seq}")
+    LINE = LogVerdict.TAMPERED, "the line {why}"
+    CHECKPOINT = LogVerdict.TAMPERED, "the checkpoint is wrong: {why}"
+    NO_END = LogVerdict.TAMPERED, "the segment has no end, and the next one does not say why"
+    EVIDENCE_CHANGED = LogVerdict.TAMPERED, "what was kept behind the last line that counts is not what was found there"
+    DAMAGE = LogVerdict.TAMPERED, "when the next segment was begun, lines of this one behind line {seq} were damaged"
+    OTHER_LOG = LogVerdict.TAMPERED, "this is the log {log}, and the {source} is of the log {wanted}"
+    DIFFERS = LogVerdict.TAMPERED, "line {seq} is not the one that the {source} knows"
 
-    NOT_PINNED = _doubt_row("the segment is signed by the key {key}, and no pinned key is that one")
-    NOT_SIGNED = _doubt_row("a key is pinned, and the segment is not signed")
-    NO_HEAD = _doubt_row("the store that was asked knows no such log")
-    CHANGED = _doubt_row("the file was removed, replaced or changed behind line {seq} while it was written")
-    LEFT = _doubt_row("the next segment was begun for a reason that is not known here: {why}")
-    UNREADABLE = _doubt_row("the file cannot be read: {why}")
-    SHRANK = _doubt_row("the file became shorter while it was read")
-    NO_KEY = _doubt_row("no key is pinned: a writer of the files could have forged them")
-    UNSIGNED = _doubt_row("nothing is signed: a writer of the file could have forged it")
-    EMPTY = _doubt_row("there is no line")
+    MISSING = LogVerdict.TRUNCATED, "{which} not there, and later ones are"
+    NOT_REACHED = LogVerdict.TRUNCATED, "the {source} knows a line {seq} in segment {segment}, and it is not there"
+    FEWER = LogVerdict.TRUNCATED, "of the {bytes} bytes that the next segment counts, {size} are there"
+    CUT = LogVerdict.TRUNCATED, "when the next segment was begun, the store knew of lines behind line {seq}"
 
-    OPEN = _open_row("the log is not closed: lines behind line {seq} could have been cut off")
-    NOT_BEGUN = _open_row("segment {number} is to follow: it was not begun, or taken away")
-    UNCOVERED = _open_row("no pinned key and no head covers what follows line {seq}")
-    TORN = _open_row("the last {bytes} bytes are no whole line")
+    NOT_PINNED = LogVerdict.CANNOT_TELL, "the segment is signed by the key {key}, and no pinned key is that one"
+    NOT_SIGNED = LogVerdict.CANNOT_TELL, "a key is pinned, and the segment is not signed"
+    NO_HEAD = LogVerdict.CANNOT_TELL, "the store that was asked knows no such log"
+    CHANGED = LogVerdict.CANNOT_TELL, "the file was removed, replaced or changed behind line {seq} while it was written"
+    LEFT = LogVerdict.CANNOT_TELL, "the next segment was begun for a reason that is not known here: {why}"
+    UNREADABLE = LogVerdict.CANNOT_TELL, "the file cannot be read: {why}"
+    SHRANK = LogVerdict.CANNOT_TELL, "the file became shorter while it was read"
+    NO_KEY = LogVerdict.CANNOT_TELL, "no key is pinned: a writer of the files could have forged them"
+    UNSIGNED = LogVerdict.CANNOT_TELL, "nothing is signed: a writer of the file could have forged it"
+    EMPTY = LogVerdict.CANNOT_TELL, "there is no line"
 
-    RECOVERED = _information_row("{bytes} bytes of torn lines were cut off after crashes, {times}")
-    FAILURE = _information_row("the disk failed behind line {seq}, and the log went on in the next segment")
-    LOST = _information_row("at least {bytes} records were refused or lost while the disk failed")
-    LOST_KEY = _information_row("the segment has no end, because its key was changed or lost")
-    KEY_CHANGED = _information_row("another key signs from here on: {key}")
-    SIGNER = _information_row("the key did not sign, {times}: {why}")
-    RESUMED = _information_row("a writer opened the log again, {times}")
-    REOPENED = _information_row(
-        "a writer opened the log again that was not closed, {times}: a cut there would not show"
-    )
-    OTHER_OWNER = _information_row("the segment is of {owner}")
-    CLOCK = _information_row("the clock went back, {times}")
-    EVIDENCE = _information_row("{bytes} bytes behind the last line that counts are kept as evidence")
-    GREW = _information_row("the file grew by {bytes} bytes meanwhile, which were not looked at")
-    MARKED = _information_row("the log was written beside a store, which was not asked; name it with --heads")
+    OPEN = LogVerdict.UNBROKEN, "the log is not closed: lines behind line {seq} could have been cut off"
+    NOT_BEGUN = LogVerdict.UNBROKEN, "segment {number} is to follow: it was not begun, or taken away"
+    UNCOVERED = LogVerdict.UNBROKEN, "no pinned key and no head covers what follows line {seq}"
+    TORN = LogVerdict.UNBROKEN, "the last {bytes} bytes are no whole line"
+
+    RECOVERED = None, "{bytes} bytes of torn lines were cut off after crashes, {times}"
+    FAILURE = None, "the disk failed behind line {seq}, and the log went on in the next segment"
+    LOST = None, "at least {bytes} records were refused or lost while the disk failed"
+    LOST_KEY = None, "the segment has no end, because its key was changed or lost"
+    KEY_CHANGED = None, "another key signs from here on: {key}"
+    SIGNER = None, "the key did not sign, {times}: {why}"
+    RESUMED = None, "a writer opened the log again, {times}"
+    REOPENED = None, "a writer opened the log again that was not closed, {times}: a cut there would not show"
+    OTHER_OWNER = None, "the segment is of {owner}"
+    CLOCK = None, "the clock went back, {times}"
+    EVIDENCE = None, "{bytes} bytes behind the last line that counts are kept as evidence"
+    GREW = None, "the file grew by {bytes} bytes meanwhile, which were not looked at"
+    MARKED = None, "the log was written beside a store, which was not asked; name it with --heads"
 
 
 @frozen
@@ -116,12 +91,12 @@ class LogFinding:
     @property
     def verdict(self) -> LogVerdict | None:
         """Verdict to which the finding leads; None for information."""
-        return self.observation.value.verdict
+        return self.observation.verdict
 
     @property
     def text(self) -> str:
         """The sentence of the finding. It may quote text that others wrote."""
-        return self.observation.value.says.format_map(self.details)
+        return self.observation.says.format_map(self.details)
 
     @property
     def hides_lines(self) -> bool:

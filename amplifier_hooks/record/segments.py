@@ -29,7 +29,6 @@ from attrs import define, frozen
 from amplifier_hooks.record.line import (
     SEAL,
     ChainPosition,
-    LineEnd,
     Opening,
     Signer,
     VerifierKey,
@@ -64,32 +63,30 @@ def numbers_of(path: Path) -> list[int]:
 class FoundSegment:
     """A segment as the last writer left it."""
 
-    opening: Opening | None
-    end: LineEnd
-    """End of the last line up to which the chain holds."""
+    position: ChainPosition | None
+    """The end of the last line up to which the chain holds; None without a first line."""
     kinds: tuple[str, ...]
-    """Kinds of the last two lines before `end`."""
-    excess: int = 0
-    """Bytes after `end`."""
-    digest: str = ""
-    torn: bool = False
-    """True if the bytes after `end` are one unfinished line."""
+    """Kinds of the last two lines before that end."""
+    excess: int
+    """Bytes after that end."""
+    digest: str
+    torn: bool
+    """True if the bytes after that end are one unfinished line."""
+
+    @property
+    def signed(self) -> bool:
+        """True if the last line is a checkpoint."""
+        return self.kinds[-1] == "log.checkpoint"
 
     @property
     def last_kind(self) -> str:
         """Kind of the segment's last line, or of the line before, if the last one is a checkpoint."""
-        return self.kinds[0] if self.kinds[-1] == "log.checkpoint" else self.kinds[-1]
-
-    @property
-    def facts_for_next(self) -> dict[str, Any]:
-        """Facts about this segment for the first line of the next one."""
-        about = {"dropped": self.excess, "digest": self.digest} if self.excess else {}
-        return {"bytes": self.end.length, **about}
+        return self.kinds[0] if self.signed else self.kinds[-1]
 
 
 def examine(descriptor: int) -> FoundSegment:
     """Read a segment up to its end or its first wrong line, and return its state."""
-    opening, seq, head, length = None, 0, b"", 0
+    found, length = None, 0
     bodies: list[bytes] = []
     with os.fdopen(os.dup(descriptor), "rb") as file:
         pages = SegmentFile(file)
@@ -97,17 +94,17 @@ def examine(descriptor: int) -> FoundSegment:
         with suppress(MalformedLine):
             first = next(lines, b"")
             entry = read(unseal(first)[0])
-            stated = Opening.of(entry.facts)
-            seq, head = entry.seq - 1, stated.head()
-            for body, claimed in iter_chained(chain([first], lines), head):
-                if not body.startswith(b'{"seq":%d,' % (seq + 1)):
+            opening = Opening.of(entry.facts)
+            seq = entry.seq
+            for body, head in iter_chained(chain([first], lines), opening.head()):
+                if not body.startswith(b'{"seq":%d,' % seq):
                     break
-                opening, seq, head, length = stated, seq + 1, claimed, length + len(body) + SEAL
-                bodies = [*bodies[-1:], body]
+                length += len(body) + SEAL
+                found = ChainPosition(opening, seq, head, length)
+                seq, bodies = seq + 1, [*bodies[-1:], body]
         excess = pages.size - length
         return FoundSegment(
-            opening=opening,
-            end=LineEnd(seq, head, length),
+            position=found,
             kinds=tuple(_kind(body) for body in bodies),
             excess=excess,
             digest=pages.digest(length) if excess else "",
@@ -156,7 +153,7 @@ class Segments:
             self.hold()
             numbers = numbers_of(self.path)
             if not numbers:
-                return self.begin(ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0))
+                return self._begin(self._first())
             self.files.sync_folder(self.path.parent)  # the last writer may have died before its file was durable
             return self._open_last(numbers[-1])
         except BaseException:
@@ -182,8 +179,7 @@ class Segments:
         """Give up the lock of the first segment. A second call does nothing."""
         held, self._held = self._held, None
         if held is not None:
-            with suppress(OSError):
-                self.files.close(held)
+            self.close(held)
 
     def close(self, descriptor: int) -> None:
         """Close a segment. The first one stays open until `release`."""
@@ -191,32 +187,22 @@ class Segments:
             with suppress(OSError):
                 self.files.close(descriptor)
 
-    def begin(self, strand: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
-        """Create a segment's file, with its first line."""
-        line = self.first_line(strand, left)
-        return OpenSegment(strand, self.create(strand.opening, line))
-
     def file(self, opening: Opening) -> Path:
         """Return the file of a segment of this log."""
         return file_of(self.path, opening.segment)
 
-    def create(self, opening: Opening, line: bytes) -> int:
-        """Create the file of a segment with this first line, durably, and lock it."""
-        descriptor = self.files.create(self.file(opening), line)
+    def create(self, position: ChainPosition, left: dict[str, Any] | None = None) -> int:
+        """Create the file of a segment with its first line, durably, and lock it."""
+        opening = position.opening
+        descriptor = self.files.create(self.file(opening), self._first_line(position, left))
         if opening.segment == 1:
             self._held = descriptor
         return descriptor
 
-    def first_line(self, strand: ChainPosition, left: dict[str, Any] | None = None, time: str = "") -> bytes:
-        """Return the line that opens a segment."""
-        facts = strand.opening.facts()
-        return strand.add(
-            encode_log_record("segment.opened", {**facts, "left": left} if left else facts), time or self.now()
-        )
-
-    def next_position(self, opening: Opening, end: LineEnd) -> ChainPosition:
-        """Return the segment after this one, without a line; it continues from `end`."""
-        return ChainPosition.begin(self._opening(opening.log, opening.segment + 1, end.head.hex()), end.seq)
+    def next_position(self, before: ChainPosition) -> ChainPosition:
+        """Return the segment after this one, without a line; it continues from the end of this one."""
+        number = before.opening.segment + 1
+        return ChainPosition.begin(self._opening(before.opening.log, number, before.head.hex()), before.seq)
 
     def now(self) -> str:
         """Return the current time in the spelling of a line."""
@@ -227,6 +213,17 @@ class Segments:
             text = now.isoformat(timespec="seconds")[: -len("+00:00")]
             self._second = second, text
         return f"{text}.{now.microsecond:06d}+00:00"
+
+    def _begin(self, position: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
+        return OpenSegment(position, self.create(position, left))
+
+    def _first(self) -> ChainPosition:
+        """Return the first segment of a new log, without a line."""
+        return ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
+
+    def _first_line(self, position: ChainPosition, left: dict[str, Any] | None = None) -> bytes:
+        facts = position.opening.facts()
+        return position.add(encode_log_record("segment.opened", {**facts, "left": left} if left else facts), self.now())
 
     def _opening(self, log: str, number: int, previous: str) -> Opening:
         opening = Opening(
@@ -250,52 +247,49 @@ class Segments:
 
     def _resume(self, number: int, path: Path, descriptor: int) -> OpenSegment:
         found = examine(descriptor)
-        if found.opening is None:
+        position = found.position
+        if position is None:
             return self._begin_anew(number, path, descriptor, found)
-        strand = ChainPosition(found.opening, found.end.seq, found.end.head, found.end.length)
-        strand.since = int(found.kinds[-1] != "log.checkpoint")
-        why = "damage" if found.excess and not found.torn else "" if self._is_ours(found.opening) else "key"
-        whole = found.kinds[-1] == "log.checkpoint" or self.signer is None
-        turned = found.last_kind == "segment.closed" and whole and not found.torn
-        if why or turned:
-            left = {"why": why, **found.facts_for_next} if why else None
-            start = self.begin(self.next_position(strand.opening, strand.end), left)
+        position.since = int(not found.signed)
+        why = "damage" if found.excess and not found.torn else "" if self._is_ours(position.opening) else "key"
+        whole = (found.signed or self.signer is None) and not found.torn
+        if why or (found.last_kind == "segment.closed" and whole):
+            behind = {"dropped": found.excess, "digest": found.digest} if found.excess else {}
+            left = {"why": why, "bytes": position.length, **behind} if why else None
+            start = self._begin(self.next_position(position), left)
             self.close(descriptor)
             return start
-        recovered = self._recover(descriptor, found)
-        closed = found.last_kind == "log.closed" and whole and not recovered
-        resumed = encode_log_record("log.resumed", {"closed": closed, "size": found.end.seq})
-        return OpenSegment(strand, descriptor, (*recovered, resumed))
+        closed = found.last_kind == "log.closed" and whole
+        resumed = encode_log_record("log.resumed", {"closed": closed, "size": position.seq})
+        return OpenSegment(position, descriptor, (*self._recover(descriptor, found), resumed))
 
     def _begin_anew(self, number: int, path: Path, descriptor: int, segment: FoundSegment) -> OpenSegment:
         """Begin a segment that has no complete first line."""
         if segment.excess and not segment.torn:
             raise UnsafeLog(f"{path} is no log of this format, and is left as it is; name another file")
-        if number == 1:
-            strand = ChainPosition.begin(self._opening(secrets.token_hex(16), 1, ""), 0)
-        else:
-            strand = self._position_after(number - 1)
+        position = self._first() if number == 1 else self._position_after(number - 1)
         recovered = self._recover(descriptor, segment)
-        self.files.write(descriptor, self.first_line(strand))
+        self.files.write(descriptor, self._first_line(position))
         self.files.sync(descriptor)
-        return OpenSegment(strand, descriptor, recovered)
+        return OpenSegment(position, descriptor, recovered)
 
     def _position_after(self, number: int) -> ChainPosition:
         """Return the segment after this one, without a line; it continues as far as the chain of this one holds."""
-        descriptor = self.files.open(file_of(self.path, number))
+        path = file_of(self.path, number)
+        descriptor = self.files.open(path)
         try:
             found = examine(descriptor)
         finally:
             self.files.close(descriptor)
-        if found.opening is None:
-            raise UnsafeLog(f"{file_of(self.path, number)} is no log of this format")
-        return self.next_position(found.opening, found.end)
+        if found.position is None:
+            raise UnsafeLog(f"{path} is no log of this format")
+        return self.next_position(found.position)
 
     def _recover(self, descriptor: int, segment: FoundSegment) -> tuple[bytes, ...]:
         """Cut off a torn line, and return the record that says so."""
         if not segment.torn:
             return ()
-        self.files.cut(descriptor, segment.end.length)
+        self.files.cut(descriptor, segment.position.length if segment.position else 0)
         return (encode_log_record("log.recovered", {"bytes": segment.excess, "digest": segment.digest}),)
 
     def _is_ours(self, opening: Opening) -> bool:

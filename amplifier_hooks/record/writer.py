@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
+from copy import copy
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from amplifier_hooks.record.line import ChainPosition, LineEnd, Opening
+    from amplifier_hooks.record.line import ChainPosition
     from amplifier_hooks.record.segments import Segments
 
 
@@ -109,10 +110,9 @@ class LogWriter:
     # in the thread
     _position: ChainPosition = field(init=False)
     _descriptor: int | None = field(init=False, default=None)
-    _base: Opening = field(init=False)
-    """The last segment that has a file."""
     _file: Path = field(init=False)
-    _synced_end: LineEnd = field(init=False)
+    _synced: ChainPosition = field(init=False)
+    """The last line on disk."""
     _unsynced: int = field(init=False, default=0)
     """Records since the last sync."""
     _unsynced_since: float | None = field(init=False, default=None)
@@ -152,19 +152,24 @@ class LogWriter:
     @property
     def log_id(self) -> str:
         """The id of the log."""
-        return self._base.log
+        return self._synced.opening.log
 
-    def append(self, piece: bytes, waiter: Waiter | None = None) -> None:
-        """Queue a record as the next line, and resume the waiter when the line is on disk.
+    def append(self, piece: bytes | None, waiter: Waiter | None = None) -> None:
+        """Queue a record, if any, as the next line, and resume the waiter when all lines so far are on disk.
 
         Raises `LogForked`, `LogClosed`, and `LogUnavailable` if too many bytes wait for the disk.
         """
-        if self._process != os.getpid():
-            self.check()
+        self._check_process()
         with self._lock:
-            self._admit()
-            self._pieces.append((piece, self.segments.now()))
-            self._queue_size += len(piece)
+            if self._ending:
+                raise LogClosed("the record is closed")
+            if self._queue_size > MOST_QUEUED:
+                raise LogUnavailable(
+                    f"{self._queue_size:,} bytes wait for the disk; no record is taken until it has them"
+                )
+            if piece is not None:
+                self._pieces.append((piece, self.segments.now()))
+                self._queue_size += len(piece)
             if waiter is not None:
                 self._waiters.append(waiter)
         if waiter is not None and not self._urgent.is_set():
@@ -172,34 +177,15 @@ class LogWriter:
         if not self._something.is_set():
             self._something.set()
 
-    def flush(self, waiter: Waiter) -> None:
-        """Resume the waiter when all records so far are on disk. Raises the errors of `append`."""
-        self.check()
+    def end(self, waiter: Waiter, *, abandon: bool = False) -> None:
+        """Write all records, close the log, and resume the waiter. Call it once.
+
+        With `abandon`, which is for a log without a record of this writer, release the log without another line.
+        """
+        self._check_process()
         with self._lock:
-            self._admit()
+            self._ending, self._abandoned = True, abandon
             self._waiters.append(waiter)
-        self._wake()
-
-    def _admit(self) -> None:
-        """Raise `LogClosed` or `LogUnavailable` while the writer takes no record. The caller holds the lock."""
-        if self._ending:
-            raise LogClosed("the record is closed")
-        if self._queue_size > MOST_QUEUED:
-            raise LogUnavailable(f"{self._queue_size:,} bytes wait for the disk; no record is taken until it has them")
-
-    def end(self, waiter: Waiter) -> None:
-        """Write all records, close the log, and resume the waiter. Call it once."""
-        self.check()
-        with self._lock:
-            self._ending = True
-            self._waiters.append(waiter)
-        self._wake()
-
-    def abandon(self, waiter: Waiter) -> None:
-        """Release the log without another line, and resume the waiter. Call it once, and only before any record."""
-        with self._lock:
-            self._ending = self._abandoned = True
-            self._waiters = [waiter]
         self._wake()
 
     def leave(self, why: str, waiter: Waiter) -> None:
@@ -217,8 +203,7 @@ class LogWriter:
         self._urgent.set()
         self._something.set()
 
-    def check(self) -> None:
-        """Raise `LogForked` in a process that was forked from the one that opened the log."""
+    def _check_process(self) -> None:
         if self._process != os.getpid():
             raise LogForked("the record was opened before the fork; open another one in this process")
 
@@ -302,7 +287,7 @@ class LogWriter:
             if self._unsynced_since is not None:
                 files.sync(self._descriptor)
             files.check(self._descriptor, self._file, position.length)
-            self._synced_end, self._unsynced, self._unsynced_since, self._loss = position.end, 0, None, 0
+            self._synced, self._unsynced, self._unsynced_since, self._loss = copy(position), 0, None, 0
         mark = Mark(position.opening.log, position.opening.segment, position.seq, position.head.hex(), note)
         if note and self.on_checkpoint is not None:
             self.on_checkpoint(mark)
@@ -339,10 +324,9 @@ class LogWriter:
 
     def _begin(self, left: dict[str, Any] | None = None) -> None:
         """Create the next segment and switch to it."""
-        position = self.segments.next_position(self._base, self._synced_end)
-        line = self.segments.first_line(position, left)
+        position = self.segments.next_position(self._synced)
         try:
-            descriptor = self.segments.create(position.opening, line)
+            descriptor = self.segments.create(position, left)
         except FileExistsError as problem:
             raise UnsafeLog(f"{self.segments.file(position.opening)} is there already, and not ours") from problem
         except OSError:
@@ -353,7 +337,7 @@ class LogWriter:
         self._move_to(position)
 
     def _move_to(self, position: ChainPosition) -> None:
-        self._position, self._base, self._synced_end = position, position.opening, position.end
+        self._position, self._synced = position, copy(position)
         self._file = self.segments.file(position.opening)
 
     def _swap(self, descriptor: int | None) -> None:
@@ -384,7 +368,7 @@ class LogWriter:
 
     def _begin_again(self, leaving: str) -> None:
         """Begin a segment whose first line says why the one before has no end."""
-        left: dict[str, Any] = {"why": leaving or self._why, "bytes": self._synced_end.length}
+        left: dict[str, Any] = {"why": leaving or self._why, "bytes": self._synced.length}
         if self._down is not None:
             left["error"] = problem_text(self._down)
             self.segments.hold()

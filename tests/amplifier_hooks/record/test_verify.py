@@ -167,8 +167,8 @@ def test_segments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("book", "pins", "finding"),
     [
-        (Book().close(), [], f": {Observation.NO_KEY.value.says}"),
-        (Book(None).close(), [], f"{FIRST}: {Observation.UNSIGNED.value.says}"),
+        (Book().close(), [], f": {Observation.NO_KEY.says}"),
+        (Book(None).close(), [], f"{FIRST}: {Observation.UNSIGNED.says}"),
         (Book(None).close(), [pinned()], f"{FIRST}: a key is pinned, and the segment is not signed"),
         (
             Book(OTHER_KEY).close(),
@@ -209,7 +209,7 @@ def test_key_rotated(tmp_path: Path) -> None:
     report = verify(Book().rotate(None).close().files(tmp_path), keys=[pinned()])
     assert said(report)[0] == f"{SECOND}: a key is pinned, and the segment is not signed"
     report = verify(Book(None).rotate().close().files(tmp_path))
-    assert said(report) == [f"{FIRST}: {Observation.UNSIGNED.value.says}", Observation.NO_KEY.value.says]
+    assert said(report) == [f"{FIRST}: {Observation.UNSIGNED.says}", Observation.NO_KEY.says]
 
 
 @pytest.mark.rule("AUD-2")
@@ -858,7 +858,7 @@ def test_no_file(tmp_path: Path) -> None:
 def test_every_verdict_has_a_meaning() -> None:
     """Every verdict has a meaning, and every finding leads to one verdict or to none; only a head leads to intact."""
     assert list(MEANING) == list(LogVerdict)
-    assert {found.value.verdict for found in Observation} == {*LogVerdict, None} - {LogVerdict.INTACT}
+    assert {found.verdict for found in Observation} == {*LogVerdict, None} - {LogVerdict.INTACT}
 
 
 @pytest.mark.rule("AUD-2")
@@ -869,4 +869,4 @@ def test_a_head_outweighs_no_finding(found: Observation, source: Any) -> None:
     end = HeadComparison(source=source, segment=1, seq=1, matches=True, at_end=True)
     report = Report(log=LOG, findings=(LogFinding(found),), segments=(), comparisons=(end,), proven=1)
     reopened = found is Observation.REOPENED and source == "anchor"
-    assert report.verdict is (found.value.verdict or (LogVerdict.UNBROKEN if reopened else LogVerdict.INTACT))
+    assert report.verdict is (found.verdict or (LogVerdict.UNBROKEN if reopened else LogVerdict.INTACT))
