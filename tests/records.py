@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amplifier_hooks.record.line import Checkpoint, LogEntry, Opening, VerifierKey, chain_hash, open_note, read, unseal
+from amplifier_hooks.record.log_files import file_of, numbers_of
 from amplifier_hooks.record.report import LogVerdict
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.record.verify import verify
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.record.line import read, unseal
+from amplifier_hooks.record.log_files import file_of, numbers_of
 from amplifier_hooks.record.read_segment import open_segment
 from amplifier_hooks.record.record_errors import HeadConflict, MalformedLine
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:

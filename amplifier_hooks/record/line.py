@@ -37,7 +37,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from attrs import define, evolve, frozen
+from attrs import asdict, astuple, define, evolve, frozen
 
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.text.strict_json import load_json
@@ -310,16 +310,7 @@ class Opening:
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the segment's first line."""
-        return {
-            "format": FORMAT,
-            "log": self.log,
-            "segment": self.segment,
-            "previous": self.previous,
-            "tenant": self.tenant,
-            "session": self.session,
-            "sdk": self.sdk,
-            "key": self.key,
-        }
+        return {"format": FORMAT, **asdict(self)}
 
     @property
     def origin(self) -> str:
@@ -329,9 +320,8 @@ class Opening:
     def head(self) -> bytes:
         """Return the hash with which the chain begins."""
         hashed = hashlib.sha256(_SEGMENT)
-        texts = (self.log, str(self.segment), self.previous, self.tenant, self.session, self.sdk, self.key)
-        for text in texts:
-            data = text.encode("utf-8", "surrogatepass")
+        for text in astuple(self):
+            data = str(text).encode("utf-8", "surrogatepass")
             hashed.update(len(data).to_bytes(8, "big"))
             hashed.update(data)
         return hashed.digest()

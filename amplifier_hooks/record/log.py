@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from msgspec.structs import asdict
+from attrs import define, field
+from msgspec.structs import asdict, replace
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import Head, MarkedStore
+from amplifier_hooks.ports import MarkedStore
 from amplifier_hooks.record.beside_the_log import MARKED, last_mark, place_of
 from amplifier_hooks.record.encode_facts import Encoder, Heavy, Redactor
-from amplifier_hooks.record.log_files import AuditKey, Files, inspect_folder
+from amplifier_hooks.record.log_files import AuditKey, Files, Segments, hash_at, inspect_folder
 from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced, problem_text
-from amplifier_hooks.record.segments import Segments, hash_at
-from amplifier_hooks.record.writer import LogWriter, Mark, WriteSchedule
+from amplifier_hooks.record.writer import LogWriter, WriteSchedule
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
-    from amplifier_hooks.ports import Clock, HeadStore, StoreMark
+    from amplifier_hooks.ports import Clock, Head, HeadStore, StoreMark
     from amplifier_hooks.record.line import Signer
 
 
@@ -46,10 +46,11 @@ LONGEST_NAME: Final = 256
 ACCEPT: Final = "amplifier-hooks audit accept"
 """Command line that does the same as `accept_cut` and `accept_store`."""
 
-Waiting = deque[tuple[float, asyncio.Future[Mark]]]
+Waiting = deque[tuple[float, asyncio.Future[None]]]
 """Deadlines of callers that wait for the disk, earliest first, each with the caller's future."""
 
 
+@define(eq=False, slots=False)
 class AuditLog:
     """A tamper-evident log. One process writes to it, for any number of sessions.
 
@@ -58,36 +59,27 @@ class AuditLog:
     session, or use it as an async context manager around them.
     """
 
-    def __init__(
-        self,
-        writer: LogWriter,
-        encoder: Encoder,
-        path: Path,
-        *,
-        timeout: float = DISK_TIMEOUT,
-        heads: HeadStore | None = None,
-        anchor: Callable[[str], Awaitable[None] | None] | None = None,
-        accept_cut: bool = False,
-        accept_store: bool = False,
-    ) -> None:
-        self.path = path
-        self._writer = writer
-        self._encode = encoder.encode
-        self._timeout = timeout
-        self._heads = heads
-        self._anchor = anchor
-        self._marks = heads if isinstance(heads, MarkedStore) else None
-        self._accept_cut = accept_cut
-        self._accept_store = accept_store
-        self._pool = DaemonPool(1, "audit-encoding")
-        self._elsewhere = heads is not None or anchor is not None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
-        self._publishing: set[asyncio.Task[None]] = set()
-        self._comparison: asyncio.Task[None] | None = None
-        self._unmarked = False
-        self._closed = False
-        writer.on_checkpoint = self._tell
+    _writer: LogWriter
+    _encoder: Encoder
+    path: Path
+    _timeout: float
+    _heads: HeadStore | None
+    _anchor: Callable[[str], Awaitable[None] | None] | None
+    _accept_cut: bool
+    _accept_store: bool
+    _pool: DaemonPool = field(init=False, factory=partial(DaemonPool, 1, "audit-encoding"))
+    _loop: asyncio.AbstractEventLoop | None = field(init=False, default=None)
+    _waiting: dict[asyncio.AbstractEventLoop, Waiting] = field(init=False, factory=dict)
+    _publishing: set[asyncio.Task[None]] = field(init=False, factory=set)
+    _comparison: asyncio.Task[None] | None = field(init=False, default=None)
+    _unmarked: bool = field(init=False, default=False)
+    _closed: bool = field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._encode = self._encoder.encode
+        self._marks = self._heads if isinstance(self._heads, MarkedStore) else None
+        self._elsewhere = self._heads is not None or self._anchor is not None
+        self._writer.on_checkpoint = self._tell
 
     @classmethod
     def open(
@@ -142,16 +134,7 @@ class AuditLog:
         writer.start()
         hiding = _hash_key(signer, writer.log_id)
         encoder = Encoder(Redactor(hiding, secrets=secrets) if redact else None)
-        return cls(
-            writer,
-            encoder,
-            path,
-            timeout=timeout,
-            heads=heads,
-            anchor=anchor,
-            accept_cut=accept_cut,
-            accept_store=accept_store,
-        )
+        return cls(writer, encoder, path, timeout, heads, anchor, accept_cut, accept_store)
 
     async def __aenter__(self) -> Self:
         return self
@@ -211,10 +194,10 @@ class AuditLog:
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=self._timeout)
 
-    def _begin_write(self, begin: Callable[..., None], *arguments: Any) -> asyncio.Future[Mark]:
+    def _begin_write(self, begin: Callable[..., None], *arguments: Any) -> asyncio.Future[None]:
         """Call `begin` and return a future that ends when the disk is done, or raises `LogHangs` at the timeout."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Mark] = loop.create_future()
+        future: asyncio.Future[None] = loop.create_future()
         begin(*arguments, (loop, future))
         waiting = self._waiting.get(loop)
         if waiting is None:
@@ -238,29 +221,29 @@ class AuditLog:
 
     # -- stores of heads -----------------------------------------------------------------------------------------------
 
-    def _tell(self, mark: Mark) -> None:
+    def _tell(self, head: Head) -> None:
         """Publish a checkpoint that is on disk. The writer's thread calls this."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._publish, mark)
+                self._loop.call_soon_threadsafe(self._publish, head)
 
-    def _publish(self, mark: Mark) -> None:
-        task = asyncio.ensure_future(self._store_head(mark))
+    def _publish(self, head: Head) -> None:
+        task = asyncio.ensure_future(self._store_head(head))
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
-    async def _store_head(self, mark: Mark) -> None:
+    async def _store_head(self, head: Head) -> None:
         try:
             if self._heads is not None:
-                await self._heads.put(Head(**mark._asdict(), place=place_of(self.path)))
+                await self._heads.put(replace(head, place=place_of(self.path)))
             if self._anchor is not None:
-                told = self._anchor(mark.note)
+                told = self._anchor(head.note)
                 if inspect.isawaitable(told):
                     await told
             if self._marks is not None and self._unmarked and not self._closed:
                 await self._mark(self._marks)
         except Exception as error:  # noqa: BLE001  # the line is on disk; the next head covers this one
-            log.error("audit_head_not_kept", size=mark.size, error=problem_text(error))  # noqa: TRY400
+            log.error("audit_head_not_kept", size=head.size, error=problem_text(error))  # noqa: TRY400
 
     async def _mark(self, store: MarkedStore) -> None:
         """Let the store count, and append its mark to the log. The mark itself does not ask for another mark."""

@@ -1,7 +1,6 @@
 """Kinds and facts of one session come in; records with session, tenant, time and number go to its sink.
 
-`TwoSinks` writes to sinks in two failure domains, and one of them suffices. `PunctualSink` gives every sink a timeout:
-a record that hangs counts as a record that cannot be written.
+`PunctualSink` gives every sink a timeout: a record that hangs counts as a record that cannot be written.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.clock import stamp
-from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable, problem_text
+from amplifier_hooks.record.record_errors import RecordUnavailable, problem_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterator, Mapping
@@ -90,60 +88,6 @@ class Recorder:
             **facts,
         }
         return self._sink.write(kind, record, durable=durable)
-
-
-MIRROR_TIMEOUT: Final = 4.0
-"""Timeout, in seconds, of both sinks together."""
-
-
-class TwoSinks:
-    """A sink that writes to two others, such as another disk or another machine.
-
-    By default one of the two suffices, so that a sink that fails or hangs stops nothing; with `need=2` both must have
-    the record. The program that opened the two sinks closes them.
-    """
-
-    def __init__(self, first: AuditSink, second: AuditSink, *, need: int = 1, timeout: float = MIRROR_TIMEOUT) -> None:
-        if need not in (1, 2):
-            raise InvalidLimit("need", need, "1 or 2")
-        self._sinks = (first, second)
-        self._need = need
-        self._timeout = timeout
-        self._late: set[asyncio.Task[None]] = set()
-
-    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append a record to both sinks, and return when enough of them have it.
-
-        Raises `LogUnavailable` if too few have it. Cancelling it takes the record back from neither sink.
-        """
-        tasks = {asyncio.ensure_future(sink.write(kind, facts, durable=durable)) for sink in self._sinks}
-        self._late |= tasks
-        for task in tasks:
-            task.add_done_callback(self._forget)
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        waiting, done = tasks, set[asyncio.Task[None]]()
-        while waiting and self._need > _count_succeeded(done):
-            left = deadline - asyncio.get_running_loop().time()
-            ended, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            done |= ended
-            if not ended:
-                break
-        if self._need > _count_succeeded(done):
-            raised = (task.exception() for task in done if not task.cancelled())
-            problems = [problem_text(error) for error in raised if error is not None]
-            problems += ["no answer in time"] * len(waiting)
-            raise LogUnavailable(
-                f"{_count_succeeded(done)} of {len(tasks)} records could be written: {'; '.join(problems)}"
-            )
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._late.discard(task)
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            log.error("audit_sink_failed", error=problem_text(problem))
-
-
-def _count_succeeded(tasks: set[asyncio.Task[None]]) -> int:
-    return sum(not task.cancelled() and task.exception() is None for task in tasks)
 
 
 SINK_TIMEOUT: Final = 5.0

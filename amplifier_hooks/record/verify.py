@@ -7,6 +7,7 @@ a verdict.
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -72,11 +73,10 @@ class _KnownHead:
 
     @classmethod
     def of(cls, source: Literal["head", "anchor"], checkpoint: Checkpoint) -> _KnownHead:
-        rest, _, segment = checkpoint.origin.rpartition("/")
-        form, _, log = rest.rpartition("/")
-        if form != FORMAT or not (segment.isascii() and segment.isdecimal()):
+        origin = re.fullmatch(rf"{FORMAT}/([^/]*)/([0-9]+)", checkpoint.origin)
+        if origin is None:
             raise BadNote(f"{checkpoint.origin!r:.120} is the origin of no log; that reads {FORMAT}/<log>/<segment>")
-        return cls(source, log, int(segment), checkpoint.size, checkpoint.head)
+        return cls(source, origin[1], int(origin[2]), checkpoint.size, checkpoint.head)
 
 
 class _Verification:

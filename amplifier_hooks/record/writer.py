@@ -17,11 +17,12 @@ import threading
 from contextlib import suppress
 from copy import copy
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import Head
 from amplifier_hooks.record.line import encode_log_record
 from amplifier_hooks.record.record_errors import (
     LogClosed,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.record.line import ChainPosition
-    from amplifier_hooks.record.segments import Segments
+    from amplifier_hooks.record.log_files import Segments
 
 
 log = get_logger(__name__)
@@ -67,18 +68,8 @@ class WriteSchedule:
     """Seconds between two attempts to continue after a failure."""
 
 
-class Mark(NamedTuple):
-    """The last line of a log that is on disk, with the note if that line is a checkpoint."""
-
-    log: str
-    segment: int
-    size: int
-    head: str
-    note: str = ""
-
-
 if TYPE_CHECKING:
-    Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[Mark]]
+    Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
     """A caller that continues when its record is on disk: its event loop and its future."""
 
 Piece = tuple[bytes, str]
@@ -95,7 +86,7 @@ class LogWriter:
     segments: Segments
     schedule: WriteSchedule
     held: bool = False
-    on_checkpoint: Callable[[Mark], None] | None = None
+    on_checkpoint: Callable[[Head], None] | None = None
     _lock: threading.Lock = field(init=False, factory=threading.Lock)
     _something: threading.Event = field(init=False, factory=threading.Event)
     _urgent: threading.Event = field(init=False, factory=threading.Event)
@@ -238,7 +229,7 @@ class LogWriter:
             ending, leaving, self._leaving = self._ending, self._leaving, ""
         if self._abandoned:
             self._close_log()
-            resume_waiters(waiters, Mark("", 0, 0, ""))
+            resume_waiters(waiters, None)
             return
         if self._down is not None and not ending and monotonic() < self._retry_at:
             self._loss += len(pieces)
@@ -250,7 +241,7 @@ class LogWriter:
             if fresh:
                 self._begin_again(leaving)
             closing = [(encode_log_record("log.closed", {}), self.segments.now())] if ending else []
-            mark = self._put([*pieces, *closing], due=ending, sync=bool(waiters) or ending or fresh)
+            self._put([*pieces, *closing], due=ending, sync=bool(waiters) or ending or fresh)
         except Exception as error:  # noqa: BLE001  # a defect must not look like a record that was written
             problem = self._fail(error)
             if ending:
@@ -259,14 +250,14 @@ class LogWriter:
             return
         if ending:
             self._close_log()
-        resume_waiters(waiters, mark)
+        resume_waiters(waiters, None)
         if self._position.length >= self.schedule.segment and not ending:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001  # as above
                 self._fail(error)
 
-    def _put(self, pieces: Sequence[Piece], *, due: bool = False, sync: bool = False) -> Mark:
+    def _put(self, pieces: Sequence[Piece], *, due: bool = False, sync: bool = False) -> None:
         """Write records as the next lines, with a checkpoint if one is due, and sync them if a caller waits.
 
         Raises `OSError`, and then it is not known what the file holds.
@@ -288,10 +279,12 @@ class LogWriter:
                 files.sync(self._descriptor)
             files.check(self._descriptor, self._file, position.length)
             self._synced, self._unsynced, self._unsynced_since, self._loss = copy(position), 0, None, 0
-        mark = Mark(position.opening.log, position.opening.segment, position.seq, position.head.hex(), note)
         if note and self.on_checkpoint is not None:
-            self.on_checkpoint(mark)
-        return mark
+            opening = position.opening
+            head = Head(
+                log=opening.log, segment=opening.segment, size=position.seq, head=position.head.hex(), note=note
+            )
+            self.on_checkpoint(head)
 
     def _note(self, lines: list[bytes], now: float, *, due: bool) -> str:
         """Add a checkpoint if one is due, and return its note, or an empty text."""
@@ -376,22 +369,22 @@ class LogWriter:
         self._down = None
 
 
-def resume_waiters(waiters: list[Waiter], result: Mark | OSError) -> None:
+def resume_waiters(waiters: list[Waiter], problem: OSError | None) -> None:
     """Resume all waiters, each in its own event loop, with one call for each loop."""
-    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[Mark]]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for loop, future in waiters:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
         with suppress(RuntimeError):  # the loop is closed, and its waiters are gone
-            loop.call_soon_threadsafe(_set_results, futures, result)
+            loop.call_soon_threadsafe(_set_results, futures, problem)
 
 
-def _set_results(futures: list[asyncio.Future[Any]], result: Mark | OSError) -> None:
+def _set_results(futures: list[asyncio.Future[None]], problem: OSError | None) -> None:
     for future in futures:
         if future.done():
             continue
-        if isinstance(result, OSError):
-            kind = type(result) if isinstance(result, LogUnavailable) else LogUnavailable
-            future.set_exception(kind(for_log(str(result))))
+        if problem is None:
+            future.set_result(None)
         else:
-            future.set_result(result)
+            kind = type(problem) if isinstance(problem, LogUnavailable) else LogUnavailable
+            future.set_exception(kind(for_log(str(problem))))

@@ -89,11 +89,10 @@ READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was
 PAUSE: Final = 0.25
 """Seconds between two reads of a record with `--follow`."""
 
-Verified = Annotated[
+Record = Annotated[
     Path | None,
-    typer.Argument(metavar="RECORD", help="The first file of the record; otherwise that of serve.", show_default=False),
+    typer.Argument(metavar="RECORD", help="Its first file; otherwise the record of serve.", show_default=False),
 ]
-Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
 Keys = Annotated[
     list[str] | None,
     typer.Option(
@@ -131,7 +130,7 @@ audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 @audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
 def verify(
-    record: Verified = None,
+    record: Record = None,
     *,
     key: Keys = None,
     heads: Heads = None,
@@ -159,7 +158,7 @@ def verify(
 
 @audit_app.command("tail", help=TAIL, epilog=READING)
 def tail(
-    record: Record,
+    record: Record = None,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="The number of lines.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
@@ -184,7 +183,7 @@ def tail(
 
 @audit_app.command("show", help=SHOW, epilog=READING)
 def show(
-    record: Record,
+    record: Record = None,
     *,
     kind: Annotated[
         list[str] | None,
@@ -219,9 +218,7 @@ def show(
 
 @audit_app.command("accept", help=ACCEPT)
 def accept(
-    record: Annotated[
-        Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
-    ] = None,
+    record: Record = None,
     *,
     store: Store = None,
     yes: Yes = False,
@@ -229,14 +226,14 @@ def accept(
 ) -> None:
     """Print each mismatch of the record and the store, and go on if the operator confirms."""
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
-    from amplifier_hooks.cli.audit.repair import Accepted, resume_log
+    from amplifier_hooks.cli.audit.repair import resume_log
 
-    accepted = Accepted()
+    accepted = set[type]()
     while problem := run_or_stop(resume_log(record, store, accepted)):
         print_error(str(problem))
         confirm("Go on all the same?", yes=yes, no_input=no_input)
-        accepted = accepted.and_also(problem)
-    print_error("They fit together." if accepted == Accepted() else "Accepted, and on record.")
+        accepted.add(type(problem))
+    print_error("They fit together." if not accepted else "Accepted, and on record.")
 
 
 @audit_app.command("purge", help=PURGE)
@@ -274,11 +271,10 @@ def check_record(
     If the record cannot be read, in the block too, print the reason and end the command.
     """
     from amplifier_hooks.cli.audit.find_record import KeptHeads, RecordFiles, pinned_keys, signed_notes
-    from amplifier_hooks.storage.state_folder import StateFolder
 
     with report_unreadable():
         store = KeptHeads(heads)
-        found = RecordFiles(record or StateFolder().record, remembered=store.remember)
+        found = RecordFiles(record, remembered=store.remember)
         known = pinned_keys(keys or ())
         kept, notes = store.of(found.log, found.path), signed_notes(anchors or (), known)
         yield found, found.verify(known, log, kept, notes, str(store.file))

@@ -12,9 +12,9 @@ import typer
 from attrs import define, frozen
 
 from amplifier_hooks.record.line import FORMAT, Checkpoint, LogEntry, VerifierKey, open_note, read, unseal
+from amplifier_hooks.record.log_files import file_of, numbers_of
 from amplifier_hooks.record.read_segment import Walk, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.storage.state_folder import StateFolder
 
@@ -43,10 +43,11 @@ class Line:
 
 
 class RecordFiles:
-    """A record, by its first file. It finds the segments, reads their lines and verifies them."""
+    """A record, by its first file, or that of `serve`. It finds the segments, reads their lines and verifies them."""
 
-    def __init__(self, path: Path, *, remembered: Callable[[Path], bool] = lambda _: False) -> None:
+    def __init__(self, path: Path | None, *, remembered: Callable[[Path], bool] = lambda _: False) -> None:
         """Raise `typer.BadParameter` for a record that is not there, unless a store remembers it."""
+        path = path or StateFolder().record
         segment = re.fullmatch(r"(.+)\.[0-9]{6,}", path.stem)
         first = path.with_name(f"{segment[1]}{path.suffix}") if segment else path
         self.path = first if first.exists() else path

@@ -15,9 +15,8 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.record.log import AuditLog
-from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.log_files import AuditKey, file_of, numbers_of
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.record.writer import WriteSchedule
 from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds

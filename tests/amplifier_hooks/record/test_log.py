@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from amplifier_hooks.record.log import AuditLog
-from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.log_files import AuditKey, file_of, numbers_of
 from amplifier_hooks.record.record_errors import (
     LogClosed,
     LogForked,
@@ -27,7 +27,6 @@ from amplifier_hooks.record.record_errors import (
     UnsafeLog,
 )
 from amplifier_hooks.record.report import LogVerdict
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.record.writer import WriteSchedule
 from amplifier_hooks.testing import ManualClock

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from amplifier_hooks.errors import InvalidLimit
-from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
-from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder, TwoSinks
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.testing import CollectingAudit, ManualClock
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @pytest.mark.rule("AUD-1")
@@ -43,48 +39,33 @@ async def test_no_record() -> None:
     await record.write("note", {}, durable=True)
 
 
-# -- two records in two failure domains --------------------------------------------------------------------------------
+class Hostile(Exception):
+    """An error whose message cannot be read."""
 
-
-class Hanging(CollectingAudit):
-    """A sink that never answers."""
-
-    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Wait for ever."""
-        await asyncio.Event().wait()
+    def __str__(self) -> str:
+        raise ValueError
 
 
 @pytest.mark.rule("AUD-3")
-async def test_both() -> None:
-    """Both sinks have every record."""
-    first, second = CollectingAudit(), CollectingAudit()
-    await TwoSinks(first, second).write("note", {"x": 1}, durable=True)
-    assert first.records == second.records
-    assert first.records[0].durable
-
-
-@pytest.mark.rule("AUD-3")
-@pytest.mark.parametrize("bad", [CollectingAudit(OSError("full")), Hanging()], ids=["fails", "hangs"])
-@pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
-async def test_one_is_enough(bad: CollectingAudit, *, first: bool) -> None:
-    """One sink that has the record suffices, although the other fails or hangs, unless both are needed."""
-    good = CollectingAudit()
-    pair = (bad, good) if first else (good, bad)
-    await TwoSinks(*pair).write("note", {}, durable=True)
-    assert good.kinds == ["note"]
-    with pytest.raises(LogUnavailable, match=r"1 of 2 records could be written: (OSError: full|no answer in time)"):
-        await TwoSinks(*pair, need=2, timeout=0.05).write("note", {}, durable=True)
-
-
-@pytest.mark.rule("AUD-3")
-async def test_neither() -> None:
-    """If both sinks fail, the record cannot be written, and the error has both reasons, escaped."""
-    pair = TwoSinks(CollectingAudit(OSError("full")), CollectingAudit(ValueError("gone\x1b[2J\n")))
-    with pytest.raises(LogUnavailable, match=r"0 of 2 .*: full") as caught:
-        await pair.write("note", {}, durable=True)
-    assert "ValueError: gone\\u{1B}[2J\\u{0A}" in str(caught.value)
-    with pytest.raises(InvalidLimit, match="1 or 2"):
-        TwoSinks(CollectingAudit(), CollectingAudit(), need=3)
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError('gone\x1b[2J\n{"kind":"forged"}'), 'ValueError: gone\\u{1B}[2J\\u{0A}{"kind":"forged"}'),
+        (ValueError("x" * 9_000), "x…"),
+        (Hostile(), "Hostile: its message cannot be read"),
+    ],
+)
+async def test_foreign_text(error: Exception, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The text of a sink's error stays on one line, in the reason and in the logs, and is clipped."""
+    recorder = Recorder(CollectingAudit(error), ManualClock(), "s1", "")
+    with pytest.raises(RecordUnavailable) as caught:
+        await recorder.write("outcome", {})
+    await recorder.note("outcome", {})
+    assert len(caplog.records) == 2
+    for text in (str(caught.value), *(vars(record)["error"] for record in caplog.records)):
+        assert shown in text
+        assert "\x1b" not in text
+        assert len(text) < 500
 
 
 # -- a sink with a timeout ---------------------------------------------------------------------------------------------

@@ -9,9 +9,8 @@ import pytest
 
 from amplifier_hooks.record.line import Checkpoint
 from amplifier_hooks.record.log import AuditLog
-from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.log_files import AuditKey, file_of, numbers_of
 from amplifier_hooks.record.report import LogVerdict, Observation
-from amplifier_hooks.record.segments import file_of, numbers_of
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.record.writer import WriteSchedule
 from benchmarks.audit_verify import alone, write
