@@ -185,17 +185,16 @@ class Files:
         except OSError as problem:
             raise LogInUse(f"another writer has {path} open; one log has one writer") from problem
 
-    def check(self, descriptor: int, path: Path, length: int) -> None:
-        """Raise `LogReplaced` unless the open file still has this name and exactly this many bytes."""
-        found = os.fstat(descriptor)
+    def check(self, path: Path, opened: os.stat_result, length: int) -> None:
+        """Raise `LogReplaced` unless this is still the name of an open file, which has exactly this many bytes."""
         try:
-            same = os.path.samestat(found, os.lstat(path))
+            there = os.lstat(path)
         except FileNotFoundError:
             raise LogReplaced(f"{path} was removed while it was written") from None
-        if not same:
+        if not os.path.samestat(there, opened):
             raise LogReplaced(f"{path} was replaced while it was written")
-        if found.st_size != length:
-            raise LogReplaced(f"{path} has {found.st_size:,} bytes, and the writer left {length:,} there")
+        if there.st_size != length:
+            raise LogReplaced(f"{path} has {there.st_size:,} bytes, and the writer left {length:,} there")
 
 
 def inspect_folder(folder: Path) -> None:
@@ -439,7 +438,8 @@ class Segments:
             descriptor = self.files.open(self.path)
             try:
                 self.files.lock(descriptor, self.path)
-                self.files.check(descriptor, self.path, os.fstat(descriptor).st_size)
+                opened = os.fstat(descriptor)
+                self.files.check(self.path, opened, opened.st_size)
             except BaseException:
                 self.files.close(descriptor)
                 raise

@@ -15,15 +15,14 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from copy import copy
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Head
-from amplifier_hooks.record.line import encode_log_record
+from amplifier_hooks.record.line import ChainPosition, encode_log_record
 from amplifier_hooks.record.record_errors import (
     LogClosed,
     LogForked,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from amplifier_hooks.record.line import ChainPosition
     from amplifier_hooks.record.log_files import Segments
 
 
@@ -102,6 +100,7 @@ class LogWriter:
     _position: ChainPosition = field(init=False)
     _descriptor: int | None = field(init=False, default=None)
     _file: Path = field(init=False)
+    _opened: os.stat_result = field(init=False)
     _synced: ChainPosition = field(init=False)
     """The last line on disk."""
     _unsynced: int = field(init=False, default=0)
@@ -119,7 +118,7 @@ class LogWriter:
     def start(self) -> None:
         """Open the log, record how it resumes, and start the thread. Raises `OSError`, and leaves no file open then."""
         begun = self.segments.start()
-        self._descriptor = begun.descriptor
+        self._swap(begun.descriptor)
         self._move_to(begun.position)
         self._uncovered_since = None if self.segments.signer is None else monotonic()
         pieces = [(piece, self.segments.now()) for piece in begun.pieces]
@@ -277,8 +276,9 @@ class LogWriter:
         if sync or note or late:
             if self._unsynced_since is not None:
                 files.sync(self._descriptor)
-            files.check(self._descriptor, self._file, position.length)
-            self._synced, self._unsynced, self._unsynced_since, self._loss = copy(position), 0, None, 0
+            files.check(self._file, self._opened, position.length)
+            self._synced = ChainPosition(position.opening, position.seq, position.head, position.length)
+            self._unsynced, self._unsynced_since, self._loss = 0, None, 0
         if note and self.on_checkpoint is not None:
             opening = position.opening
             head = Head(
@@ -330,7 +330,7 @@ class LogWriter:
         self._move_to(position)
 
     def _move_to(self, position: ChainPosition) -> None:
-        self._position, self._synced = position, copy(position)
+        self._position, self._synced = position, evolve(position)
         self._file = self.segments.file(position.opening)
 
     def _swap(self, descriptor: int | None) -> None:
@@ -338,6 +338,8 @@ class LogWriter:
         before, self._descriptor = self._descriptor, descriptor
         if before is not None:
             self.segments.close(before)
+        if descriptor is not None:
+            self._opened = os.fstat(descriptor)
 
     def _close_log(self) -> None:
         """Close the files and end the thread, as the last step before waiters for the end resume."""
