@@ -103,10 +103,10 @@ Keys = Annotated[
     ),
 ]
 Heads = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--heads",
-        metavar="FILE",
+        metavar="ADDRESS",
         help="The store that keeps the heads; otherwise that of approvals.",
         show_default=False,
     ),
@@ -264,7 +264,7 @@ def purge(
 
 @contextmanager
 def check_record(
-    record: Path | None, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+    record: Path | None, keys: list[str] | None, heads: str | None, anchors: list[Path] | None, log: str | None
 ) -> Iterator[tuple[RecordFiles, Report]]:
     """Yield the record and the report on it, checked by the keys, heads and anchors that the options name.
 
@@ -277,7 +277,7 @@ def check_record(
         found = RecordFiles(record, remembered=store.remember)
         known = pinned_keys(keys or ())
         kept, notes = store.of(found.log, found.path), signed_notes(anchors or (), known)
-        yield found, found.verify(known, log, kept, notes, str(store.file))
+        yield found, found.verify(known, log, kept, notes, store.name)
 
 
 def check_one_form(*, json: bool, html: bool) -> None:

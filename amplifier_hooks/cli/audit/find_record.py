@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import deque
 from pathlib import Path
@@ -17,6 +18,8 @@ from amplifier_hooks.record.read_segment import Walk, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.storage.state_folder import StateFolder
+from approval_backends.errors import UnknownStore
+from approval_backends.stores.address import database_at, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -219,14 +222,14 @@ def _checkpoint(note: str, keys: Iterable[VerifierKey]) -> Checkpoint:
 
 @define
 class KeptHeads:
-    """The store that keeps heads: the one that an option names, or the one of this user's approvals."""
+    """The store that keeps heads: the one that an option names, or else the one of this user's approvals."""
 
-    named: Path | None
+    named: str | None
 
     @property
-    def file(self) -> Path:
-        """The file of the store."""
-        return StateFolder().approvals if self.named is None else self.named
+    def name(self) -> str:
+        """The address of the store, without secrets."""
+        return without_secrets(self._address)
 
     def remember(self, path: Path) -> bool:
         """Return True if the store knows a log that was written at this path."""
@@ -243,23 +246,29 @@ class KeptHeads:
             return None if self.named is None else []
         return [Checkpoint(f"{FORMAT}/{head.log}/{head.segment}", head.size, bytes.fromhex(head.head))]
 
+    @property
+    def _address(self) -> str:
+        return self.named or os.environ.get("AMPLIFIER_HOOKS_STORE") or str(StateFolder().approvals)
+
     def _fetch(self, log: str, path: Path) -> Head | None:
         from amplifier_hooks.record.beside_the_log import StoredHeads, place_of
         from amplifier_hooks.storage.database import StoreUnavailable
-        from amplifier_hooks.storage.sqlite import SqliteDatabase
 
         async def latest() -> Head | None:
-            async with SqliteDatabase(self.file) as database:
+            database = database_at(self._address)  # without migrations: reading changes no store
+            file = getattr(database, "path", None)
+            if file is not None and not file.exists():  # opening would make it
+                raise UnknownStore(f"{file} is not there")
+            await database.open()
+            try:
                 heads = StoredHeads(database)
                 return await heads.latest(log) or await heads.at(place_of(path))
+            finally:
+                await database.close()
 
-        if not self.file.exists():  # opening would make it
-            if self.named is not None:
-                raise typer.BadParameter(f"{self.file} is not there", param_hint="--heads")
-            return None
         try:
             return asyncio.run(latest())
-        except (StoreUnavailable, OSError) as problem:
+        except (UnknownStore, StoreUnavailable, OSError) as problem:
             if self.named is not None:
                 raise typer.BadParameter(str(problem), param_hint="--heads") from None
             return None

@@ -192,7 +192,7 @@ async def serve(state: StateFolder, count: int = 1) -> None:
 
 @pytest.mark.rule("AUD-2", "AUD-6", "AUD-8")
 @pytest.mark.fault("F-AUD-02")
-async def test_the_store_is_found(state: StateFolder) -> None:
+async def test_the_store_is_found(state: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a record and without a store, the record of serve is compared with the store of its approvals."""
     await serve(state)
     cut = state.record.read_bytes()
@@ -206,6 +206,9 @@ async def test_the_store_is_found(state: StateFolder) -> None:
         f"same.\n"
     )
     assert "tenant       acme\nsession      none\n" in told.stdout
+    moved = state.approvals.rename(state.path / "moved.db")
+    monkeypatch.setenv("AMPLIFIER_HOOKS_STORE", str(moved))
+    assert (await in_thread("verify", "--require-head")).exit_code == 0
     state.record.write_bytes(cut)
     told = await in_thread("verify", "--key", state.record.with_name("audit.key.pub"))
     assert (told.exit_code, told.stdout.partition(":")[0]) == (1, "truncated")
