@@ -20,12 +20,14 @@ from amplifier_hooks.impact.tables import load_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LONGEST: Final = 32_768
+"""Most characters of code that are read."""
 LITERAL: Final = re.compile(r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]", re.DOTALL)
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
-WRITING: Final = re.compile(r"""(?:\bopen\w*|\bOpen|\bfile)\s*\((?:[^()]|\([^()]*\))*?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]""")
+WRITING: Final = re.compile(r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]""")
 
 
 @frozen
@@ -55,8 +57,9 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
     """Yield the impacts that code in a command shows. A part that only a run can tell makes it unread."""
     if language not in ONE_LINERS:
         yield Impact("inline_code", language)
-    if UNKNOWN in code:
-        yield Impact("runs_unread", language, "only a run tells the code")
+    if UNKNOWN in code or len(code) > LONGEST:
+        yield Impact("runs_unread", language, "only a run tells the code" if UNKNOWN in code else "too long to be read")
+        code = code[:LONGEST]
     texts = [next((group for group in match.groups() if group is not None), "") for match in LITERAL.finditer(code)]
     bare = LITERAL.sub('""', code)
     found: set[str] = set()

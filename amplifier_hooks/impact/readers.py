@@ -23,6 +23,7 @@ FIND_VALUES: Final = frozenset(
     "-name -iname -path -ipath -wholename -regex -iregex -type -xtype -size -mtime -mmin -atime -amin -ctime -cmin -newer -maxdepth -mindepth -perm -user -group -uid -gid -links -inum -samefile -lname -ilname -fstype -printf -regextype -newermt -used -E -D -context".split()
 )
 FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
+LONGEST_SCRIPT: Final = 16_384
 GIT_PROGRAMS: Final = re.compile(r"alias\.|core\.(?:sshcommand|pager|editor|hookspath|fsmonitor|gitproxy|askpass|attributesfile|worktree)|.*\.(?:textconv|command|cmd|process|clean|smudge|driver|program|helper|uploadpack|receivepack|proxy|browser)$|pager\.|sequence\.editor|protocol\.|url\.|include|credential|filter\.|diff\..*\.|merge\..*\.|gpg\.|http\.proxy|http\.sslverify|init\.templatedir|uploadpack\.|remote\.", re.IGNORECASE)
 CURL_VALUES: Final = frozenset(
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w --write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert --capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C --continue-at --max-filesize --proto --stderr --noproxy --oauth2-bearer --tlsv --url-query -X --request".split()
@@ -303,6 +304,9 @@ def _sed(run: ProgramRun, words: list[str]) -> None:
 
 def _sed_script(run: ProgramRun, script: str) -> None:
     """Find the commands of a script that write, read or run something."""
+    if len(script) > LONGEST_SCRIPT:
+        run.add("unreadable", "sed", "a script that is too long to be read")
+        return
     text = script.translate({ord(UNKNOWN): "x", ord(NAME): "x", ord(ANY): "*"})
     place = 0
     while place < len(text):

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1 << 20
 """Most bytes of a command that is read."""
-MOST_SIGNS: Final = 20_000
+MOST_SIGNS: Final = 8_000
 """Most special characters of a command that is read."""
-MOST_STEPS: Final = 20_000
-"""Most commands that one walk follows, every turn of a loop counted."""
+MOST_STEPS: Final = 4_000
+"""Most parts that one walk follows, every turn of a loop counted."""
+MOST_NODES: Final = 20_000
+"""Most nodes of the grammar in one text."""
 DEEPEST: Final = 60
 """Deepest nesting of commands."""
 MOST_TURNS: Final = 32
@@ -139,6 +141,9 @@ class ShellWalk:
         self.depth += 1
         try:
             root = _parse(text)
+            if root.descendant_count > MOST_NODES:
+                self.add("unreadable", "", "too many parts to be read")
+                return UNKNOWN
             if root.has_error:
                 self.add("unreadable", "", "the shell's grammar does not read it")
             return self.visit(root, state, stdin)
