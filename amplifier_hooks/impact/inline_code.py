@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 32_768
 """Most characters of code that are read."""
-LITERAL: Final = re.compile(r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]", re.DOTALL)
+LITERAL: Final = re.compile(
+    r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
+    re.DOTALL,
+)
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
-WRITING: Final = re.compile(r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]""")
+WRITING: Final = re.compile(
+    r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]"""
+)
 
 
 @frozen
@@ -45,7 +50,10 @@ def _rows() -> tuple[_CodeRow, ...]:
         _CodeRow(
             entry["kind"],
             entry["reason"],
-            re.compile("|".join(f"(?:{pattern})" for pattern in entry["patterns"]), re.IGNORECASE if entry.get("any_case") else 0),
+            re.compile(
+                "|".join(f"(?:{pattern})" for pattern in entry["patterns"]),
+                re.IGNORECASE if entry.get("any_case") else 0,
+            ),
             frozenset(entry.get("languages", "").split()),
             entry.get("literals", False),
         )
@@ -110,10 +118,11 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
         changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
         if statement.startswith(("\\!", ".shell", ".system")):
             yield Impact("runs_unread", program, "a command of the database program")
-        elif statement.startswith(("\\copy", ".output", ".once", ".import", ".save", ".backup", ".restore", ".load", "\\i", "\\o", ".read")):
+        elif statement.startswith(
+            ("\\copy", ".output", ".once", ".import", ".save", ".backup", ".restore", ".load", "\\i", "\\o", ".read")
+        ):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
-        elif statement.startswith(("\\", ".")) or word in table["reading"] and not changing:
+        elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
             yield Impact("service_reads", program)
         else:
             yield Impact("service_writes", program, show(statement[:40]))
-

@@ -10,8 +10,15 @@ from amplifier_hooks.impact.places import NAME, UNKNOWN, show
 
 HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/?#]*)(?::(\d+))?", re.IGNORECASE)
 LOCAL: Final = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|0\.0\.0\.0|\[::1?\]|::1|host\.docker\.internal")
-ENGINES: Final = {"2375": "the port of a container engine", "2376": "the port of a container engine", "6443": "the port of a cluster", "10250": "the port of a cluster"}
-SECRET: Final = re.compile(r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|sk-[\w-]{20,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{20,}\.|-----BEGIN|AIza[\w-]{30,}|glpat-[\w-]{15,}")
+ENGINES: Final = {
+    "2375": "the port of a container engine",
+    "2376": "the port of a container engine",
+    "6443": "the port of a cluster",
+    "10250": "the port of a cluster",
+}
+SECRET: Final = re.compile(
+    r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|sk-[\w-]{20,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{20,}\.|-----BEGIN|AIza[\w-]{30,}|glpat-[\w-]{15,}"
+)
 
 
 def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact:
@@ -30,5 +37,15 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
         return Impact("network_sends" if sends or not exact else "network_new", place, "only a run tells the host")
     if sends or SECRET.search(url):
         return Impact("network_sends", place, "data in the request")
-    known = any(host == one or one.startswith(".") and host.endswith(one) for one in policy.trusted_hosts)
+    known = any(host == one or (one.startswith(".") and host.endswith(one)) for one in policy.trusted_hosts)
     return Impact("network_known" if known else "network_new", place)
+
+
+def is_remote(text: str) -> bool:
+    """Return True if a text names a file on another machine, as in `host:path`."""
+    return bool(re.match(r"[\w.@-]+:", text))
+
+
+def remote_host(text: str) -> str:
+    """Return the host of a text like `user@host:path`."""
+    return text.partition(":")[0].rpartition("@")[2]

@@ -11,16 +11,16 @@ import posixpath
 import re
 import unicodedata
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactKind, ImpactPolicy
+from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactPolicy
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from amplifier_hooks.impact.kinds import Stat
 
@@ -160,7 +160,9 @@ def _name_set(key: str) -> frozenset[str]:
 
 def tells_outward(*texts: str) -> bool:
     """Return True if the names of a task or target say that it changes something outside this machine."""
-    words = {word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())}
+    words = {
+        word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+    }
     return bool(words & names_of("outward")) and not words & names_of("inward")
 
 
@@ -169,8 +171,9 @@ def is_secret_name(name: str) -> bool:
     if name in names_of("public_names"):
         return False
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
-    return name in names_of("secret_whole") or bool(words) and (
-        words[-1] in names_of("secret_names") or bool({"secret", "password", "token", "apikey"} & set(words))
+    return name in names_of("secret_whole") or (
+        bool(words)
+        and (words[-1] in names_of("secret_names") or bool({"secret", "password", "token", "apikey"} & set(words)))
     )
 
 
@@ -247,7 +250,7 @@ class Places:
             for row in sensitive_rows(spelling, self.policy.home):
                 if row.content and not any(word in f"{content}{hint}" for word in row.content):
                     continue
-                if row.guarded and not (row.reason == "settings of the system" and self._is_own(spelling)):
+                if row.guarded and not (row.reason == "settings of the system" and self.is_own(spelling)):
                     guarded = True
                     yield Impact("writes_guarded", place, row.reason)
         if UNKNOWN in path:
@@ -267,14 +270,14 @@ class Places:
         # A link is deleted as such, unless more of the path follows it.
         spellings = (path,) if fact.path == path else (path, self.fact(posixpath.dirname(path)).path)
         for row in sensitive_rows(path, self.policy.home):
-            if row.guarded and not row.content and not (row.reason == "settings of the system" and self._is_own(path)):
+            if row.guarded and not row.content and not (row.reason == "settings of the system" and self.is_own(path)):
                 yield Impact("writes_guarded", place, row.reason)
             if row.reason == "git's own files":
                 yield Impact("git_loses_work", place, row.reason)
         if UNKNOWN in path:
             yield Impact("unreadable", place, "only a run tells what is deleted")
             yield Impact("deletes_outside", place, "only a run tells what is deleted")
-        elif _is_below(self.policy.root, path, strict=True) or not all(self._is_own(one) for one in spellings):
+        elif _is_below(self.policy.root, path, strict=True) or not all(self.is_own(one) for one in spellings):
             yield Impact("deletes_outside", place)
         elif path == self.policy.root:
             yield Impact("deletes_many", place, "the project folder")
@@ -285,7 +288,7 @@ class Places:
             yield Impact("deletes_generated", place, "the call itself made it")
         elif self._is_generated(path):
             yield Impact("deletes_generated", place, "programs can generate it again")
-        elif PATTERN.search(path) or recursive and fact.kind != "file":
+        elif PATTERN.search(path) or (recursive and fact.kind != "file"):
             yield Impact("deletes_many", place)
         else:
             yield Impact("deletes_one", place)
@@ -307,7 +310,8 @@ class Places:
         """Return True if a folder lies at an absolute path."""
         return self.fact(path).kind == "folder"
 
-    def _is_own(self, path: str) -> bool:
+    def is_own(self, path: str) -> bool:
+        """Return True if an absolute path lies in the project, in a trusted folder or in a temporary one."""
         return self._is_tree(path) or self._is_temporary(path)
 
     def _is_tree(self, path: str) -> bool:

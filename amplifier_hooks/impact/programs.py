@@ -7,14 +7,13 @@ function in `readers`.
 
 from __future__ import annotations
 
-import re
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, fields_dict, frozen
+from attrs import define, evolve, field, fields_dict, frozen
 
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.kinds import KINDS
 from amplifier_hooks.impact.network import url_impact
 from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, show, tells_outward
 from amplifier_hooks.impact.tables import load_table
@@ -22,10 +21,22 @@ from amplifier_hooks.impact.tables import load_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amplifier_hooks.impact.kinds import Impact, ImpactKind
+    from amplifier_hooks.impact.kinds import ImpactKind
     from amplifier_hooks.impact.shell import ShellState, ShellWalk
 
-FAMILIES: Final = ("files", "text", "git", "network", "packages", "languages", "services", "containers", "cloud", "machine", "shells")
+FAMILIES: Final = (
+    "files",
+    "text",
+    "git",
+    "network",
+    "packages",
+    "languages",
+    "services",
+    "containers",
+    "cloud",
+    "machine",
+    "shells",
+)
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -50,7 +61,7 @@ class Row:
         stdin: Role of the standard input of a program without operands.
         prints: `name`, `listed`, `stdin`, or `arguments`: what is known of the output.
         listing: Options that make the output a list of paths below the last operands.
-        by: Name of a function in `readers` that reads the arguments instead.
+        by: Module and name of a function in `readers` that reads the arguments instead.
         examples: Commands, each with all its kinds. A test reads them.
     """
 
@@ -77,7 +88,7 @@ class Row:
 def _row(entry: dict[str, Any], parent: Row | None = None) -> Row:
     """Return a row from its data. A subcommand knows the options of its program, too."""
     if unknown := entry.keys() - fields_dict(Row).keys():
-        raise ValueError(f"a row of a table of programs has no key {sorted(unknown)[0]!r}")
+        raise ValueError(f"a row of a table of programs has no key {min(unknown)!r}")
     row = Row(
         operands=tuple(entry.get("operands", "skip*").split()),
         values=frozenset(entry.get("values", "").split()) | (parent.values if parent else frozenset()),
@@ -114,6 +125,26 @@ def program_rows() -> dict[str, Row]:
     return rows
 
 
+@frozen
+class SplitWords:
+    """The arguments of a program, split into operands and options; an option without a value has an empty one."""
+
+    operands: list[str]
+    found: list[tuple[str, str]]
+
+    def has(self, *names: str) -> bool:
+        """Return True if one of these options was found, with or without a value behind `=`."""
+        return any(name in names or name.partition("=")[0] in names for name, _ in self.found)
+
+    def all(self, *names: str) -> list[str]:
+        """Return the values of these options."""
+        return [value for name, value in self.found if name in names]
+
+    def one(self, *names: str) -> str:
+        """Return the value of the first of these options, or an empty text."""
+        return next(iter(self.all(*names)), "")
+
+
 @define
 class ProgramRun:
     """One program with its arguments, at the place in a command where it runs."""
@@ -137,13 +168,57 @@ class ProgramRun:
         """Add an impact."""
         self.walk.add(kind, show(place), reason)
 
-    def paths(self, text: str) -> Iterable[str]:
+    def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
+        """Return the arguments, split by the options of the row and by more options that take `values`."""
+        row = evolve(self.row, values=self.row.values | set(values.split()), single=single)
+        return SplitWords(*split_words(row, words, stop=stop))
+
+    def paths(self, text: str) -> list[str]:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
         return [self.walk.places.absolute(text, folder) for folder in self.state.folders]
 
-    def has(self, *names: str) -> bool:
-        """Return True if one of these options was found."""
-        return any(name in names for name, _ in self.settings)
+    def reads(self, text: str, *, recursive: bool = False) -> None:
+        """Read a file or folder; `-` is the standard input."""
+        for path in self.paths(text) if text not in ("", "-") else ():
+            self.walk.note(self.walk.places.reads(path, recursive=recursive))
+
+    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "") -> None:
+        """Write a file; `-` is the standard output. `Places.writes` says what the other arguments mean."""
+        for path in self.paths(text) if text not in ("", "-") else ():
+            self.walk.note(*self.walk.places.writes(path, content, hint=hint))
+
+    def deletes(self, text: str, *, recursive: bool = False) -> None:
+        """Delete a file or folder."""
+        for path in self.paths(text) if text else ():
+            self.walk.note(*self.walk.places.deletes(path, recursive=recursive))
+
+    def url(self, text: str, *, sends: bool = False) -> None:
+        """Connect to an address."""
+        self.walk.note(url_impact(text, self.walk.places.policy, sends=sends))
+
+    def apply(self, role: str, text: str) -> None:
+        """Add the impacts of a word with a role."""
+        name, _, argument = role.partition(":")
+        ROLES[name](self, text, argument)
+
+    def read(self, words: Sequence[str], path: list[str]) -> None:
+        """Add the impacts of arguments by the row, whose program or subcommand `path` names."""
+        _read(self, words, path)
+
+    def is_known_tool(self, name: str) -> bool:
+        """Return True if a table names a program, and the program runs code of the project or has subcommands."""
+        row = program_rows().get(name)
+        return row is not None and ("runs_project" in row.kinds or bool(row.verbs)) and not row.by
+
+
+@cache
+def _reader(name: str) -> Callable[[ProgramRun, list[str]], None]:
+    """Return a function of `readers` by its module and its name: `files.find` is `read_find` in `files`."""
+    module, _, function = name.partition(".")
+    found: Callable[[ProgramRun, list[str]], None] = getattr(
+        import_module(f"{__package__}.readers.{module}"), f"read_{function}"
+    )
+    return found
 
 
 def run_program(run: ProgramRun) -> str:
@@ -159,10 +234,8 @@ def run_program(run: ProgramRun) -> str:
 def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     row = run.row
     if row.by:
-        from amplifier_hooks.impact.readers import READERS
-
         _add_kinds(run, row.kinds, row.reason, path)
-        READERS[row.by](run, list(words))
+        _reader(row.by)(run, list(words))
         return
     run.recursive = run.recursive or row.recursive
     run.roles = row.operands
@@ -172,13 +245,13 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
         if flag := row.flags.get(name):
             _apply_flag(run, flag)
         elif role := row.options.get(name):
-            _apply(run, role, value)
+            run.apply(role, value)
     if row.verbs:
         _read_verb(run, path)
         return
     _add_kinds(run, row.kinds, row.reason, path)
     if row.stdin and not [word for word in run.operands if word != "-"]:
-        _apply(run, row.stdin, run.stdin)
+        run.apply(row.stdin, run.stdin)
     _apply_roles(run)
 
 
@@ -263,7 +336,6 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
 
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
-        assert kind in KINDS, kind
         run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
 
 
@@ -271,26 +343,26 @@ def _apply_roles(run: ProgramRun) -> None:
     """Give every operand its role: those before the repeated role, those after it, and the rest between."""
     operands, row = list(run.operands), run.row
     roles = list(run.roles)
-    if row.instead and run.has(*row.instead):
+    if any(name in row.instead for name, _ in run.settings):
         roles = roles[1:]
     if row.assignments:
         for word in [word for word in operands if "=" in word]:
             name, _, value = word.partition("=")
-            _apply(run, row.assignments.get(name, row.assignments.get("*", "skip")), value)
+            run.apply(row.assignments.get(name, row.assignments.get("*", "skip")), value)
         operands = [word for word in operands if "=" not in word]
     if row.plus:
         for word in [word for word in operands if word.startswith("+")]:
-            _apply(run, row.plus, word[1:])
+            run.apply(row.plus, word[1:])
         operands = [word for word in operands if not word.startswith("+")]
     if "command" in roles:
         before = roles.index("command")
         for role, word in zip(roles[:before], operands[:before], strict=False):
-            _apply(run, role, word)
+            run.apply(role, word)
         if operands[before:]:
             run.output = run.walk.command(operands[before:], run.state, run.stdin)
         return
     for role, word in _paired(roles, operands):
-        _apply(run, role, word)
+        run.apply(role, word)
 
 
 def _paired(roles: Sequence[str], operands: Sequence[str]) -> list[tuple[str, str]]:
@@ -311,7 +383,7 @@ def _output(run: ProgramRun) -> str:
     prints = run.row.prints
     if prints == "name":
         return NAME
-    listing = run.row.listing and run.has(*run.row.listing)
+    listing = any(name in run.row.listing for name, _ in run.settings)
     if prints == "listed" or listing:
         operands = run.operands[1:] if listing else run.operands
         folders = [word.rstrip("/") for word in operands] or ["."]
@@ -324,22 +396,16 @@ def _output(run: ProgramRun) -> str:
 # -- roles -------------------------------------------------------------------------------------------------------------
 
 
-def _apply(run: ProgramRun, role: str, text: str) -> None:
-    name, _, argument = role.partition(":")
-    ROLES[name](run, text, argument)
-
-
 def _skip(run: ProgramRun, text: str, _argument: str) -> None:
     del run, text
 
 
 def _reads(run: ProgramRun, text: str, _argument: str) -> None:
-    if text in ("-", ""):
-        return
-    for path in run.paths(text):
-        run.walk.note(run.walk.places.reads(path, recursive=run.recursive))
-        if path in run.walk.places.written and run.name == "cat":
-            run.output = run.walk.places.written[path]
+    run.reads(text, recursive=run.recursive)
+    if run.name == "cat":
+        run.output = next(
+            (run.walk.places.written[path] for path in run.paths(text) if path in run.walk.places.written), None
+        )
 
 
 def _lists(run: ProgramRun, text: str, _argument: str) -> None:
@@ -347,66 +413,55 @@ def _lists(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _writes(run: ProgramRun, text: str, _argument: str) -> None:
-    if text in ("-", ""):
-        return
-    for path in run.paths(text):
-        run.walk.note(*run.walk.places.writes(path, run.stdin if run.name == "tee" else UNKNOWN, hint=run.walk.source))
+    run.writes(text, run.stdin if run.name == "tee" else UNKNOWN, hint=run.walk.source)
 
 
 def _changes(run: ProgramRun, text: str, _argument: str) -> None:
     """Change a file without changing its text."""
-    for path in run.paths(text):
-        run.walk.note(*run.walk.places.writes(path, None, hint=run.walk.source))
+    run.writes(text, None, hint=run.walk.source)
 
 
 def _builds(run: ProgramRun, text: str, _argument: str) -> None:
-    for path in run.paths(text):
-        run.walk.note(*run.walk.places.writes(path, BUILT))
+    run.writes(text, BUILT)
 
 
 def _target(run: ProgramRun, text: str, _argument: str) -> None:
     """Write into a folder that an option names; then every operand is a source."""
     run.roles = run.roles[:-1]
-    for path in run.paths(text):
-        run.walk.note(*run.walk.places.writes(f"{path}/{NAME}"))
+    run.writes(f"{text}/{NAME}")
 
 
 def _copies(run: ProgramRun, text: str, _argument: str) -> None:
     """Write a target that may be a folder: then the sources keep their names in it."""
     places, sources = run.walk.places, run.operands[:-1]
-    for path in run.paths(text):
-        folder = text.endswith(("/", ".")) or len(sources) > 1 or places.is_folder(path)
-        for source in sources:
-            content = next(places.content(one) for one in run.paths(source))
-            target = f"{path}/{source.rstrip('/').rpartition('/')[2]}" if folder else path
-            run.walk.note(*places.writes(places.absolute(target, "/"), content))
+    folder = text.endswith(("/", ".")) or len(sources) > 1 or any(places.is_folder(path) for path in run.paths(text))
+    for source in sources:
+        content = next(places.content(path) for path in run.paths(source))
+        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text, content)
 
 
 def _deletes(run: ProgramRun, text: str, _argument: str) -> None:
-    if not text:
-        return
-    for path in run.paths(text):
-        run.walk.note(*run.walk.places.deletes(path, recursive=run.recursive))
+    run.deletes(text, recursive=run.recursive)
 
 
 def _moves(run: ProgramRun, text: str, _argument: str) -> None:
     """Read a file, and take it away from its place. Inside the project nothing is lost by it."""
-    target = run.operands[-1] if run.operands else ""
-    _reads(run, text, "")
+    run.reads(text)
+    gone = run.operands[-1:] == ["/dev/null"]
     for path in run.paths(text):
-        gone = target in ("/dev/null",)
-        for impact in run.walk.places.deletes(path, recursive=False):
-            if gone or impact.kind in ("deletes_outside", "writes_guarded", "git_loses_work", "unreadable"):
-                run.walk.note(impact)
-            elif impact.kind == "deletes_many" and path == run.walk.places.policy.root:
-                run.walk.note(impact)
+        root = path == run.walk.places.policy.root
+        lost = run.walk.places.deletes(path)
+        run.walk.note(
+            *(
+                one
+                for one in lost
+                if gone or root or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
+            )
+        )
 
 
 def _runs(run: ProgramRun, text: str, argument: str) -> None:
     """Run a file: `runs:shell` or `runs:python` names its language, as far as the program fixes it."""
-    if text == "-":
-        _apply(run, "shell" if argument == "shell" else "code:" + argument, run.stdin)
-        return
     run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
 
 
@@ -428,16 +483,14 @@ def _task(run: ProgramRun, text: str, _argument: str) -> None:
         run.add("service_writes", text, "the name of the task")
 
 
-def _url(run: ProgramRun, text: str, argument: str) -> None:
-    run.walk.note(url_impact(text, run.walk.places.policy, sends=argument == "sends"))
-
-
-def _sends(run: ProgramRun, text: str, _argument: str) -> None:
-    run.add("network_sends", text)
+def _url(run: ProgramRun, text: str, _argument: str) -> None:
+    run.url(text)
 
 
 def _package(run: ProgramRun, text: str, _argument: str) -> None:
-    local = text.startswith((".", "/")) and all(run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text))
+    local = text.startswith((".", "/")) and all(
+        run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text)
+    )
     run.add("installs_manifest" if local else "installs_new", text)
 
 
@@ -460,7 +513,23 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
     words = run.operands
     if text in program_rows():
         run.output = run.walk.command([text, *words], run.state, run.stdin)
-    elif text in ("json.tool", "this", "site", "platform", "tokenize", "ast", "dis", "py_compile", "compileall", "timeit", "cProfile", "pdb", "unittest", "doctest", "trace"):
+    elif text in (
+        "json.tool",
+        "this",
+        "site",
+        "platform",
+        "tokenize",
+        "ast",
+        "dis",
+        "py_compile",
+        "compileall",
+        "timeit",
+        "cProfile",
+        "pdb",
+        "unittest",
+        "doctest",
+        "trace",
+    ):
         run.add("runs_project", text)
     else:
         run.add("runs_project" if UNKNOWN not in text else "unreadable", text)
@@ -490,7 +559,6 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "sql": _sql,
     "task": _task,
     "url": _url,
-    "sends": _sends,
     "package": _package,
     "folder": _folder,
     "kind": _kind,

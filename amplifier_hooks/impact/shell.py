@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
 
@@ -17,10 +17,11 @@ from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, Places, names_of, show, tells_outward
 from amplifier_hooks.impact.programs import ProgramRun, program_rows, run_program
-from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, decode_escapes, source
+from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
+from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tree_sitter import Language, Node
 
@@ -43,8 +44,26 @@ LONGEST_OUTPUT: Final = 65_536
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
-LANGUAGES: Final = {"python": "python", "python3": "python", "node": "javascript", "ruby": "ruby", "perl": "perl", "php": "php"}
-OPERATORS: Final = {">": "writes", ">>": "writes", ">|": "writes", "&>": "writes", "&>>": "writes", "<>": "writes", ">&": "writes", "<": "reads", "<&": "reads"}
+LANGUAGES: Final = {
+    "python": "python",
+    "python3": "python",
+    "node": "javascript",
+    "ruby": "ruby",
+    "perl": "perl",
+    "php": "php",
+}
+PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
+OPERATORS: Final = {
+    ">": "writes",
+    ">>": "writes",
+    ">|": "writes",
+    "&>": "writes",
+    "&>>": "writes",
+    "<>": "writes",
+    ">&": "writes",
+    "<": "reads",
+    "<&": "reads",
+}
 
 
 @define
@@ -131,7 +150,11 @@ class ShellWalk:
         text = RESERVED.sub(UNKNOWN, text) if self.depth == 0 else text
         if text.strip() in ("", UNKNOWN) or len(text) > LONGEST or self.depth > DEEPEST:
             if text.strip():
-                self.add("unreadable" if text.strip() != UNKNOWN else "runs_unread", "", "only a run tells the commands" if len(text) <= LONGEST else "too long to be read")
+                self.add(
+                    "unreadable" if text.strip() != UNKNOWN else "runs_unread",
+                    "",
+                    "only a run tells the commands" if len(text) <= LONGEST else "too long to be read",
+                )
             return UNKNOWN
         if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS:
             self.add("unreadable", "", "too many parts to be read")
@@ -158,7 +181,7 @@ class ShellWalk:
             return UNKNOWN
         self.depth += 1
         try:
-            return VISITS.get(node.type, ShellWalk._sequence)(self, node, state, stdin)
+            return self.VISITS.get(node.type, ShellWalk._sequence)(self, node, state, stdin)
         finally:
             self.depth -= 1
 
@@ -229,9 +252,26 @@ class ShellWalk:
             if child.type == "pipeline":
                 for part in child.named_children:
                     kept = self.visit(part, state.copy(), kept)
-            elif child.type in ("heredoc_start", "heredoc_end", "heredoc_body", "file_redirect", "herestring_redirect", "file_descriptor"):
+            elif child.type in (
+                "heredoc_start",
+                "heredoc_end",
+                "heredoc_body",
+                "file_redirect",
+                "herestring_redirect",
+                "file_descriptor",
+            ):
                 continue
-            elif child.type in ("word", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "command_substitution", "number", "ansi_c_string"):
+            elif child.type in (
+                "word",
+                "string",
+                "raw_string",
+                "concatenation",
+                "simple_expansion",
+                "expansion",
+                "command_substitution",
+                "number",
+                "ansi_c_string",
+            ):
                 if body is None or body.type != "command":
                     self.add("unreadable", show(source(child)[:80]), "words behind a here-document")
             else:
@@ -256,7 +296,7 @@ class ShellWalk:
         start = next((source(child) for child in redirect.children if child.type == "heredoc_start"), "")
         if start[:1] in "'\"\\" and start:
             return source(body)
-        return self._expansion(state)._string(body)
+        return self._expansion(state).string(body)
 
     def _read_file(self, redirect: Node, state: ShellState) -> str:
         text = UNKNOWN
@@ -377,7 +417,17 @@ class ShellWalk:
         """Add `environment`, unless a path keeps the old one and adds folders of the project or the system."""
         if name == "PATH" and UNKNOWN in value:
             added = [part for part in value.split(":") if part != UNKNOWN and part]
-            system = ("/usr/", "/opt/", "/bin", "/sbin", "/snap/", "/Library/", "/Applications/", "/nix/", "/home/linuxbrew/")
+            system = (
+                "/usr/",
+                "/opt/",
+                "/bin",
+                "/sbin",
+                "/snap/",
+                "/Library/",
+                "/Applications/",
+                "/nix/",
+                "/home/linuxbrew/",
+            )
             if all(part.startswith(system) or self._is_program_folder(part, state) for part in added):
                 return
         self.add("environment", name, show(value[:80]))
@@ -445,7 +495,7 @@ class ShellWalk:
         if name in state.functions:
             return self.call(name, arguments, state, stdin)
         if (builtin := BUILTINS.get(name)) is not None:
-            return builtin(self, arguments, state, stdin)
+            return builtin(BuiltinCall(self, arguments, state, stdin))
         base = name.rpartition("/")[2]
         if name.rpartition("/")[0] in names_of("programs") and base in BUILTINS:
             return self._program([base, *arguments], state, stdin)
@@ -531,168 +581,21 @@ class ShellWalk:
 
             self.note(*read_code(content, program, self.places, state.folders[0]))
 
-    # -- builtins ------------------------------------------------------------------------------------------------------
-
-    def _cd(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del stdin
-        target = next((word for word in arguments if word == "-" or not word.startswith("-")), "~")
-        if target == "-":
-            target = state.variables.get("OLDPWD", UNKNOWN)
-        old = state.folders
-        new = tuple(dict.fromkeys(self.places.absolute(target, folder) for folder in old))
-        sure = all(self.places.is_folder(folder) for folder in new if UNKNOWN not in folder)
-        state.folders = new if sure else tuple(dict.fromkeys((*new, *old)))[:4]
-        state.variables["OLDPWD"], state.variables["PWD"] = old[0], state.folders[0]
-        return ""
-
-    def _eval(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        return self.script(" ".join(arguments), state, stdin)
-
-    def _source(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        if not arguments:
-            return ""
-        for folder in state.folders:
-            path = self.places.absolute(arguments[0], folder)
-            if (content := self.places.written.get(path)) is not None:
-                self.script(content, state, stdin)
-                return UNKNOWN
-            read = self.places.reads(path)
-            if read.kind == "reads_secret":
-                self.note(read)
-            self.note(self.places.runs(path))
-        return UNKNOWN
-
-    def _exec(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        rest = arguments[2:] if arguments[:1] == ["-a"] else [word for word in arguments if word not in ("-c", "-l", "--")]
-        return self.command(rest, state, stdin) if rest else ""
-
-    def _run_plain(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        """Follow `command`, `builtin` and `time`; `command -v` only looks."""
-        if arguments[:1] in (["-v"], ["-V"]):
-            return NAME
-        rest = arguments
-        while rest and rest[0].startswith("-"):
-            rest = rest[1:]
-        return self.command(rest, state, stdin) if rest else ""
-
-    def _echo(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del state, stdin
-        words, escapes = arguments, False
-        while words and re.fullmatch(r"-[neE]+", words[0]):
-            escapes = escapes or "e" in words[0]
-            words = words[1:]
-        text = " ".join(words)
-        return (decode_escapes(text) if escapes else text) + "\n"
-
-    def _printf(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del stdin
-        if arguments[:1] == ["-v"]:
-            state.variables["".join(arguments[1:2])] = UNKNOWN
-            return ""
-        form, *values = arguments or [""]
-        text = decode_escapes(form)
-        if "%" not in text.replace("%%", ""):
-            return text.replace("%%", "%")
-        if re.sub(r"%[sb]|%%", "", text).count("%"):
-            return UNKNOWN
-        waiting = list(values)
-        turns = [re.sub(r"%[sb]", lambda _: waiting.pop(0) if waiting else "", text)]
-        while waiting and len(turns) < MOST_TURNS:
-            turns.append(re.sub(r"%[sb]", lambda _: waiting.pop(0) if waiting else "", text))
-        return "".join(turns).replace("%%", "%") if not waiting else UNKNOWN
-
-    def _read(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        value = stdin.strip() if ANY in stdin and "\n" not in stdin.strip() else UNKNOWN
-        for word in arguments:
-            if not word.startswith("-"):
-                state.variables[word] = value
-        return ""
-
-    def _trap(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        if arguments and arguments[0] not in ("-", "-p", "-l", ""):
-            self.script(arguments[0], state.copy(), stdin)
-        return ""
-
-    def _alias(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del stdin
-        for word in arguments:
-            name, joined, body = word.partition("=")
-            if joined:
-                state.functions[name] = body
-        return ""
-
-    def _unset(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del stdin
-        for word in arguments:
-            state.variables.pop(word, None)
-            state.functions.pop(word, None)
-        return ""
-
-    def _set(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del stdin
-        if not arguments:
-            self.add("reads_secret", "environment", "the whole environment")
-        if "--" in arguments:
-            values = arguments[arguments.index("--") + 1 :]
-            state.variables |= {str(place): value for place, value in enumerate(values[:9], start=1)}
-            state.variables["@"], state.variables["*"] = SPLIT.join(values), " ".join(values)
-        return ""
-
-    def _pwd(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del arguments, stdin
-        return state.folders[0] if len(state.folders) == 1 else UNKNOWN
-
-    def _quiet(self, arguments: list[str], state: ShellState, stdin: str) -> str:
-        del arguments, state, stdin
-        return ""
-
-
-PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
-
-VISITS: Final[dict[str, Any]] = {
-    "list": ShellWalk._list,
-    "pipeline": ShellWalk._pipeline,
-    "subshell": ShellWalk._subshell,
-    "redirected_statement": ShellWalk._redirected,
-    "for_statement": ShellWalk._for,
-    "c_style_for_statement": ShellWalk._loop,
-    "while_statement": ShellWalk._loop,
-    "if_statement": ShellWalk._branches,
-    "case_statement": ShellWalk._case,
-    "function_definition": ShellWalk._function,
-    "variable_assignment": ShellWalk._assignment,
-    "declaration_command": ShellWalk._declaration,
-    "unset_command": ShellWalk._words_only,
-    "test_command": ShellWalk._words_only,
-    "command": ShellWalk._command,
-    "comment": ShellWalk._nothing,
-}
-
-BUILTINS: Final[dict[str, Any]] = {
-    "cd": ShellWalk._cd,
-    "pushd": ShellWalk._cd,
-    "chdir": ShellWalk._cd,
-    "popd": lambda walk, arguments, state, stdin: walk._cd(["-"], state, stdin),
-    "eval": ShellWalk._eval,
-    "source": ShellWalk._source,
-    ".": ShellWalk._source,
-    "exec": ShellWalk._exec,
-    "command": ShellWalk._run_plain,
-    "builtin": ShellWalk._run_plain,
-    "time": ShellWalk._run_plain,
-    "echo": ShellWalk._echo,
-    "printf": ShellWalk._printf,
-    "read": ShellWalk._read,
-    "mapfile": ShellWalk._read,
-    "readarray": ShellWalk._read,
-    "trap": ShellWalk._trap,
-    "alias": ShellWalk._alias,
-    "unset": ShellWalk._unset,
-    "unalias": ShellWalk._unset,
-    "set": ShellWalk._set,
-    "pwd": ShellWalk._pwd,
-    **dict.fromkeys(
-        (":", "true", "false", "exit", "return", "break", "continue", "shift", "wait", "umask", "ulimit", "shopt", "test", "[", "type", "hash", "jobs", "fg", "bg", "disown", "let", "getopts", "local", "setopt", "unsetopt", "emulate", "autoload", "times", "dirs", "history", "bind", "complete", "compgen", "declare", "export", "readonly", "typeset", "logout", "]"),
-        ShellWalk._quiet,
-    ),
-}
+    VISITS: ClassVar[dict[str, Callable[[ShellWalk, Node, ShellState, str], str]]] = {
+        "list": _list,
+        "pipeline": _pipeline,
+        "subshell": _subshell,
+        "redirected_statement": _redirected,
+        "for_statement": _for,
+        "c_style_for_statement": _loop,
+        "while_statement": _loop,
+        "if_statement": _branches,
+        "case_statement": _case,
+        "function_definition": _function,
+        "variable_assignment": _assignment,
+        "declaration_command": _declaration,
+        "unset_command": _words_only,
+        "test_command": _words_only,
+        "command": _command,
+        "comment": _nothing,
+    }

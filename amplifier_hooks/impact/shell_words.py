@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -12,6 +10,8 @@ from attrs import define, field
 from amplifier_hooks.impact.places import ANY, NAME, ONE, UNKNOWN, is_secret_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tree_sitter import Node
 
 SPLIT: Final = "\ue004"
@@ -81,7 +81,7 @@ class Expansion:
         if kind == "ansi_c_string":
             return _plain(decode_escapes(source(node)[2:-1]))
         if kind in ("string", "translated_string"):
-            return self._string(node)
+            return self.string(node)
         if kind == "simple_expansion":
             return self._variable(source(node)[1:], quoted=quoted)
         if kind == "expansion":
@@ -118,8 +118,8 @@ class Expansion:
     def _joined(self, node: Node, *, quoted: bool) -> str:
         return "".join(self.text(child, quoted=quoted) for child in node.children)
 
-    def _string(self, node: Node) -> str:
-        """Return the text between double quotes. The grammar drops blanks between expansions, so the gaps are copied."""
+    def string(self, node: Node) -> str:
+        """Return the text of a node between double quotes, or of a here-document. The grammar drops blanks between expansions, so the gaps are copied."""
         whole = node.text or b""
         start = node.start_byte
         parts: list[str] = []
@@ -150,7 +150,14 @@ class Expansion:
 
     def _expansion(self, node: Node, *, quoted: bool) -> str:
         """Return the value of `${…}`. Forms that cut or replace keep the value's mark, not its text."""
-        name = next((child for child in node.named_children if child.type in ("variable_name", "special_variable_name", "subscript")), None)
+        name = next(
+            (
+                child
+                for child in node.named_children
+                if child.type in ("variable_name", "special_variable_name", "subscript")
+            ),
+            None,
+        )
         operators = [child.type for child in node.children if not child.is_named]
         operator = next((one for one in operators if one not in ("${", "}")), "")
         if name is None:
@@ -208,14 +215,17 @@ def _unquoted(text: str) -> str:
     text = BRACKET.sub(ANY, text) if "[" in text and "\\" not in text else text
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
-        (part[1:] if part[1:] != "\n" else "") if part.startswith("\\") and len(part) == 2 else "".join(UNQUOTED.get(sign, sign) for sign in part)
+        (part[1:] if part[1:] != "\n" else "")
+        if part.startswith("\\") and len(part) == 2
+        else "".join(UNQUOTED.get(sign, sign) for sign in part)
         for part in parts
     )
 
 
 def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
-    waiting, done = ["./" + word if word.startswith(TILDE) else word], []
+    waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
+    done: list[str] = []
     while waiting and len(waiting) + len(done) <= MOST_WORDS:
         one = waiting.pop()
         match = next((found for found in BRACES.finditer(one) if COMMA in found[1] or RANGE.fullmatch(found[1])), None)

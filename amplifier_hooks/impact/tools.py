@@ -134,7 +134,14 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     names = {_plain(name) for name in _arguments("command")}
     commands = [value for name, value in arguments.items() if _plain(name) in names]
-    folder = next((value for name in ("workdir", "cwd", "working_directory", "directory", "dir_path", "dir", "workingDirectory") if isinstance(value := arguments.get(name), str) and value), "")
+    folder = next(
+        (
+            value
+            for name in ("workdir", "cwd", "working_directory", "directory", "dir_path", "dir", "workingDirectory")
+            if isinstance(value := arguments.get(name), str) and value
+        ),
+        "",
+    )
     start = look.path(folder) if folder else look.folder
     if not commands:
         yield Impact("unreadable", "", "a shell tool without a command")
@@ -166,14 +173,20 @@ def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     for text in _texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text), recursive=True)
     for name in ("pattern", "glob", "include"):
-        if isinstance(text := arguments.get(name), str) and name != "pattern" and (read := look.places.reads(look.path(text))).kind == "reads_secret":
+        if (
+            isinstance(text := arguments.get(name), str)
+            and name != "pattern"
+            and (read := look.places.reads(look.path(text))).kind == "reads_secret"
+        ):
             yield read
 
 
 def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     content = "\n".join(_texts(arguments, "text"))[:LONGEST_TEXT]
     paths = _texts(arguments, "path")
-    patches = [text for text in _strings(arguments) if "*** Begin Patch" in text or text.startswith(("--- ", "diff --git"))]
+    patches = [
+        text for text in _strings(arguments) if "*** Begin Patch" in text or text.startswith(("--- ", "diff --git"))
+    ]
     for patch in patches:
         for verb, name in PATCHED.findall(patch):
             path = look.path(name)
@@ -224,19 +237,34 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     kinds = _kinds_of_tools()
     words = _words(name)
     actions = [word for text in _texts(arguments, "action") if len(text) <= 60 for word in _words(text)]
-    writes = any(word in _verbs("writes") for word in words[:2]) or any(word in _verbs("writes") for word in actions[:1])
+    writes = any(word in _verbs("writes") for word in words[:2]) or any(
+        word in _verbs("writes") for word in actions[:1]
+    )
     reads = any(word in _verbs("reads") for word in words) or bool(actions and actions[0] in _verbs("reads"))
     paths = _texts(arguments, "path")
-    if (kind := kinds.get(_plain(name))) in READERS and kind not in ("agent", "websearch") and (paths or kind in ("shell", "fetch", "code")):
+    if (
+        (kind := kinds.get(_plain(name))) in READERS
+        and kind not in ("agent", "websearch")
+        and (paths or kind in ("shell", "fetch", "code"))
+    ):
         yield from READERS[kind](look, arguments)
         return
-    statements = [text for text in _texts(arguments, "sql") if re.match(r"\s*(?:--.*\n\s*)*(?:[A-Za-z]+\s+[\w*\"`(]|\()", text) and _is_sql(text)]
+    statements = [
+        text
+        for text in _texts(arguments, "sql")
+        if re.match(r"\s*(?:--.*\n\s*)*(?:[A-Za-z]+\s+[\w*\"`(]|\()", text) and _is_sql(text)
+    ]
     for text in statements:
         yield from read_sql(text, show(tool))
     for url in _texts(arguments, "url"):
         if "://" in url or "." in url:
             yield url_impact(url, look.places.policy)
-    codes = [text for name, value in arguments.items() if name in _arguments("code") and isinstance(value, str) for text in [value]]
+    codes = [
+        text
+        for name, value in arguments.items()
+        if name in _arguments("code") and isinstance(value, str)
+        for text in [value]
+    ]
     for text in codes:
         yield from read_code(text, "javascript", look.places, look.folder)
     for text in paths:
@@ -246,7 +274,7 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
                 yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
             else:
                 yield look.places.reads(path)
-    if statements or writes and paths:
+    if statements or (writes and paths):
         return
     if writes:
         yield Impact("service_writes", show(tool), "the name of the tool")
