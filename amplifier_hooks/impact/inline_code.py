@@ -27,6 +27,8 @@ LITERAL: Final = re.compile(
     re.DOTALL,
 )
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
+HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
+VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
 URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
@@ -83,25 +85,22 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
             yield from urls or [Impact("network_new", match[0].strip(), row.reason)]
         elif row.kind != "writes_tree":
             yield Impact(row.kind, show(match[0].strip()), row.reason)  # type: ignore[arg-type]
-    yield from _files(code, texts, bool(WRITING.search(code)) or "writes_tree" in found, places, folder)
+    yield from _files(code, texts, places, folder, writes=bool(WRITING.search(code)) or "writes_tree" in found)
 
 
-def _files(code: str, texts: list[str], writes: bool, places: Places, folder: str) -> Iterator[Impact]:
+def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: bool) -> Iterator[Impact]:
     """Yield the impacts on the paths that stand between quotes; a text that looks like no path stands for none."""
     written: list[Impact] = []
-    home = bool(re.search(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home", code))
-    for text in texts:
-        if not text or len(text) > 300 or not PATH.fullmatch(text):
-            continue
-        for base in (folder, places.policy.home) if home else (folder,):
-            path = places.absolute(text, base)
-            if (read := places.reads(path)).kind == "reads_secret":
-                yield read
-            if writes and ("/" in text or "." in text):
-                written += [impact for impact in places.writes(path) if impact.kind != "writes_tree"]
+    bases = (folder, places.policy.home) if HOME.search(code) else (folder,)
+    for text, base in [(text, base) for text in texts if PATH.fullmatch(text) for base in bases]:
+        path = places.absolute(text, base)
+        if (read := places.reads(path)).kind == "reads_secret":
+            yield read
+        if writes and ("/" in text or "." in text):
+            written += [impact for impact in places.writes(path) if impact.kind != "writes_tree"]
     if writes:
         yield from written or [Impact("writes_tree", "", "a function that writes files")]
-    for name in re.findall(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)", code):
+    for name in VARIABLE.findall(code):
         if is_secret_name(name):
             yield Impact("reads_secret", f"${name}", "a variable with a secret's name")
 

@@ -128,7 +128,7 @@ class ImpactPolicy:
 
     root: str
     home: str
-    temporary: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/var/folders")
+    temporary: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/var/folders")  # noqa: S108
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
     trusted_programs: tuple[str, ...] = field(default=())

@@ -17,12 +17,16 @@ ENGINES: Final = {
     "10250": "the port of a cluster",
 }
 SECRET: Final = re.compile(
-    r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|sk-[\w-]{20,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{20,}\.|-----BEGIN|AIza[\w-]{30,}|glpat-[\w-]{15,}"
+    r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|sk-[\w-]{20,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{20,}\.|-----BEGIN|"
+    r"AIza[\w-]{30,}|glpat-[\w-]{15,}"
 )
 
 
 def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact:
-    """Return the impact of a connection. Data in a request, or text in a host's name that only a run can tell, is sent."""
+    """Return the impact of a connection.
+
+    Data in a request counts as sent, and so does text in the name of a host that only a run can tell.
+    """
     match = HOST.match(url.strip())
     host, port = (match[1].lower(), match[2]) if match else ("", None)
     place = show(host or url)

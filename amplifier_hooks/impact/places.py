@@ -22,7 +22,7 @@ from amplifier_hooks.impact.tables import load_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.impact.kinds import Stat
+    from amplifier_hooks.impact.kinds import ImpactKind, Stat
 
 UNKNOWN: Final = "\ue000"
 """Any text at all."""
@@ -57,6 +57,7 @@ class SensitiveRow:
     secret: bool
     guarded: bool
     hook: bool
+    history: bool
     exceptions: tuple[str, ...]
     content: tuple[str, ...]
     names: tuple[str, ...]
@@ -77,7 +78,10 @@ class _Pattern:
 
 @frozen
 class _Sensitive:
-    """The patterns of all rows by anchor and first name: `""` for patterns of every folder, `*` for names with a glob."""
+    """The patterns of all rows by anchor and first name.
+
+    The anchor `""` stands for every folder, the name `*` for names with a glob.
+    """
 
     patterns: dict[tuple[str, str], tuple[_Pattern, ...]]
     rows: tuple[SensitiveRow, ...]
@@ -93,6 +97,7 @@ def _sensitive() -> _Sensitive:
             entry.get("secret", False),
             entry.get("guarded", False),
             entry.get("hook", False),
+            entry.get("history", False),
             tuple(name.casefold() for name in entry.get("except", ())),
             tuple(entry.get("content", ())),
             tuple(name.casefold() for name in entry["names"]),
@@ -125,7 +130,9 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     ]
     for part in parts:
         if PATTERN.search(part) and part.strip(ANY):
-            found += [row for row in table.rows if _reaches(row, part[0] not in (ANY, ONE), part.translate(SHOWN))]
+            found += [
+                row for row in table.rows if _reaches(row, part.translate(SHOWN), dotted=part[0] not in (ANY, ONE))
+            ]
     last = parts[-1] if parts else ""
     return tuple(
         row
@@ -134,7 +141,7 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     )
 
 
-def _reaches(row: SensitiveRow, dotted: bool, glob: str) -> bool:
+def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
     """Return True if a glob of the shell reaches one of the row's names; `*` reaches no name that begins with a dot."""
     return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
 
@@ -244,54 +251,62 @@ class Places:
             return
         if content is not None:
             self.written[path] = content
+        guards = self._guards(path, f"{content}{hint}")
+        yield from (Impact("writes_guarded", place, reason) for reason in guards)
+        kind = self._where(path)
+        if kind != "writes_tree" or not guards:
+            yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
+
+    def _guards(self, path: str, text: str) -> tuple[str, ...]:
+        """Return why a path is guarded against a text that may be written to it."""
+        rows = [row for spelling in self._spellings(path) for row in sensitive_rows(spelling, self.policy.home)]
+        written = [
+            row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
+        ]
+        return tuple(dict.fromkeys(row.reason for row in written))
+
+    def _where(self, path: str) -> ImpactKind:
+        """Return the kind of writing a path that nothing guards."""
         spellings = self._spellings(path)
-        guarded = False
-        for spelling in spellings:
-            for row in sensitive_rows(spelling, self.policy.home):
-                if row.content and not any(word in f"{content}{hint}" for word in row.content):
-                    continue
-                if row.guarded and not (row.reason == "settings of the system" and self.is_own(spelling)):
-                    guarded = True
-                    yield Impact("writes_guarded", place, row.reason)
         if UNKNOWN in path:
-            yield Impact("unreadable", place, "only a run tells which file is written")
-        elif all(self._is_tree(spelling) for spelling in spellings):
-            if not guarded:
-                yield Impact("writes_tree", place)
-        elif all(self._is_temporary(spelling) or self._is_tree(spelling) for spelling in spellings):
-            yield Impact("writes_temporary", place)
-        else:
-            yield Impact("writes_outside", place)
+            return "unreadable"
+        if all(self._is_tree(spelling) for spelling in spellings):
+            return "writes_tree"
+        return "writes_temporary" if all(self.is_own(spelling) for spelling in spellings) else "writes_outside"
 
     def deletes(self, path: str, *, recursive: bool = False) -> Iterator[Impact]:
         """Yield the impacts of deleting an absolute path, or of moving it away."""
         place = show(path)
-        fact = self.fact(path)
-        # A link is deleted as such, unless more of the path follows it.
-        spellings = (path,) if fact.path == path else (path, self.fact(posixpath.dirname(path)).path)
-        for row in sensitive_rows(path, self.policy.home):
-            if row.guarded and not row.content and not (row.reason == "settings of the system" and self.is_own(path)):
+        rows = sensitive_rows(path, self.policy.home)
+        for row in rows:
+            if row.guarded and not row.content:
                 yield Impact("writes_guarded", place, row.reason)
-            if row.reason == "git's own files":
+            if row.history:
                 yield Impact("git_loses_work", place, row.reason)
         if UNKNOWN in path:
             yield Impact("unreadable", place, "only a run tells what is deleted")
-            yield Impact("deletes_outside", place, "only a run tells what is deleted")
-        elif _is_below(self.policy.root, path, strict=True) or not all(self.is_own(one) for one in spellings):
-            yield Impact("deletes_outside", place)
-        elif path == self.policy.root:
-            yield Impact("deletes_many", place, "the project folder")
-        elif not self._is_tree(path):
-            whole = any(path in (folder, f"{folder}/{ANY}") for folder in self.policy.temporary)
-            yield Impact("deletes_many" if whole else "deletes_generated", place, "a temporary place")
-        elif path in self.written and fact.kind == "missing":
-            yield Impact("deletes_generated", place, "the call itself made it")
-        elif self._is_generated(path):
-            yield Impact("deletes_generated", place, "programs can generate it again")
-        elif PATTERN.search(path) or (recursive and fact.kind != "file"):
-            yield Impact("deletes_many", place)
-        else:
-            yield Impact("deletes_one", place)
+        yield self._lost(path, place, recursive=recursive)
+
+    def _lost(self, path: str, place: str, *, recursive: bool) -> Impact:
+        """Return what deleting a path loses: the first line that holds decides."""
+        fact = self.fact(path)
+        # A link is deleted as such, unless more of the path follows it.
+        spellings = (path,) if fact.path == path else (path, self.fact(posixpath.dirname(path)).path)
+        whole = any(path in (folder, f"{folder}/{ANY}") for folder in self.policy.temporary)
+        lines: tuple[tuple[bool, ImpactKind, str], ...] = (
+            (UNKNOWN in path, "deletes_outside", "only a run tells what is deleted"),
+            (_is_below(self.policy.root, path, strict=True), "deletes_outside", "a folder above the project"),
+            (not all(self.is_own(one) for one in spellings), "deletes_outside", ""),
+            (path == self.policy.root, "deletes_many", "the project folder"),
+            (whole, "deletes_many", "a whole temporary folder"),
+            (not self._is_tree(path), "deletes_generated", "a temporary place"),
+            (path in self.written and fact.kind == "missing", "deletes_generated", "the call itself made it"),
+            (self._is_generated(path), "deletes_generated", "programs can generate it again"),
+            (bool(PATTERN.search(path)) or (recursive and fact.kind != "file"), "deletes_many", ""),
+        )
+        return next(
+            (Impact(kind, place, reason) for holds, kind, reason in lines if holds), Impact("deletes_one", place)
+        )
 
     def runs(self, path: str) -> Impact:
         """Return the impact of running the file at an absolute path."""
@@ -303,7 +318,7 @@ class Places:
         return Impact("runs_unread", place, "a file that is no part of the project")
 
     def content(self, path: str) -> str:
-        """Return what a copy of the file at an absolute path holds: its text if the call wrote it, or the project's code."""
+        """Return what a copy of a file holds: the text that the call wrote, or code of the project."""
         return self.written.get(path, BUILT if self._is_tree(path) else UNKNOWN)
 
     def is_folder(self, path: str) -> bool:

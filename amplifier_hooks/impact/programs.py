@@ -224,7 +224,7 @@ def _reader(name: str) -> Callable[[ProgramRun, list[str]], None]:
 def run_program(run: ProgramRun) -> str:
     """Add the impacts of a program by its row, and return what is known of its output."""
     words = run.words
-    if words and len(words) <= 2 and words[-1] in HELP and not run.row.by:
+    if words and words[-1] in HELP and not words[2:] and not run.row.by:
         return NAME
     path = [run.name]
     _read(run, words, path)
@@ -284,7 +284,7 @@ def split_words(row: Row, words: Sequence[str], *, stop: bool = False) -> tuple[
         place += 1
         if word == "--" and not row.single:
             return [*operands, *words[place:]], found
-        if len(word) < 2 or word[0] != "-":
+        if word[:1] != "-" or not word[1:]:
             operands.append(word)
             if stop:
                 return [*operands, *words[place:]], found
@@ -320,7 +320,7 @@ def _takes_value(row: Row, name: str) -> bool:
 
 def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
-    if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or len(name) < 4:
+    if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
     return next((full for full in (*row.options, *row.flags) if full.startswith(name)), name)
 

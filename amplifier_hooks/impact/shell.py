@@ -21,7 +21,7 @@ from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
 from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tree_sitter import Language, Node
 
@@ -39,6 +39,8 @@ DEEPEST: Final = 60
 """Deepest nesting of commands."""
 MOST_TURNS: Final = 32
 """Most turns of one loop that are followed with a value each."""
+MOST_CALLS: Final = 2
+"""Most calls of one function inside itself."""
 LONGEST_OUTPUT: Final = 65_536
 
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
@@ -142,7 +144,14 @@ class ShellWalk:
 
     def _first_state(self, folder: str) -> ShellState:
         home = self.places.policy.home
-        variables = {"HOME": home, "PWD": folder, "OLDPWD": UNKNOWN, "TMPDIR": "/tmp", "@": "", "*": ""}
+        variables = {
+            "HOME": home,
+            "PWD": folder,
+            "OLDPWD": UNKNOWN,
+            "TMPDIR": self.places.policy.temporary[0],
+            "@": "",
+            "*": "",
+        }
         return ShellState((folder,), variables | dict.fromkeys("123456789", ""))
 
     def script(self, text: str, state: ShellState, stdin: str) -> str:
@@ -464,10 +473,10 @@ class ShellWalk:
                 self.assign(name, value, given, exported=True)
         redirects = node.children_by_field_name("redirect")
         stdin = self._input(redirects, (), given, stdin)
-        name = node.child_by_field_name("name")
+        program = node.child_by_field_name("name")
         words: list[str] = []
-        if name is not None:
-            words, secrets = self._words([*name.named_children, *node.children_by_field_name("argument")], given)
+        if program is not None:
+            words, secrets = self._words([*program.named_children, *node.children_by_field_name("argument")], given)
             if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
                 for secret in dict.fromkeys(secrets):
                     self.add("reads_secret", f"${secret}", "a variable with a secret's name")
@@ -494,21 +503,16 @@ class ShellWalk:
             return UNKNOWN
         if name in state.functions:
             return self.call(name, arguments, state, stdin)
-        if (builtin := BUILTINS.get(name)) is not None:
-            return builtin(BuiltinCall(self, arguments, state, stdin))
         base = name.rpartition("/")[2]
-        if name.rpartition("/")[0] in names_of("programs") and base in BUILTINS:
-            return self._program([base, *arguments], state, stdin)
-        row = program_rows().get(base)
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
-        if row is not None:
+        if (builtin := BUILTINS.get(base)) is not None:
+            return builtin(BuiltinCall(self, arguments, state, stdin))
+        if (row := program_rows().get(base)) is not None:
             return run_program(ProgramRun(self, state, base, arguments, stdin, row))
         if base in self.places.policy.trusted_programs:
             self.add("runs_project", base, "a program that the policy trusts")
-        elif not base:
-            return ""
-        else:
+        elif base:
             self.add("unknown_program", show(base), "no table names it")
         return UNKNOWN
 
@@ -524,7 +528,7 @@ class ShellWalk:
     def call(self, name: str, arguments: list[str], state: ShellState, stdin: str) -> str:
         """Follow a function of the command with its arguments."""
         self.called.add(name)
-        if self.calling.count(name) > 2:
+        if self.calling.count(name) > MOST_CALLS:
             self.add("unreadable", name, "a function that calls itself")
             return UNKNOWN
         body = state.functions[name]

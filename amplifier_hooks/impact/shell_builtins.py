@@ -1,4 +1,4 @@
-"""The commands that a shell carries out itself: `cd`, `eval`, `source`, `echo`, …"""
+"""The commands that a shell carries out itself, such as `cd`, `eval`, `source` and `echo`."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _pwd(call: BuiltinCall) -> str:
     return call.state.folders[0] if len(call.state.folders) == 1 else UNKNOWN
 
 
-def _quiet(call: BuiltinCall) -> str:
+def _quiet(_call: BuiltinCall) -> str:
     return ""
 
 

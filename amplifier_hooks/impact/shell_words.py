@@ -1,9 +1,12 @@
-"""A node of the grammar comes in; the words that a program would see go out, with marks for what only a run can tell."""
+"""A node of the grammar comes in; the words that a program would see go out.
+
+Marks stand for what only a run can tell.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
 
@@ -73,39 +76,26 @@ class Expansion:
 
     def text(self, node: Node, *, quoted: bool = False) -> str:
         """Return the text of a node, with marks."""
-        kind = node.type
-        if kind in ("word", "extglob_pattern", "regex", "variable_name", "special_variable_name"):
-            return source(node) if quoted else _unquoted(source(node))
-        if kind == "raw_string":
-            return _plain(source(node)[1:-1])
-        if kind == "ansi_c_string":
-            return _plain(decode_escapes(source(node)[2:-1]))
-        if kind in ("string", "translated_string"):
-            return self.string(node)
-        if kind == "simple_expansion":
-            return self._variable(source(node)[1:], quoted=quoted)
-        if kind == "expansion":
-            return self._expansion(node, quoted=quoted)
-        if kind == "command_substitution":
-            return self._output(self.run(node), quoted=quoted)
-        if kind == "process_substitution":
-            self.run(node)
-            return "/dev/fd/63"
-        if kind == "arithmetic_expansion":
-            self.visit(node)
-            return NAME
-        if kind == "concatenation":
-            return self._joined(node, quoted=quoted)
-        if kind == "array":
-            return SPLIT.join(self.text(child) for child in node.named_children)
-        if kind in PLAIN_TEXT:
-            return _plain(source(node))
-        if kind == "brace_expression":
-            return NAME
+        if (known := self.TEXTS.get(node.type)) is not None:
+            return known(self, node, quoted)
         if not node.named_child_count:
-            return source(node) if quoted else _unquoted(source(node))
+            return self._plain_word(node, quoted)
         self.visit(node)
         return UNKNOWN
+
+    def _plain_word(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
+        return source(node) if quoted else _unquoted(source(node))
+
+    def _substituted(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
+        return self._output(self.run(node), quoted=quoted)
+
+    def _process(self, node: Node) -> str:
+        self.run(node)
+        return "/dev/fd/63"
+
+    def _number(self, node: Node) -> str:
+        self.visit(node)
+        return NAME
 
     def visit(self, node: Node) -> None:
         """Follow every substitution below a node whose text does not matter."""
@@ -119,7 +109,10 @@ class Expansion:
         return "".join(self.text(child, quoted=quoted) for child in node.children)
 
     def string(self, node: Node) -> str:
-        """Return the text of a node between double quotes, or of a here-document. The grammar drops blanks between expansions, so the gaps are copied."""
+        """Return the text of a node between double quotes, or of a here-document.
+
+        The grammar drops blanks between expansions, so the gaps are copied.
+        """
         whole = node.text or b""
         start = node.start_byte
         parts: list[str] = []
@@ -150,39 +143,21 @@ class Expansion:
 
     def _expansion(self, node: Node, *, quoted: bool) -> str:
         """Return the value of `${…}`. Forms that cut or replace keep the value's mark, not its text."""
-        name = next(
-            (
-                child
-                for child in node.named_children
-                if child.type in ("variable_name", "special_variable_name", "subscript")
-            ),
-            None,
-        )
-        operators = [child.type for child in node.children if not child.is_named]
-        operator = next((one for one in operators if one not in ("${", "}")), "")
-        if name is None:
-            self.visit(node)
-            return UNKNOWN
-        key = source(name) if name.type != "subscript" else source(name.child_by_field_name("name") or name)
-        if name.type == "subscript":
-            self.visit(name)
-        others = [child for child in node.named_children if child != name]
-        given = "".join(self.text(child, quoted=True) for child in others)
-        if operators[1:2] == ["#"]:
-            return NAME
+        names = ("variable_name", "special_variable_name", "subscript")
+        name = next((child for child in node.named_children if child.type in names), None)
+        operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
+        self.visit(node)
+        if name is None or operators == ["#"]:
+            return UNKNOWN if name is None else NAME
+        key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
+        given = "".join(self.text(child, quoted=True) for child in node.named_children if child != name)
+        operator = operators[0] if operators else ""
         if operator in (":+", "+"):
             return given
-        if operator in (":-", "-", ":=", "="):
-            value = self.variables.get(key)
-            if value is None:
-                if is_secret_name(key):
-                    self.secrets.append(key)
-                return UNKNOWN
-            return self._output(value or given, quoted=quoted)
-        if not operator and name.type != "subscript":
-            return self._variable(key, quoted=quoted)
         value = self._variable(key, quoted=True)
-        if name.type == "subscript" and not operator:
+        if operator in (":-", "-", ":=", "="):
+            return self._output(value or given, quoted=quoted)
+        if not operator:
             return self._output(value, quoted=quoted)
         return NAME if value == NAME else UNKNOWN
 
@@ -192,6 +167,24 @@ class Expansion:
         if not self.splits and re.search(r"\S", value):
             return UNKNOWN
         return re.sub(r"[ \t\n]+", SPLIT, value)
+
+    TEXTS: ClassVar[dict[str, Callable[[Expansion, Node, bool], str]]] = {
+        **dict.fromkeys(("word", "extglob_pattern", "regex", "variable_name", "special_variable_name"), _plain_word),
+        **dict.fromkeys(
+            ("string_content", "heredoc_content", "heredoc_body"), lambda _, node, __: _plain(source(node))
+        ),
+        **dict.fromkeys(("string", "translated_string"), lambda self, node, _: self.string(node)),
+        "raw_string": lambda _, node, __: _plain(source(node)[1:-1]),
+        "ansi_c_string": lambda _, node, __: _plain(decode_escapes(source(node)[2:-1])),
+        "simple_expansion": lambda self, node, quoted: self._variable(source(node)[1:], quoted=quoted),
+        "expansion": lambda self, node, quoted: self._expansion(node, quoted=quoted),
+        "command_substitution": _substituted,
+        "process_substitution": lambda self, node, _: self._process(node),
+        "arithmetic_expansion": lambda self, node, _: self._number(node),
+        "brace_expression": lambda _, __, ___: NAME,
+        "concatenation": lambda self, node, quoted: self._joined(node, quoted=quoted),
+        "array": lambda self, node, _: SPLIT.join(self.text(child) for child in node.named_children),
+    }
 
 
 LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~"})
@@ -216,7 +209,7 @@ def _unquoted(text: str) -> str:
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
         (part[1:] if part[1:] != "\n" else "")
-        if part.startswith("\\") and len(part) == 2
+        if part.startswith("\\") and part[1:]
         else "".join(UNQUOTED.get(sign, sign) for sign in part)
         for part in parts
     )

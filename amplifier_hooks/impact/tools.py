@@ -30,6 +30,20 @@ SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", 
 PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
 DIFFED: Final = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
 LONGEST_TEXT: Final = 200_000
+LONGEST_ACTION: Final = 60
+"""Most characters of an argument that names an action."""
+DEEPEST: Final = 8
+"""Deepest nesting of an argument whose texts are read."""
+
+
+NAMED_KINDS: Final = frozenset(("shell", "fetch", "code"))
+"""Kinds that the name of a server's tool shows by itself."""
+OWN_KINDS: Final = frozenset(("agent", "websearch", "input"))
+"""Kinds that only a tool of the agent program itself has."""
+SETTLED: Final = frozenset(
+    ("writes_tree", "writes_temporary", "writes_guarded", "writes_outside", "service_writes", "service_reads")
+)
+"""Kinds that say what a tool writes, so that its name says nothing more."""
 
 
 @cache
@@ -122,7 +136,7 @@ def _texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
 def _strings(value: Any, depth: int = 0) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if depth > 8:
+    if depth > DEEPEST:
         return []
     if isinstance(value, Mapping):
         return [text for item in value.values() for text in _strings(item, depth + 1)]
@@ -134,14 +148,8 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     names = {_plain(name) for name in _arguments("command")}
     commands = [value for name, value in arguments.items() if _plain(name) in names]
-    folder = next(
-        (
-            value
-            for name in ("workdir", "cwd", "working_directory", "directory", "dir_path", "dir", "workingDirectory")
-            if isinstance(value := arguments.get(name), str) and value
-        ),
-        "",
-    )
+    folders = [arguments.get(name) for name in _arguments("folder")]
+    folder = next((value for value in folders if isinstance(value, str) and value), "")
     start = look.path(folder) if folder else look.folder
     if not commands:
         yield Impact("unreadable", "", "a shell tool without a command")
@@ -149,7 +157,7 @@ def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
         walk = ShellWalk(look.places)
         if isinstance(command, str):
             walk.follow(command, start)
-        elif isinstance(command, Sequence) and all(isinstance(word, str) for word in command) and command:
+        elif isinstance(command, list | tuple) and command and all(isinstance(word, str) for word in command):
             walk.follow_words(list(command), start)
         else:
             yield Impact("unreadable", "", "a command that is neither a text nor a list of words")
@@ -172,12 +180,8 @@ def _read(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     for text in _texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text), recursive=True)
-    for name in ("pattern", "glob", "include"):
-        if (
-            isinstance(text := arguments.get(name), str)
-            and name != "pattern"
-            and (read := look.places.reads(look.path(text))).kind == "reads_secret"
-        ):
+    for text in (arguments.get("glob"), arguments.get("include")):
+        if isinstance(text, str) and (read := look.places.reads(look.path(text))).kind == "reads_secret":
             yield read
 
 
@@ -234,57 +238,43 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     """Judge a tool that no table names, by the words in its name and by its arguments."""
     match = SERVER_TOOL.fullmatch(tool)
     name = match[2] if match else tool
-    kinds = _kinds_of_tools()
-    words = _words(name)
-    actions = [word for text in _texts(arguments, "action") if len(text) <= 60 for word in _words(text)]
-    writes = any(word in _verbs("writes") for word in words[:2]) or any(
-        word in _verbs("writes") for word in actions[:1]
-    )
-    reads = any(word in _verbs("reads") for word in words) or bool(actions and actions[0] in _verbs("reads"))
-    paths = _texts(arguments, "path")
-    if (
-        (kind := kinds.get(_plain(name))) in READERS
-        and kind not in ("agent", "websearch")
-        and (paths or kind in ("shell", "fetch", "code"))
-    ):
+    kind, paths = _kinds_of_tools().get(_plain(name), ""), _texts(arguments, "path")
+    if kind in NAMED_KINDS or (kind in READERS and paths and kind not in OWN_KINDS):
         yield from READERS[kind](look, arguments)
         return
-    statements = [
-        text
-        for text in _texts(arguments, "sql")
-        if re.match(r"\s*(?:--.*\n\s*)*(?:[A-Za-z]+\s+[\w*\"`(]|\()", text) and _is_sql(text)
-    ]
-    for text in statements:
-        yield from read_sql(text, show(tool))
-    for url in _texts(arguments, "url"):
-        if "://" in url or "." in url:
-            yield url_impact(url, look.places.policy)
-    codes = [
-        text
-        for name, value in arguments.items()
-        if name in _arguments("code") and isinstance(value, str)
-        for text in [value]
-    ]
-    for text in codes:
-        yield from read_code(text, "javascript", look.places, look.folder)
-    for text in paths:
-        if "://" not in text:
-            path = look.path(text)
-            if writes:
-                yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
-            else:
-                yield look.places.reads(path)
-    if statements or (writes and paths):
-        return
-    if writes:
+    words = _words(name)
+    actions = [word for text in _texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)]
+    writes = bool(_verbs("writes") & {*words[:2], *actions[:1]})
+    reads = bool(_verbs("reads") & {*words, *actions[:1]})
+    found = list(_arguments_of(look, tool, arguments, writes=writes))
+    yield from found
+    if writes and not any(impact.kind in SETTLED for impact in found):
         yield Impact("service_writes", show(tool), "the name of the tool")
-    elif reads:
+    elif reads and not writes:
         yield Impact("service_reads", show(tool), "the name of the tool")
-    else:
+    elif not writes and not found:
         yield Impact("unknown_program", show(tool), "no table names the tool")
 
 
+def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, writes: bool) -> Iterator[Impact]:
+    """Yield the impacts that the arguments of a tool show: statements, addresses, code, paths."""
+    for text in _texts(arguments, "sql"):
+        if _is_sql(text):
+            yield from read_sql(text, show(tool))
+    for url in _texts(arguments, "url"):
+        if "." in url or "://" in url:
+            yield url_impact(url, look.places.policy)
+    for text in _texts(arguments, "code"):
+        yield from read_code(text, "javascript", look.places, look.folder)
+    for path in [look.path(text) for text in _texts(arguments, "path") if "://" not in text]:
+        if writes:
+            yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
+        else:
+            yield look.places.reads(path)
+
+
 def _is_sql(text: str) -> bool:
+    """Return True if a text begins with a word of SQL that more words follow."""
     table = load_table("inline_code")["sql"]
     first = re.sub(r"^\s*(?:--.*\n\s*)*\(?", "", text).split(None, 1)
     return bool(first) and first[0].upper() in {*table["reading"], *table["changing"]} and len(text.split()) > 1

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 FILE_DATABASES: Final = ("sqlite3", "sqlite", "duckdb")
 RIGHTS: Final = ("--privileged", "--cap-add", "--device", "--security-opt", "--userns", "--pid", "--uts")
 RUN_VALUES: Final = (
-    "-p --publish -e --env --env-file --name --network --net -w --workdir -u --user --entrypoint --platform --memory -m "
-    "--cpus --hostname -h --restart --label -l --add-host --shm-size --gpus --ulimit --log-driver --log-opt --tmpfs "
+    "-p --publish -e --env --env-file --name --network --net -w --workdir -u --user --entrypoint --platform --memory "
+    "-m --cpus --hostname -h --restart --label -l --add-host --shm-size --gpus --ulimit --log-driver --log-opt --tmpfs "
     "--health-cmd --pull --link --expose --dns --group-add --ipc --cgroupns --stop-signal -v --volume --mount --pid "
     "--cap-add --device --security-opt --userns --uts --volumes-from"
 )
