@@ -1,7 +1,7 @@
 """Code inside a command comes in (`python -c`, `awk '…'`, SQL); the impacts that its names show go out.
 
 Nothing is parsed: the reader looks for names that a table holds, and at the texts between quotes. Code that hides its
-names (`getattr`, `eval`, `base64`) is code that nobody has read.
+names (`getattr`, `eval`) counts as unread.
 """
 
 from __future__ import annotations

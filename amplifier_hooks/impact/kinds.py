@@ -54,7 +54,7 @@ MEANINGS: Final[dict[ImpactKind, str]] = {
     "deletes_many": "deletes many files of the project",
     "deletes_outside": "deletes outside the project folder",
     "runs_project": "runs code of the project",
-    "runs_unread": "runs code that nobody has read",
+    "runs_unread": "runs code that is not read",
     "inline_code": "runs code that the command itself contains",
     "git_local": "changes the local git repository",
     "git_loses_work": "can lose work that git keeps",
@@ -102,7 +102,7 @@ Stat = Callable[[str], FileFact]
 
 @frozen
 class CallImpact:
-    """What a call would do, and the answers that the analysis used."""
+    """The impacts of a call, and the answers that the analysis used."""
 
     impacts: tuple[Impact, ...]
     answers: tuple[tuple[str, FileFact], ...] = ()

@@ -186,13 +186,13 @@ def is_secret_name(name: str) -> bool:
 
 @define
 class Places:
-    """What paths mean under one policy, with the answers that were needed to know."""
+    """The meaning of paths under one policy, with the answers that were needed to know it."""
 
     policy: ImpactPolicy
     stat: Stat
     answers: dict[str, FileFact] = field(factory=dict)
     written: dict[str, str] = field(factory=dict)
-    """Files that the call itself writes, each with its content; a content that nobody knows is the mark UNKNOWN."""
+    """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
 
     def absolute(self, text: str, folder: str) -> str:
         """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""

@@ -85,7 +85,7 @@ class Row:
     examples: dict[str, str] = field(factory=dict)
 
 
-def _row(entry: dict[str, Any], parent: Row | None = None) -> Row:
+def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
     """Return a row from its data. A subcommand knows the options of its program, too."""
     if unknown := entry.keys() - fields_dict(Row).keys():
         raise ValueError(f"a row of a table of programs has no key {min(unknown)!r}")
@@ -108,7 +108,7 @@ def _row(entry: dict[str, Any], parent: Row | None = None) -> Row:
         by=entry.get("by", ""),
         examples=entry.get("examples", {}),
     )
-    row.verbs.update(_split_keys({names: _row(verb, row) for names, verb in entry.get("verbs", {}).items()}))
+    row.verbs.update(_split_keys({names: read_row(verb, row) for names, verb in entry.get("verbs", {}).items()}))
     return row
 
 
@@ -121,7 +121,7 @@ def program_rows() -> dict[str, Row]:
     """Return the rows of all families by the names of their programs."""
     rows: dict[str, Row] = {}
     for family in FAMILIES:
-        rows |= _split_keys({names: _row(entry) for names, entry in load_table(family).items()})
+        rows |= _split_keys({names: read_row(entry) for names, entry in load_table(family).items()})
     return rows
 
 

@@ -2,7 +2,7 @@
 
 The grammar of tree-sitter-bash reads the command. A walk follows it as the shell would: `cd`, variables, loops,
 functions, pipes, here-documents, substitutions, commands inside arguments, and scripts that the command itself writes
-and runs. What the walk cannot follow is `unreadable`.
+and runs. A part that the walk cannot follow is `unreadable`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class ShellState:
 
 
 @cache
-def _language() -> Language:
+def load_grammar() -> Language:
+    """Return the grammar of the shell, loaded once. Raise `MissingExtra` if it is not installed."""
     try:
         import tree_sitter
         import tree_sitter_bash
@@ -104,7 +105,7 @@ def _language() -> Language:
 def _parse(command: str) -> Node:
     import tree_sitter
 
-    return tree_sitter.Parser(_language()).parse(command.encode("utf-8", "replace")).root_node
+    return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
 
 
 @define
@@ -520,8 +521,8 @@ class ShellWalk:
         """Return True if a path names a program of the system, or one that the project has installed."""
         path = self.places.absolute(name, state.folders[0])
         folder, _, base = path.rpartition("/")
-        if folder in names_of("programs"):
-            return True
+        if any(path.startswith(f"{one}/") for one in names_of("programs")):
+            return base in program_rows() or base in BUILTINS
         local = folder.endswith(("/node_modules/.bin", "/venv/bin", "/.venv/bin", "/env/bin", "/vendor/bin"))
         return local and base in program_rows() and self.places.runs(path).kind == "runs_project"
 
@@ -564,7 +565,7 @@ class ShellWalk:
                 self.add("runs_unread", show(text), "only a run tells the code")
                 continue
             self.note(self.places.runs(path))
-        if tells_outward(base, *arguments[:3]):
+        if tells_outward(base, *(word.rpartition("/")[2] for word in arguments[:3])):
             self.add("service_writes", show(base), "the name of the script or target")
         if (row := program_rows().get(base)) is not None and row.verbs:
             run_program(ProgramRun(self, state, base, arguments, stdin, row))

@@ -2,7 +2,8 @@
 
 One table holds the names of tools and of their arguments, over all agent programs and SDKs. A tool of a server that no
 table names is judged by the words in its name, and by the arguments that name a path, an address, a statement or an
-action. What a server says of its own tool may raise the impact and never lowers it.
+action. Annotations of a server
+may raise the impact of its tools and never lower it.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def predict_impact(
         policy: The folders and hosts that the session trusts.
         stat: Answers questions about absolute paths. `CallImpact.answers` has every question with its answer.
         folder: Folder in which the call starts; by default the project folder.
-        annotations: What the server of the tool says of it, with the names of the Model Context Protocol.
+        annotations: Annotations of the tool by its server, with the names of the Model Context Protocol.
 
     Raises:
         MissingExtra: The call is a shell command, and its grammar is not installed.
@@ -148,8 +149,7 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     names = {_plain(name) for name in _arguments("command")}
     commands = [value for name, value in arguments.items() if _plain(name) in names]
-    folders = [arguments.get(name) for name in _arguments("folder")]
-    folder = next((value for value in folders if isinstance(value, str) and value), "")
+    folder = next((text for name in _arguments("folder") for text in _strings(arguments.get(name)) if text), "")
     start = look.path(folder) if folder else look.folder
     if not commands:
         yield Impact("unreadable", "", "a shell tool without a command")
@@ -180,8 +180,8 @@ def _read(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     for text in _texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text), recursive=True)
-    for text in (arguments.get("glob"), arguments.get("include")):
-        if isinstance(text, str) and (read := look.places.reads(look.path(text))).kind == "reads_secret":
+    for text in _strings([arguments.get("glob"), arguments.get("include")]):
+        if (read := look.places.reads(look.path(text))).kind == "reads_secret":
             yield read
 
 
