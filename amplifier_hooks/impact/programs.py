@@ -61,6 +61,7 @@ class Row:
         stdin: Role of the standard input of a program without operands.
         prints: `name`, `listed`, `stdin`, or `arguments`: what is known of the output.
         listing: Options that make the output a list of paths below the last operands.
+        looks: Options with which the program only says what it would do.
         by: Module and name of a function in `readers` that reads the arguments instead.
         examples: Commands, each with all its kinds. A test reads them.
     """
@@ -81,6 +82,7 @@ class Row:
     stdin: str = ""
     prints: str = ""
     listing: frozenset[str] = frozenset()
+    looks: frozenset[str] = frozenset()
     by: str = ""
     examples: dict[str, str] = field(factory=dict)
 
@@ -105,6 +107,7 @@ def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
         stdin=entry.get("stdin", ""),
         prints=entry.get("prints", ""),
         listing=frozenset(entry.get("listing", "").split()),
+        looks=frozenset(entry.get("looks", "").split()),
         by=entry.get("by", ""),
         examples=entry.get("examples", {}),
     )
@@ -241,6 +244,9 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     run.roles = row.operands
     run.operands, found = split_words(row, words, stop=bool(row.verbs) or "command" in row.operands)
     run.settings += found
+    if any(name in row.looks for name, _ in found):
+        run.add("reads", " ".join(path))
+        return
     for name, value in found:
         if flag := row.flags.get(name):
             _apply_flag(run, flag)

@@ -46,6 +46,31 @@ LONGEST_OUTPUT: Final = 65_536
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
+REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
+STATEMENTS: Final = frozenset(
+    [
+        "pipeline",
+        "command",
+        "list",
+        "redirected_statement",
+        "subshell",
+        "compound_statement",
+        "if_statement",
+        "while_statement",
+        "for_statement",
+        "c_style_for_statement",
+        "case_statement",
+        "function_definition",
+        "variable_assignment",
+        "variable_assignments",
+        "declaration_command",
+        "unset_command",
+        "test_command",
+        "negated_command",
+        "ERROR",
+    ]
+)
 LANGUAGES: Final = {
     "python": "python",
     "python3": "python",
@@ -250,43 +275,32 @@ class ShellWalk:
         return self._sequence(node, state.copy(), stdin)
 
     def _redirected(self, node: Node, state: ShellState, stdin: str) -> str:
-        """Follow a statement with its redirects. The grammar keeps what stands behind `<<EOF` inside the redirect."""
+        """Follow a statement with its redirects.
+
+        The grammar keeps all that stands behind `<<EOF` inside the redirect, and takes the arguments behind a redirect
+        for more targets of it.
+        """
         redirects = node.children_by_field_name("redirect")
-        more = [child for one in redirects if one.type == "heredoc_redirect" for child in one.named_children]
-        inner = [child for child in more if child.type in ("file_redirect", "herestring_redirect")]
+        behind = [child for one in redirects if one.type == "heredoc_redirect" for child in one.named_children]
+        inner = [child for child in behind if child.type in REDIRECTS]
+        arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
+        arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
         stdin = self._input(redirects, inner, state, stdin)
         body = node.child_by_field_name("body")
-        output = self.visit(body, state, stdin) if body is not None else stdin
-        kept = self._outputs([*redirects, *inner], state, output)
-        for child in more:
+        if body is not None and body.type == "command":
+            output = self._command(body, state, stdin, arguments)
+        else:
+            if arguments:
+                self.add("unreadable", show(source(node)[:80]), "words behind a redirect")
+            output = self.visit(body, state, stdin) if body is not None else stdin
+        output = self._outputs([*redirects, *inner], state, output)
+        for child in behind:
             if child.type == "pipeline":
                 for part in child.named_children:
-                    kept = self.visit(part, state.copy(), kept)
-            elif child.type in (
-                "heredoc_start",
-                "heredoc_end",
-                "heredoc_body",
-                "file_redirect",
-                "herestring_redirect",
-                "file_descriptor",
-            ):
-                continue
-            elif child.type in (
-                "word",
-                "string",
-                "raw_string",
-                "concatenation",
-                "simple_expansion",
-                "expansion",
-                "command_substitution",
-                "number",
-                "ansi_c_string",
-            ):
-                if body is None or body.type != "command":
-                    self.add("unreadable", show(source(child)[:80]), "words behind a here-document")
-            else:
-                kept += self.visit(child, state, UNKNOWN)
-        return kept
+                    output = self.visit(part, state.copy(), output)
+            elif child.type in STATEMENTS:
+                output += self.visit(child, state, UNKNOWN)
+        return output
 
     def _input(self, redirects: Sequence[Node], inner: Sequence[Node], state: ShellState, stdin: str) -> str:
         for one in (*redirects, *inner):
@@ -310,7 +324,7 @@ class ShellWalk:
 
     def _read_file(self, redirect: Node, state: ShellState) -> str:
         text = UNKNOWN
-        for word in self._words(redirect.children_by_field_name("destination"), state)[0]:
+        for word in self._words(redirect.children_by_field_name("destination")[:1], state)[0]:
             for folder in state.folders:
                 path = self.places.absolute(word, folder)
                 if path not in names_of("devices") and not path.startswith("/dev/fd/"):
@@ -325,7 +339,7 @@ class ShellWalk:
             if one.type != "file_redirect" or OPERATORS.get(operator) != "writes":
                 continue
             descriptor = next((source(child) for child in one.children if child.type == "file_descriptor"), "1")
-            for word in self._words(one.children_by_field_name("destination"), state)[0][:1]:
+            for word in self._words(one.children_by_field_name("destination")[:1], state)[0]:
                 if operator in (">&", "<&") and (word.isdigit() or word == "-"):
                     continue
                 for folder in state.folders:
@@ -464,7 +478,8 @@ class ShellWalk:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def _command(self, node: Node, state: ShellState, stdin: str) -> str:
+    def _command(self, node: Node, state: ShellState, stdin: str, more: Sequence[Node] = ()) -> str:
+        """Follow one command; `more` are arguments that stand behind its redirects."""
         given = state
         assignments = [child for child in node.children if child.type == "variable_assignment"]
         if assignments:
@@ -477,7 +492,9 @@ class ShellWalk:
         program = node.child_by_field_name("name")
         words: list[str] = []
         if program is not None:
-            words, secrets = self._words([*program.named_children, *node.children_by_field_name("argument")], given)
+            words, secrets = self._words(
+                [*program.named_children, *node.children_by_field_name("argument"), *more], given
+            )
             if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
                 for secret in dict.fromkeys(secrets):
                     self.add("reads_secret", f"${secret}", "a variable with a secret's name")
