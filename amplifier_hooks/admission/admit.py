@@ -331,7 +331,6 @@ class Attempt:
         act, call = self.judged.act, self.call
         if self.kind and self.recorded != act.digest:
             durable = chain.careful or bool(self.approvals) or self.judge.rules is not None
-            await self.judge.recorder.keep(act.digest, act.input)
             facts = act_facts(act, call, self.kind)
             await self.judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
             self.recorded = act.digest

@@ -68,11 +68,11 @@ class HookDatabase:
         self._database: Database | None = None
         self._failure: tuple[float, StoreUnavailable] | None = None
 
-    async def run(self, script: Callable[[], Script[T]]) -> T:
+    async def run(self, script: Script[T]) -> T:
         """Run a script to its end in one transaction."""
         database = await self._open_database()
         try:
-            return await database.run(script())
+            return await database.run(script)
         except StoreUnavailable as error:
             self._note(error)
             raise
