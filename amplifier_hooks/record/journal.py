@@ -44,9 +44,9 @@ JOURNAL_TABLES: Final = Migrations(
                 note TEXT, body TEXT NOT NULL,
                 PRIMARY KEY (kind, id, tenant, session, part)
             )""",
-            "CREATE INDEX fact_of ON {schema}.fact (kind, tenant, at, id)",
-            "CREATE INDEX fact_at ON {schema}.fact (kind, at, id)",
-            "CREATE INDEX fact_digest ON {schema}.fact (tenant, session, digest) WHERE kind = 'call'",
+            "CREATE INDEX fact_of ON {schema}.fact (kind, tenant, at)",
+            "CREATE INDEX fact_at ON {schema}.fact (kind, at)",
+            "CREATE INDEX fact_digest ON {schema}.fact (tenant, session, digest, at) WHERE kind = 'call'",
         ),
     ),
 )

@@ -35,6 +35,8 @@ MOST_ENTRIES: Final = 10_000
 """Entries of one tenant, at most; each tenant's oldest entries are removed first."""
 ROOM: Final = 1_000
 """Events that may wait to be written."""
+BATCH: Final = 100
+"""Events in one transaction, at most."""
 PAUSE: Final = 0.2
 """Seconds in which entries gather before they are written together."""
 CLEANING: Final = 60.0
@@ -131,20 +133,22 @@ class ExecutionRecorder:
 
     async def flush(self) -> None:
         """Write the waiting events, and remove old entries. Events that cannot be written are lost and counted."""
-        facts: list[Fact] = []
-        for _ in range(len(self._waiting)):
-            facts += _facts(*self._waiting.popleft(), self._values)
-            await asyncio.sleep(0)  # decisions come first
-        try:
-            await self._journal.write(facts)
-        except StoreUnavailable as problem:
-            log.warning("execution_log_unavailable", lost=self._journal.lost, error=str(problem))
+        for _ in range(0, len(self._waiting) + 1, BATCH):
+            facts: list[Fact] = []
+            for _ in range(min(BATCH, len(self._waiting))):
+                facts += _facts(*self._waiting.popleft(), self._values)
+                await asyncio.sleep(0)  # decisions come first
+            try:
+                await self._journal.write(facts)
+            except StoreUnavailable as problem:
+                log.warning("execution_log_unavailable", lost=self._journal.lost, error=str(problem))
 
     async def _write(self) -> None:
         while True:
             await self.flush()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), CLEANING)
+                async with asyncio.timeout(CLEANING):  # `wait_for` of Python 3.11 may lose a cancellation
+                    await self._wake.wait()
             self._wake.clear()
             await asyncio.sleep(self._pause)
 
