@@ -222,10 +222,10 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         given, kept = value(data.get("tool_input")), value(output)
         fact = Fact(
             "call",
-            name_in_facts(data.get("tool_call_id") or uuid4().hex),
+            self._values.name(data.get("tool_call_id") or uuid4().hex),
             name_in_facts(data.get("tenant_id") or ""),
             name_in_facts(data.get("session_id") or ""),
-            name=name_in_facts(data.get("tool_name")),
+            name=self._values.name(data.get("tool_name")),
             at=micros_of(self._clock.now()) - round((took or 0) * 1e3),
             status=status,
             denied=int(status == "denied"),

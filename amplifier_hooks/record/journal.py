@@ -226,10 +226,11 @@ class FactValues:
 
     def text(self, text: str | None) -> str | None:
         """Return a text without secrets on one line, cut if it is too long."""
-        if text is None:
-            return None
-        whole = self._redactor.redact(text.encode("utf-8", "backslashreplace").decode())
-        return clip(for_log(whole), self._longest)
+        return None if text is None else clip(for_log(self._hide(text)), self._longest)
+
+    def name(self, name: object) -> str:
+        """Return a name without secrets, as `name_in_facts`."""
+        return name_in_facts(self._hide(str(name)))
 
     def value(self, value: object) -> Any:
         """Return a value as JSON can hold it, without secrets. A text that is too long becomes its digest."""
@@ -238,6 +239,9 @@ class FactValues:
         except TooMuch:
             return omission(value, "size")
         return plain if len(json.dumps(plain)) <= 4 * self._longest else omission(value, "size")
+
+    def _hide(self, text: str) -> str:
+        return self._redactor.redact(text.encode("utf-8", "backslashreplace").decode())
 
 
 def digest_of_call(data: Mapping[str, Any]) -> str:

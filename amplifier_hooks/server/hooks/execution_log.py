@@ -41,6 +41,7 @@ PAUSE: Final = 0.2
 """Seconds in which entries gather before they are written together."""
 CLEANING: Final = 60.0
 """Seconds without an event after which old entries are removed all the same."""
+LONGEST_ID: Final = 1_000
 WHOSE: Final = ("request_id", "run_id", "event_id")
 """Fields of a payload with the id that an event belongs to; the first one present counts."""
 
@@ -127,8 +128,8 @@ class ExecutionRecorder:
             self._journal.lost += 1
             return
         whose = (data.get("tenant_id"), next((data[name] for name in WHOSE if data.get(name)), ""))
-        tenant, request = (name_in_facts(one) if isinstance(one, str) else "" for one in whose)
-        self._waiting.append((self._clock.now(), tenant, request, outcome))
+        tenant, request = (one if isinstance(one, str) else "" for one in whose)
+        self._waiting.append((self._clock.now(), tenant, request[:LONGEST_ID], outcome))
         self._wake.set()
 
     async def flush(self) -> None:
@@ -153,8 +154,9 @@ class ExecutionRecorder:
             await asyncio.sleep(self._pause)
 
 
-def _facts(time: datetime, tenant: str, request: str, outcome: Outcome, values: FactValues) -> list[Fact]:
+def _facts(time: datetime, whose: str, request: str, outcome: Outcome, values: FactValues) -> list[Fact]:
     """Return the facts of an event: its entry, and the run of each hook."""
+    tenant = name_in_facts(whose)
     entry = HookExecutionLog(
         log_id=f"log_{secrets.token_hex(12)}",
         event_type=name_in_facts(outcome.event),
@@ -164,7 +166,7 @@ def _facts(time: datetime, tenant: str, request: str, outcome: Outcome, values: 
         abort_reason=values.text(outcome.abort_reason),
         total_duration_ms=outcome.total_duration_ms,
         timestamp=time,
-        request_id=request,
+        request_id=values.name(request),
     )
     body, at = entry.model_dump_json(), micros_of(time)
     event = Fact("event", entry.log_id, tenant, event=entry.event_type, at=at, denied=int(entry.aborted), body=body)
@@ -180,7 +182,7 @@ def _facts(time: datetime, tenant: str, request: str, outcome: Outcome, values: 
 def hook_run_of(answer: Answer, values: FactValues) -> HookRun:
     """Return one hook's answer for the log: escaped, without secrets, and limited in size."""
     return HookRun(
-        hook_name=name_in_facts(answer.hook_name),
+        hook_name=values.name(answer.hook_name),
         success=answer.success,
         status=answer.status,
         action=answer.action,

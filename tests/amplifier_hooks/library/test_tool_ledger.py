@@ -112,12 +112,13 @@ async def test_a_call_that_waits(tmp_path: Path) -> None:
 
 
 async def test_secrets_stay_out(tmp_path: Path) -> None:
-    """No secret of an input or an output is in the file; the digest is that of the original input."""
+    """No secret of an input, an output or a name is in the file; the digest is that of the original input."""
     async with ledger("sqlite", tmp_path) as one, working(one) as session:
         secret = "ghp_0123456789abcdefghij"
         for value in ({"password": "hunter2-hunter2"}, {"text": f"use {secret} there"}):
             await session.call_tool("Login", value, lambda value: {"Authorization": f"Bearer {secret}", "ok": True})
-        kept = await one.entries()
+        await session.call_tool(f"Run {secret}", {}, lambda value: 1, call_id=f"call {secret}")
+        _, *kept = await one.entries()
         assert kept[0].output["ok"] is True
         assert kept[0].digest != kept[1].digest
     data = (tmp_path / "ledger.db").read_bytes()
