@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
@@ -234,8 +233,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             note=json.dumps(value(effects)) if effects else None,
             body=json.dumps({"input": given, "output": kept, "reason": self._values.text(reason)}),
         )
-        with suppress(StoreUnavailable):  # the journal counts it, and the user reads so
-            await self._journal.write((fact,))
+        await self._journal.write((fact,))
 
     def _answer(self, data: Mapping[str, Any], note: str | None = None) -> HookResult | None:
         """Return an answer with a note for the model, and news about the store that its user has not seen."""

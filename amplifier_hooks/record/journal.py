@@ -14,6 +14,7 @@ from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.clock import micros_of
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier, digest, omission
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.storage.database import Row
 
+
+log = get_logger(__name__)
 
 T = TypeVar("T")
 Kind = Literal["event", "hook", "call"]
@@ -107,7 +110,7 @@ class Facts(Protocol):
 
 
 class Journal:
-    """Writer and reader of the facts of some kinds. All methods raise `StoreUnavailable`.
+    """Writer and reader of the facts of some kinds. Every method but `write` raises `StoreUnavailable`.
 
     Args:
         database: A database with `JOURNAL_TABLES`.
@@ -134,21 +137,24 @@ class Journal:
     async def write(self, facts: Sequence[Fact] = ()) -> None:
         """Write facts, all or none of them, and remove old ones if that is due.
 
-        A call that is in the table is written over. After a cancellation the facts may or may not be written.
+        A call that is in the table is written over. Facts that cannot be written are counted in `lost` and logged.
+        After a cancellation the facts may or may not be written.
         """
-        now, since = self._clock.now(), self._purged
+        now, since, problem = self._clock.now(), self._purged, ""
         due = since is None or not 0 <= (now - since).total_seconds() < PURGE_SECONDS
         self._tenants.update(fact.tenant for fact in facts)
         try:
             await self._database.run(self._write(facts, tuple(self._tenants) if due else None, now))
         except StoreUnavailable as error:
+            problem = str(error)
             self.lost += sum(not fact.part and fact.status != "begun" for fact in facts)
-            self._note_problem(str(error))
-            raise
-        self._note_problem("")
-        if due:
-            self._purged = now
-            self._tenants.clear()
+            log.warning("journal_unavailable", lost=self.lost, error=problem)
+        else:
+            if due:
+                self._purged = now
+                self._tenants.clear()
+        self.turns += bool(problem) != bool(self.problem)
+        self.problem = problem
 
     async def find(self, kind: Kind, *, limit: int = 100, **terms: Any) -> list[Fact]:
         """Return facts, newest first. A term is the value of a column or of one of `TERMS`; None is no term."""
@@ -183,10 +189,6 @@ class Journal:
     def _remove(self, **terms: Any) -> Statement:
         where, values = _where(self._kinds, terms)
         return Statement(f"DELETE FROM {{schema}}.fact WHERE {where}", tuple(values))  # noqa: S608  # of constants
-
-    def _note_problem(self, problem: str) -> None:
-        self.turns += bool(problem) != bool(self.problem)
-        self.problem = problem
 
 
 def _where(first: str, terms: Mapping[str, Any]) -> tuple[str, list[Any]]:

@@ -129,13 +129,15 @@ async def test_a_tenant_is_forgotten(tables: Database) -> None:
     assert {fact.tenant for kind in ("event", "call") for fact in await journal.find(kind)} == {"other"}
 
 
-@pytest.mark.rule("JRN-1")
+@pytest.mark.rule("JRN-1", "JRN-4")
 async def test_one_event_is_written_whole(tables: Database) -> None:
-    """A write with a fact that the store refuses writes none of its facts."""
+    """A write with a fact that the store refuses raises nothing, writes none of its facts, and counts its events."""
     journal = whole(tables)
-    with pytest.raises(Exception, match=r".+"):
-        await journal.write([an_event(1), a_run(1, name=None)])
+    await journal.write([an_event(1), a_call(1, status="begun"), a_run(1, name=None)])
     assert await journal.find("event") == []
+    assert (journal.lost, journal.turns, bool(journal.problem)) == (1, 1, True)
+    await journal.write([an_event(1)])
+    assert (journal.lost, journal.turns, journal.problem) == (1, 2, "")
 
 
 # -- 100,000 facts -----------------------------------------------------------------------------------------------------

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import AwareDatetime, BaseModel, Field
 
 from amplifier_hooks.clock import micros_of
-from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.journal import Fact, FactValues, name_in_facts
 from amplifier_hooks.result import Action, Status
-from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -44,8 +42,6 @@ CLEANING: Final = 60.0
 LONGEST_ID: Final = 1_000
 WHOSE: Final = ("request_id", "run_id", "event_id")
 """Fields of a payload with the id that an event belongs to; the first one present counts."""
-
-log = get_logger(__name__)
 
 
 class HookRun(BaseModel):
@@ -139,10 +135,7 @@ class ExecutionRecorder:
             for _ in range(min(BATCH, len(self._waiting))):
                 facts += _facts(*self._waiting.popleft(), self._values)
                 await asyncio.sleep(0)  # decisions come first
-            try:
-                await self._journal.write(facts)
-            except StoreUnavailable as problem:
-                log.warning("execution_log_unavailable", lost=self._journal.lost, error=str(problem))
+            await self._journal.write(facts)
 
     async def _write(self) -> None:
         while True:
