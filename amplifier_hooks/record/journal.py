@@ -228,7 +228,7 @@ class FactValues:
 
     def text(self, text: str | None) -> str | None:
         """Return a text without secrets on one line, cut if it is too long."""
-        return None if text is None else clip(for_log(self._hide(text)), self._longest)
+        return None if text is None else clip(for_log(self._hide(text[: 8 * self._longest])), self._longest)
 
     def name(self, name: object) -> str:
         """Return a name without secrets, as `name_in_facts`."""

@@ -191,6 +191,7 @@ def filled(count: int) -> Script[None]:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.rule("JRN-3")
 @pytest.mark.parametrize("kind", FILES)
 async def test_queries_use_an_index(kind: str, tmp_path: Path) -> None:
