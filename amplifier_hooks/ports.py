@@ -20,7 +20,6 @@ __all__ = [
     "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
-    "ArgumentStore",
     "Assessment",
     "AuditSink",
     "Clock",
@@ -484,14 +483,6 @@ class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     number: int
-
-
-class ArgumentStore(Protocol):
-    """The store of the arguments of tool calls, beside the record, which has only their digests."""
-
-    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-        """Keep arguments, as canonical JSON. Raises if it cannot; the session logs that, and the call goes on."""
-        ...
 
 
 class HeadStore(Protocol):

@@ -112,7 +112,7 @@ class DailyUsage:
         moved, day.own = day.own, Usage()
         day.moving.add(moved)
         try:
-            total = await self._database.run(lambda: self._add_usage(tenant, day.date, moved))
+            total = await self._database.run(self._add_usage(tenant, day.date, moved))
         except BaseException:
             day.own.add(moved)
             raise
