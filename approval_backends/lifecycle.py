@@ -47,7 +47,6 @@ RefusalCode = Literal[
     "bad_arguments",
     "above_ceiling",
     "too_early",
-    "fenced",
     "stopped",
 ]
 
@@ -162,8 +161,7 @@ class RequestRecord:
     """A request and its state so far.
 
     `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.
-    `epoch` numbers the owners of the session; `reason` says why a request ended without a decision. `result` is that of
-    the act, once it is settled.
+    `reason` says why a request ended without a decision. `result` is that of the act, once it is settled.
     """
 
     request: ApprovalRequest
@@ -171,7 +169,6 @@ class RequestRecord:
     lifetime: float
     digest: str
     status: Status = "pending"
-    epoch: int = 0
     version: int = 1
     decision: Decision | None = None
     decided: Moment | None = None
@@ -204,10 +201,10 @@ class Refusal:
     record: RequestRecord | None = None
 
 
-def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> RequestRecord:
+def new_record(request: ApprovalRequest, now: Moment) -> RequestRecord:
     """Return a new record. The requester sets how long it lives, the store from when on."""
     lifetime = (request.expires - request.created).total_seconds()
-    return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
+    return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest)
 
 
 # -- the conditions ----------------------------------------------------------------------------------------------------
@@ -277,10 +274,9 @@ def move_request(
     *,
     reason: str = "",
     digest: str | None = None,
-    epoch: int | None = None,
     result: KeptResult | None = None,
 ) -> RequestRecord | Refusal:
-    """Return the record after a move that is no answer. A given digest or epoch has to be the record's."""
+    """Return the record after a move that is no answer. A given digest has to be the record's."""
     if record is None:
         return Refusal(code="unknown_request", reason="there is no such request")
     over = is_over(record, now)
@@ -292,8 +288,6 @@ def move_request(
         return Refusal(code=code, reason=f"its time is {'over' if over else 'not over'}", record=record)
     if digest is not None and digest != record.digest:
         return Refusal(code="wrong_digest", reason="another action was approved", record=record)
-    if epoch is not None and epoch != record.epoch:
-        return Refusal(code="fenced", reason="another process has taken this session over", record=record)
     ended = now.wall if target in FINAL else None
     version, reason = record.version + 1, reason or record.reason
     return evolve(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)

@@ -25,7 +25,7 @@ from amplifier_hooks.approvals import act_of, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import ApprovalAnswer, Decider, Moment, Move, Refusal, RefusalCode, RequestRecord
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
 
@@ -607,30 +607,37 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     expect("there is nothing left to end", holds=await store.end_session("acme", "session-1") == [])
 
 
-async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
-    """After a take-over the old epoch can neither submit nor claim, and a claimed request becomes unknown."""
+async def several_workers_serve_one_session(subject: StoreSubject) -> None:
+    """A worker that begins finds all that is open; what was claimed becomes unknown; a worker before it goes on."""
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
     for request in (pending, approved, claimed):
         await store.submit(request)
     for request in (approved, claimed):
         expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.move(claimed.id, "claim", epoch=0), "a claim")
-    taken = await store.take_over("acme", "session-1")
-    expect("it starts a new epoch", holds=taken.epoch == 1)
-    found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
-    expect("the new owner finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
-    expect_refusal(await store.move(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
-    await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
-    expect_refusal(await store.move(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
-    expect_record(await store.move(approved.id, "claim", epoch=1), "the new owner's claim")
-    expect_record(await store.answer(an_answer(pending)), "an answer to what was pending")
+    expect_record(await store.move(claimed.id, "claim"), "a claim")
     for _ in range(2):
-        taken = await store.take_over("acme", "session-1")
-    expect("what is unknown stays so", holds=claimed.id in [record.id for record in taken.unknown])
-    expect("with the newest epoch", holds={record.epoch for record in taken.unknown} == {taken.epoch})
-    expect_record(await store.move(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
-    await store.submit(a_request(5, session="session-2"))
+        there = await store.begin_session("acme", "session-1")
+        found = [[record.id for record in group] for group in (there.pending, there.approved, there.unknown)]
+        expect("a worker finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
+    expect("of this session only", holds=(await store.begin_session("acme", "session-2")).pending == ())
+    expect_refusal(await store.move(claimed.id, "claim"), "already_resolved", "claiming what may have run")
+    expect_record(await store.move(claimed.id, "finish", reason="it ran"), "the result of the worker that ran it")
+    expect_record(await store.move(approved.id, "claim"), "a claim by the first worker")
+    later = a_request(4)
+    await store.submit(later)
+    expect("a worker that ends ends nothing", holds=await store.end_session("acme", "session-1", final=False) == [])
+    there_again = await store.get(later.id)
+    expect("while another asks", holds=there_again is not None and there_again.status == "pending")
+    always = a_request(5)
+    await store.submit(always)
+    await _allow_always(store, always, None)
+    await store.end_session("acme", "session-1", final=False)
+    expect("nor its grants", holds=await store.grants(tenant="acme") != [])
+    for request in (pending, later):
+        expect_record(await store.answer(an_answer(request, DENY)), "an answer")
+    await store.end_session("acme", "session-1", final=False)
+    expect("the last worker ends the grants", holds=await store.grants(tenant="acme") == [])
 
 
 async def quotas_hold(subject: StoreSubject) -> None:
@@ -806,7 +813,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     an_always_has_a_ceiling,
     grants_end_with_their_session,
     ending_a_session_ends_its_questions,
-    a_new_owner_fences_the_old_one,
+    several_workers_serve_one_session,
     quotas_hold,
     what_is_undecided_or_unrecorded_stays,
     a_claim_says_it_is_recorded,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COLUMNS: Final = (
-    "request, created, boot, reading, lifetime, digest, status, epoch, version, "
+    "request, created, boot, reading, lifetime, digest, status, version, "
     "decision, decided, decided_boot, decided_reading, reason, ended, result"
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
@@ -121,7 +121,6 @@ def record_values(record: RequestRecord) -> tuple[Any, ...]:
         round(record.lifetime * 1e6),
         record.digest,
         record.status,
-        record.epoch,
         record.version,
         *end_values(record),
     )
@@ -161,7 +160,6 @@ def load_record(row: Row) -> RequestRecord:
         lifetime,
         digest,
         status,
-        epoch,
         version,
         decision,
         decided,
@@ -177,7 +175,6 @@ def load_record(row: Row) -> RequestRecord:
         lifetime=lifetime / 1e6,
         digest=digest,
         status=status,
-        epoch=epoch,
         version=version,
         decision=None if decision is None else evolve(_decode(_decision, decision), at=_time_of(decided)),
         decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),

@@ -31,6 +31,8 @@ LATE: Final = ("already_resolved", "expired", "withdrawn")
 """Refusals of an answer that would have counted earlier."""
 ANSWERS: Final = frozenset({"late_decision", "refused"})
 """Events that change nothing: answers that did not count."""
+LOST: Final = "no result was stored before another worker of the session began"
+"""Reason of a claimed request that becomes unknown."""
 NEW: Final = "+"
 """Topic of a new request. Its own caller needs no wake-up, so only watches of all requests follow it."""
 STOPS: Final = "!"
@@ -83,10 +85,9 @@ class RequestEvent:
 
 
 @frozen(kw_only=True)
-class SessionTakeover:
-    """A session as its new owner finds it: requests to be answered, approved but not begun, begun without a result."""
+class UnfinishedRequests:
+    """Requests of a session as a worker finds them: to be answered, approved and not begun, begun without a result."""
 
-    epoch: int
     pending: tuple[RequestRecord, ...] = ()
     approved: tuple[RequestRecord, ...] = ()
     unknown: tuple[RequestRecord, ...] = ()
@@ -131,12 +132,12 @@ class ApprovalStore(Protocol):
         """Return the time by which this store judges everything."""
         ...
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a request, pending from now on for as long as it says.
 
         A request that is there already with its id and digest is returned as it stands. Raises `ApprovalMismatch` for
         arguments that do not have the digest, `RequestMismatch` for that id with another digest, tenant or session,
-        `TooManyRequests` over a limit, and `SessionTakenOver` for an epoch older than the session's.
+        and `TooManyRequests` over a limit.
         """
         ...
 
@@ -166,7 +167,6 @@ class ApprovalStore(Protocol):
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
         """Make one other move of the table, if `lifecycle.move_request` allows it; set status, reason, ended, result.
@@ -203,16 +203,21 @@ class ApprovalStore(Protocol):
         """Return the requests that are not pending any more, newest first; after a cursor."""
         ...
 
-    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session: the previous one can neither submit nor claim from here on.
+    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return the open requests of a session. Any number of workers may serve one session.
 
-        A request that was claimed and never settled becomes unknown, because the store cannot know if its action ran.
-        Raises nothing of its own; calling it twice makes a second, newer owner.
+        A request that was claimed and is not settled becomes unknown, because the store cannot know if its action ran;
+        the worker that runs it can settle it all the same. Raises nothing of its own.
         """
         ...
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw the pending and approved requests, end the session's grants, and return these requests."""
+    async def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> list[RequestRecord]:
+        """Withdraw the pending and approved requests, end the session's grants, and return these requests.
+
+        Unless `final`, a session with such requests does not end, because they belong to other workers.
+        """
         ...
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
@@ -290,6 +295,15 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:
+    """Return the records that are not over, sorted by what is left to do."""
+    return UnfinishedRequests(
+        pending=with_status(records, "pending"),
+        approved=with_status(records, "approved"),
+        unknown=with_status(records, "unknown"),
+    )
 
 
 def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:

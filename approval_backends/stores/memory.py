@@ -14,7 +14,7 @@ from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.ports import Stop
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     Moment,
     Refusal,
@@ -30,6 +30,7 @@ from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
+    LOST,
     NEW,
     RETENTION,
     STOPS,
@@ -38,8 +39,9 @@ from approval_backends.stores.approval_store import (
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
-    SessionTakeover,
+    UnfinishedRequests,
     system_moment,
+    unfinished,
     with_status,
 )
 
@@ -66,7 +68,6 @@ class MemoryStore:
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
-        self._epochs: dict[tuple[str, str], int] = {}
         self._stops: dict[str, Stop] = {}
 
     async def open(self) -> Self:
@@ -83,7 +84,7 @@ class MemoryStore:
         """Return the clock's time."""
         return self._clock()
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a copy of the request; one that is there already is returned as it stands."""
         check_digest(request)
         known = self._find(request.id)
@@ -91,12 +92,10 @@ class MemoryStore:
             if _identity(known.request) != _identity(request):
                 raise RequestMismatch(request.id)
             return known
-        if epoch < self._epochs.get((request.tenant, request.session), 0):
-            raise SessionTakenOver(request.session)
         now = self._clock()
         self._within_limits(request, now)
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
-        record = new_record(evolve(request, arguments=own), now, epoch)
+        record = new_record(evolve(request, arguments=own), now)
         self._put(record)
         self._note(record, "submitted", now)
         self._signals.notify(NEW)
@@ -132,13 +131,12 @@ class MemoryStore:
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
         """Make one other move, if the table allows it."""
         now = self._clock()
         record = self._find(request_id)
-        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
+        after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if isinstance(after, RequestRecord):
             if move == "claim" and (refusal := refuse_stopped(after, self._stops.values())) is not None:
                 return refusal
@@ -182,32 +180,23 @@ class MemoryStore:
             found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
         return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
 
-    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session."""
-        epoch = self._epochs.get((tenant, session), 0) + 1
-        self._epochs[tenant, session] = epoch
+    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return the open requests of a session; one that was claimed becomes unknown."""
         now = self._clock()
-        found: list[RequestRecord] = []
-        for record in list(self._visible_records(tenant, [session])):
-            if record.status == "claimed":
-                self._try_move(record, "lose", now, "its owner is gone")
-            if record.ended is None:
-                self._put(evolve(self._records[record.id], epoch=epoch))
-                found.append(self._records[record.id])
-        return SessionTakeover(
-            epoch=epoch,
-            pending=with_status(found, "pending"),
-            approved=with_status(found, "approved"),
-            unknown=with_status(found, "unknown"),
-        )
+        there = [r for r in self._visible_records(tenant, [session]) if r.ended is None]
+        return unfinished([self._try_move(record, "lose", now, LOST) or record for record in there])
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
+    async def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> list[RequestRecord]:
         """Withdraw the open requests, and end the session's grants."""
         now = self._clock()
+        found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
+        if found and not final:
+            return []
         for grant in self._grants.values():
             if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
                 self._grants[grant.id] = evolve(grant, revoked=now.wall)
-        found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
         return [after for record in found if (after := self._try_move(record, "withdraw", now, reason))]
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:

@@ -46,7 +46,7 @@ POSTGRES_TABLES = Migrations(
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
-                p_agent TEXT, p_outcomes TEXT, p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER,
+                p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER,
                 p_channel TEXT, p_topic TEXT
             ) RETURNS BIGINT LANGUAGE plpgsql AS $body$
             DECLARE
@@ -56,10 +56,6 @@ POSTGRES_TABLES = Migrations(
             BEGIN
                 PERFORM pg_advisory_xact_lock(hashtextextended(p_tenant, 0));
                 v_now := {schema}.approval_now();
-                IF EXISTS (SELECT 1 FROM {schema}.approval_session s
-                           WHERE s.tenant = p_tenant AND s.session = p_session AND s.epoch > p_epoch) THEN
-                    RETURN NULL;
-                END IF;
                 SELECT count(*), count(*) FILTER (WHERE r.session = p_session) INTO v_tenant, v_session
                     FROM {schema}.approval_request r
                     WHERE r.ended IS NULL AND r.status = 'pending' AND r.tenant = p_tenant AND r.expires > v_now;
@@ -67,9 +63,9 @@ POSTGRES_TABLES = Migrations(
                     RETURN NULL;
                 END IF;
                 INSERT INTO {schema}.approval_request (id, tenant, session, expires, request, created, boot, reading,
-                        lifetime, digest, status, epoch, version, reason, agent, outcomes)
+                        lifetime, digest, status, version, reason, agent, outcomes)
                     VALUES (p_id, p_tenant, p_session, v_now + p_lifetime, p_request, v_now, '', 0,
-                        p_lifetime, p_digest, 'pending', p_epoch, 1, '', p_agent, p_outcomes::JSONB)
+                        p_lifetime, p_digest, 'pending', 1, '', p_agent, p_outcomes::JSONB)
                     ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
                     RETURN NULL;
@@ -134,10 +130,10 @@ class PostgresStore(DatabaseStore):
         ((now,),) = await self.database.fetch("SELECT {schema}.approval_now()")
         return _moment(now)
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a request; one that is there already is returned as it stands."""
         check_digest(request)
-        draft = new_record(request, NEVER, epoch)
+        draft = new_record(request, NEVER)
         ((created,),) = await self.database.fetch(
             SUBMIT,
             to_stored_text(request.id),
@@ -148,14 +144,13 @@ class PostgresStore(DatabaseStore):
             request.digest,
             to_stored_text(request.agent),
             _outcomes_value(outcomes(request)),
-            epoch,
             self._limits.per_session,
             self._limits.per_tenant,
             self._postgres.schema,
             NEW,
         )
         if created is None:
-            return await super().submit(request, epoch=epoch)
+            return await super().submit(request)
         self._postgres.notify(NEW)
         return evolve(draft, created=_moment(created))
 
@@ -227,7 +222,7 @@ def _moment(now: int) -> Moment:
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 LOOK: Final = (
     f"SELECT {{schema}}.approval_now(), {COLUMNS} FROM (SELECT $1::TEXT AS wanted) w "

@@ -15,7 +15,6 @@ APPROVAL_TABLES: Final = (
         lifetime BIGINT NOT NULL,
         digest TEXT NOT NULL,
         status TEXT NOT NULL,
-        epoch BIGINT NOT NULL,
         version BIGINT NOT NULL,
         decision TEXT,
         decided BIGINT,
@@ -59,12 +58,6 @@ APPROVAL_TABLES: Final = (
         revoked BIGINT
     )""",
     "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
-    """CREATE TABLE {schema}.approval_session (
-        tenant TEXT NOT NULL,
-        session TEXT NOT NULL,
-        epoch BIGINT NOT NULL,
-        PRIMARY KEY (tenant, session)
-    )""",
     """CREATE TABLE {schema}.approval_stop (
         id TEXT PRIMARY KEY,
         tenant TEXT NOT NULL,

@@ -15,12 +15,11 @@ from uuid import uuid4
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     Refusal,
     RequestRecord,
     grants_of,
-    is_over,
     judge,
     move_request,
     new_record,
@@ -48,6 +47,7 @@ from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
+    LOST,
     NEW,
     RETENTION,
     STOPS,
@@ -56,8 +56,8 @@ from approval_backends.stores.approval_store import (
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
-    SessionTakeover,
-    with_status,
+    UnfinishedRequests,
+    unfinished,
 )
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class DatabaseStore(Openable):
     # -- requests ------------------------------------------------------------------------------------------------------
 
     @transaction
-    def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Steps[RequestRecord]:
+    def submit(self, request: ApprovalRequest) -> Steps[RequestRecord]:
         """Keep a request; one that is there already is returned as it stands."""
         check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
@@ -141,16 +141,13 @@ class DatabaseStore(Openable):
             if (own.tenant, own.session, own.digest) != (request.tenant, request.session, request.digest):
                 raise RequestMismatch(request.id)
             return known
-        rows = yield Statement(EPOCH_OF, (tenant, session))
-        if rows and rows[0][0] > epoch:
-            raise SessionTakenOver(request.session)
         now = yield from self._now()
         ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, micros(now.wall)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
             raise TooManyRequests("tenant", self._limits.per_tenant)
-        record = new_record(request, now, epoch)
+        record = new_record(request, now)
         values = record_values(record)
         expires = micros(record.expires)
         rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, expires, *values))
@@ -195,13 +192,12 @@ class DatabaseStore(Openable):
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> Steps[RequestRecord | Refusal]:
         """Make one other move, if the table allows it."""
         record = yield from self._hold(request_id)
         now = yield from self._now()
-        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
+        after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if record is not None and isinstance(after, RequestRecord):
             if move == "claim" and (refusal := (yield from self._stopped(record))) is not None:
                 return refusal
@@ -212,15 +208,7 @@ class DatabaseStore(Openable):
     def expire_due(self, limit: int = 1_000) -> Steps[list[RequestRecord]]:
         """Expire every request whose time is over."""
         rows = yield Statement(f"{OPEN} ORDER BY expires LIMIT {int(limit)}{self.HOLD}")
-        now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "expire", now) if is_over(record, now) else None
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "expire", now)
-                found.append(after)
-        return found
+        return (yield from self._move_all([load_record(row) for row in rows], "expire"))
 
     async def pending(
         self,
@@ -245,45 +233,24 @@ class DatabaseStore(Openable):
         return await self._select(HISTORY, tenant, sessions, limit, after)
 
     @transaction
-    def take_over(self, tenant: str, session: str) -> Steps[SessionTakeover]:
-        """Become the owner of a session."""
-        ((epoch,),) = yield Statement(NEXT_EPOCH, (to_stored_text(tenant), to_stored_text(session)))
-        yield Statement(OWN, (to_stored_text(tenant), to_stored_text(session), epoch))
-        rows = yield Statement(
-            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
-        )
-        now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "lose", now, reason="its owner is gone")
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "lose", now)
-                record = after
-            found.append(record)
-        return SessionTakeover(
-            epoch=epoch,
-            pending=with_status(found, "pending"),
-            approved=with_status(found, "approved"),
-            unknown=with_status(found, "unknown"),
-        )
+    def begin_session(self, tenant: str, session: str) -> Steps[UnfinishedRequests]:
+        """Return the open requests of a session; one that was claimed becomes unknown."""
+        found = yield from self._of_session(tenant, session)
+        lost = yield from self._move_all(found, "lose", LOST)
+        moved = {record.id: record for record in lost}
+        return unfinished([moved.get(record.id, record) for record in found])
 
     @transaction
-    def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> Steps[list[RequestRecord]]:
+    def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> Steps[list[RequestRecord]]:
         """Withdraw the open requests, and end the session's grants."""
-        rows = yield Statement(
-            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
-        )
+        found = yield from self._of_session(tenant, session)
+        if not final and any(record.status in ("pending", "approved") for record in found):
+            return []
         now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "withdraw", now, reason=reason)
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "withdraw", now)
-                found.append(after)
         yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros(now.wall)))
-        return found
+        return (yield from self._move_all(found, "withdraw", reason))
 
     # -- grants --------------------------------------------------------------------------------------------------------
 
@@ -389,6 +356,22 @@ class DatabaseStore(Openable):
 
     # -- steps of transactions -----------------------------------------------------------------------------------------
 
+    def _of_session(self, tenant: str, session: str) -> Steps[list[RequestRecord]]:
+        of = to_stored_text(tenant), to_stored_text(session)
+        rows = yield Statement(f"{OF_SESSION} ORDER BY created{self.HOLD}", of)
+        return [load_record(row) for row in rows]
+
+    def _move_all(self, records: list[RequestRecord], move: Move, reason: str = "") -> Steps[list[RequestRecord]]:
+        """Make a move for all requests that the table allows it for, and return these."""
+        now = yield from self._now()
+        found: list[RequestRecord] = []
+        for record in records:
+            after = move_request(record, move, now, reason=reason)
+            if isinstance(after, RequestRecord):
+                yield from self._store_move(record, after, move, now)
+                found.append(after)
+        return found
+
     def _store_move(self, record: RequestRecord, after: RequestRecord, move: Move, now: Moment) -> Steps[None]:
         yield from self._set(record, after)
         if move == "claim":
@@ -489,12 +472,6 @@ COUNT: Final = (
     "SELECT count(*), sum(CASE WHEN session = $2 THEN 1 ELSE 0 END) FROM {schema}.approval_request "
     "WHERE ended IS NULL AND status = 'pending' AND tenant = $1 AND expires > $3"
 )
-EPOCH_OF: Final = "SELECT epoch FROM {schema}.approval_session WHERE tenant = $1 AND session = $2"
-NEXT_EPOCH: Final = (
-    "INSERT INTO {schema}.approval_session AS s (tenant, session, epoch) VALUES ($1, $2, 1) "
-    "ON CONFLICT (tenant, session) DO UPDATE SET epoch = s.epoch + 1 RETURNING epoch"
-)
-OWN: Final = "UPDATE {schema}.approval_request SET epoch = $3 WHERE ended IS NULL AND tenant = $1 AND session = $2"
 NEXT: Final = "(SELECT coalesce(max(number), 0) + 1 FROM {schema}.approval_event WHERE request = $1)"
 EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "

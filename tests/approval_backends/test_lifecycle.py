@@ -153,8 +153,8 @@ def test_over() -> None:
 @pytest.mark.rule("APR-8")
 def test_opened() -> None:
     """A new record is pending, for the request's digest and for as long as the request says."""
-    record = new_record(REQUEST, START, 3)
-    assert record == RequestRecord(request=REQUEST, created=START, lifetime=LIFETIME, digest=REQUEST.digest, epoch=3)
+    record = new_record(REQUEST, START)
+    assert record == RequestRecord(request=REQUEST, created=START, lifetime=LIFETIME, digest=REQUEST.digest)
     assert (record.status, record.version, record.id, record.took) == ("pending", 1, "r1", None)
     assert record.expires == START.wall + timedelta(seconds=LIFETIME)
 
@@ -302,7 +302,7 @@ def test_edited_arguments() -> None:
 def test_moves() -> None:
     """A move sets status, reason, version, and the end where it is one; nothing else."""
     record = approved()
-    claimed = move_request(record, "claim", at(2), digest=record.digest, epoch=0)
+    claimed = move_request(record, "claim", at(2), digest=record.digest)
     assert claimed == evolve(record, status="claimed", version=3)
     assert isinstance(claimed, RequestRecord)
     unknown = move_request(claimed, "lose", at(3), reason="gone")
@@ -326,9 +326,6 @@ def test_moves_that_are_refused() -> None:
     assert move_request(record, "claim", at(61)) == Refusal(code="expired", reason="its time is over", record=record)
     assert move_request(record, "claim", at(2), digest="other") == Refusal(
         code="wrong_digest", reason="another action was approved", record=record
-    )
-    assert move_request(record, "claim", at(2), epoch=1) == Refusal(
-        code="fenced", reason="another process has taken this session over", record=record
     )
     assert code(move_request(evolve(record, status="claimed"), "claim", at(2))) == "already_resolved"
     assert code(move_request(evolve(record, status="claimed"), "withdraw", at(2))) == "already_resolved"

@@ -118,12 +118,12 @@ class Life(RuleBasedStateMachine):
         if self.take(move_request(self.record, "expire", self.now), should=open_ and self.over):
             self.end = "expired"
 
-    @rule(digest=st.sampled_from(["right", "wrong"]), epoch=st.sampled_from([0, 1]))
-    def claim(self, digest: str, epoch: int) -> None:
+    @rule(digest=st.sampled_from(["right", "wrong"]))
+    def claim(self, digest: str) -> None:
         """Claim the request."""
-        may = self.expected == "approved" and not self.over and digest == "right" and epoch == 0
+        may = self.expected == "approved" and not self.over and digest == "right"
         wanted = self.request.digest if digest == "right" else "other"
-        if self.take(move_request(self.record, "claim", self.now, digest=wanted, epoch=epoch), should=may):
+        if self.take(move_request(self.record, "claim", self.now, digest=wanted), should=may):
             self.claims += 1
 
     @rule()
