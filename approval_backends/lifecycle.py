@@ -95,35 +95,18 @@ def follow(status: Status, move: Move, *, over: bool) -> Status | None:
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
-    """An instant on two clocks: the one on the wall, and one that only goes forward while the machine is up.
+    """An instant as a store has it: the wall clock's time, which is shown, and the store's own age in seconds.
 
-    `boot` names the machine's start; readings of different starts cannot be compared. Without it, only the wall counts.
+    The age never goes back, whatever the wall clock does.
     """
 
     wall: datetime
-    boot: str = ""
-    reading: float = 0.0
+    age: float = 0.0
 
 
 def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
-    """Return the rest of a span; of two clocks, the one that leaves less counts.
-
-    A wall clock that stands before the start has been put back: within one start of the machine the other clock
-    decides, otherwise the time that has passed is unknown, and the span is over.
-    """
-    by_wall = seconds - (now.wall - start.wall).total_seconds()
-    if _same_boot(start, now):
-        return min(by_wall, seconds - (now.reading - start.reading))
-    return 0.0 if _in_doubt(start, now) else by_wall
-
-
-def _same_boot(start: Moment, now: Moment) -> bool:
-    return bool(start.boot) and start.boot == now.boot
-
-
-def _in_doubt(start: Moment, now: Moment) -> bool:
-    """Return True if the time that has passed since is unknown."""
-    return not _same_boot(start, now) and now.wall < start.wall
+    """Return the rest of a span; of wall clock and age, the one that leaves less counts."""
+    return seconds - max((now.wall - start.wall).total_seconds(), now.age - start.age)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -213,7 +196,7 @@ def new_record(request: ApprovalRequest, now: Moment) -> RequestRecord:
 def is_over(record: RequestRecord, now: Moment) -> bool:
     """Return True if the time of an open record is over: the time to answer it, or the time to claim its approval."""
     left = seconds_left(record.created, record.lifetime, now)
-    if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
+    if record.status == "approved" and record.decided is not None:
         left = max(left, seconds_left(record.decided, CLAIM_WITHIN, now))
     return left <= 0
 

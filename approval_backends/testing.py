@@ -4,7 +4,7 @@
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
 async def test_my_store(check):
     async with MyStore() as store:
-        await check(StoreSubject(store, advance=store.move_clock))
+        await check(StoreSubject(store, advance=store.move_clock, reboot=store.set_clock_back))
 ```
 
 Each check takes an empty store, or a fresh backend, and raises `NotConforming` with the promise that was broken.
@@ -26,8 +26,9 @@ from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, TooManyRequests
-from approval_backends.lifecycle import ApprovalAnswer, Decider, Moment, Move, Refusal, RefusalCode, RequestRecord
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Move, Refusal, RefusalCode, RequestRecord, seconds_left
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
+from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend
@@ -65,10 +66,11 @@ class NotConforming(AssertionError):
 
 @frozen
 class StoreSubject:
-    """An empty, open store, and a function that moves the clock it judges by."""
+    """An empty, open store; `advance` moves its clock, `reboot` starts its machine with the clock set back."""
 
     store: ApprovalStore
     advance: Callable[[float], Awaitable[None]]
+    reboot: Callable[[float], Awaitable[None]]
 
 
 @frozen
@@ -80,26 +82,28 @@ class BackendSubject:
 
 
 class MovableClock:
-    """A clock for stores that take one: it stands where it is put. `wall` and `reading` can also be moved apart."""
+    """A clock for stores that take one: it stands where it is put. `wall` and `uptime` can also be moved apart."""
 
     def __init__(self) -> None:
-        self.moment = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
+        self.reading = ClockReading(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
 
-    def __call__(self) -> Moment:
-        """Return the clock's moment."""
-        return self.moment
+    def __call__(self) -> ClockReading:
+        """Return the clock's reading."""
+        return self.reading
 
     async def advance(self, seconds: float) -> None:
         """Let time pass."""
-        self.move(wall=seconds, reading=seconds)
+        self.move(wall=seconds, uptime=seconds)
 
-    def move(self, *, wall: float = 0.0, reading: float = 0.0, boot: str | None = None) -> None:
-        """Move one clock, or start the machine anew."""
-        self.moment = Moment(
-            self.moment.wall + timedelta(seconds=wall),
-            self.moment.boot if boot is None else boot,
-            self.moment.reading + reading,
-        )
+    async def reboot(self, back: float) -> None:
+        """Start the machine anew, with its wall clock set back."""
+        now = self.reading
+        self.reading = ClockReading(now.wall - timedelta(seconds=back), f"after {now.boot}", 0.0)
+
+    def move(self, *, wall: float = 0.0, uptime: float = 0.0) -> None:
+        """Move one clock."""
+        now = self.reading
+        self.reading = ClockReading(now.wall + timedelta(seconds=wall), now.boot, now.uptime + uptime)
 
 
 def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
@@ -402,6 +406,30 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     expect("it is expired, not denied", holds=record is not None and record.status == "expired" and not record.decision)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
     expect_record(await store.move(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+
+
+async def a_clock_set_back_prolongs_nothing(subject: StoreSubject) -> None:
+    """After the clock was set back across a start of the machine, no question and no approval lives longer."""
+    store = subject.store
+    pending, approved = a_request(1), a_request(2)
+    for request in (pending, approved):
+        await store.submit(request)
+    expect_record(await store.answer(an_answer(approved)), "an answer")
+    await subject.advance(LIFETIME / 2)
+    await store.look(pending.id)
+    await subject.reboot(LIFETIME / 4)
+    await store.look(pending.id)  # as every waiter does
+    await subject.advance(LIFETIME / 2)
+    expect_refusal(await store.answer(an_answer(pending)), "expired", "an answer after the time")
+    expect_refusal(await store.move(approved.id, "claim"), "expired", "a claim after the time")
+    later = a_request(3)
+    record = await store.submit(later)
+    _, now = await store.look(later.id)
+    expect("a new question has its time", holds=seconds_left(record.created, LIFETIME, now) == LIFETIME)
+    await subject.advance(LIFETIME - 1)
+    expect_record(await store.answer(an_answer(later)), "an answer in time")
+    ended = [record.id for record in await store.expire_due()]
+    expect("what was open before is over", holds=sorted(ended) == sorted([pending.id, approved.id]))
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
@@ -804,6 +832,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     the_same_decision_again_is_the_same,
     only_valid_answers_count,
     time_is_the_stores,
+    a_clock_set_back_prolongs_nothing,
     an_approval_does_not_last,
     what_is_taken_back_is_void,
     giving_up_loses_no_answer,

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COLUMNS: Final = (
-    "request, created, boot, reading, lifetime, digest, status, version, "
-    "decision, decided, decided_boot, decided_reading, reason, ended, result"
+    "request, created, age, lifetime, digest, status, version, decision, decided, decided_age, reason, ended, result"
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
 GRANT_COLUMNS: Final = (
@@ -76,7 +75,8 @@ def micros(at: datetime) -> int:
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
-def _time_of(value: int) -> datetime:
+def time_of(value: int) -> datetime:
+    """Return the time of whole microseconds."""
     return EPOCH + timedelta(0, 0, value)
 
 
@@ -116,8 +116,7 @@ def record_values(record: RequestRecord) -> tuple[Any, ...]:
     return (
         request_value(record.request),
         micros(record.created.wall),
-        record.created.boot,
-        round(record.created.reading * 1e6),
+        round(record.created.age * 1e6),
         round(record.lifetime * 1e6),
         record.digest,
         record.status,
@@ -137,8 +136,7 @@ def end_values(record: RequestRecord) -> tuple[Any, ...]:
     return (
         None if record.decision is None else decision_value(record.decision),
         None if decided is None else micros(decided.wall),
-        None if decided is None else decided.boot,
-        None if decided is None else round(decided.reading * 1e6),
+        None if decided is None else round(decided.age * 1e6),
         to_stored_text(record.reason),
         None if record.ended is None else micros(record.ended),
         None if record.result is None else _json(record.result),
@@ -155,31 +153,29 @@ def load_record(row: Row) -> RequestRecord:
     (
         request,
         created,
-        boot,
-        reading,
+        age,
         lifetime,
         digest,
         status,
         version,
         decision,
         decided,
-        decided_boot,
-        decided_reading,
+        decided_age,
         reason,
         ended,
         result,
     ) = row
     return RequestRecord(
         request=_decode(_request, request),
-        created=Moment(_time_of(created), boot, reading / 1e6),
+        created=Moment(time_of(created), age / 1e6),
         lifetime=lifetime / 1e6,
         digest=digest,
         status=status,
         version=version,
-        decision=None if decision is None else evolve(_decode(_decision, decision), at=_time_of(decided)),
-        decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),
+        decision=None if decision is None else evolve(_decode(_decision, decision), at=time_of(decided)),
+        decided=None if decided is None else Moment(time_of(decided), decided_age / 1e6),
         reason=from_stored_text(reason),
-        ended=None if ended is None else _time_of(ended),
+        ended=None if ended is None else time_of(ended),
         result=None if result is None else _decode(_result, result),
     )
 
@@ -191,7 +187,7 @@ def load_event(row: Row) -> RequestEvent:
         number=number,
         request=from_stored_text(request),
         kind=kind,
-        at=_time_of(at),
+        at=time_of(at),
         version=version,
         by=from_stored_text(by),
         channel=from_stored_text(channel),
@@ -246,8 +242,8 @@ def load_grant(row: Row) -> Grant:
         by=from_stored_text(by),
         channel=from_stored_text(channel),
         request=from_stored_text(request),
-        created=_time_of(created),
-        expires=None if expires is None else _time_of(expires),
+        created=time_of(created),
+        expires=None if expires is None else time_of(expires),
     )
 
 
@@ -260,7 +256,7 @@ def load_stop(row: Row) -> Stop:
         session=from_stored_text(session),
         why=from_stored_text(why),
         by=from_stored_text(by),
-        at=_time_of(at),
-        ended=None if ended is None else _time_of(ended),
+        at=time_of(at),
+        ended=None if ended is None else time_of(ended),
         ended_by=from_stored_text(ended_by),
     )

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
 
 from attrs import frozen
 
-from approval_backends.lifecycle import Moment
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import ApprovalAnswer, Move, Refusal, RequestRecord
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Move, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -278,23 +273,6 @@ class ApprovalStore(Protocol):
         A watch may wake for nothing. A new request wakes the watches of all requests.
         """
         ...
-
-
-def system_moment() -> Moment:
-    """Return the time now, by the wall clock and by a clock that counts while the machine sleeps and cannot be set."""
-    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
-    if boot_clock is None:
-        return Moment(datetime.now(UTC))
-    return Moment(datetime.now(UTC), _boot(), time.clock_gettime(boot_clock))
-
-
-@cache
-def _boot() -> str:
-    """Return the name of this start of the machine; empty if it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:

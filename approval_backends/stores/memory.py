@@ -16,7 +16,6 @@ from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
-    Moment,
     Refusal,
     RequestRecord,
     grants_of,
@@ -40,17 +39,17 @@ from approval_backends.stores.approval_store import (
     RequestCursor,
     RequestEvent,
     UnfinishedRequests,
-    system_moment,
     unfinished,
     with_status,
 )
+from approval_backends.stores.store_clock import ClockReading, StoreClock, system_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
-    from approval_backends.lifecycle import ApprovalAnswer, Move
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
 
 
 class MemoryStore:
@@ -58,9 +57,12 @@ class MemoryStore:
 
     durable = False
 
-    def __init__(self, limits: OpenRequestLimits | None = None, clock: Callable[[], Moment] = system_moment) -> None:
+    def __init__(
+        self, limits: OpenRequestLimits | None = None, clock: Callable[[], ClockReading] = system_reading
+    ) -> None:
         self._limits = limits or OpenRequestLimits()
         self._clock = clock
+        self._kept = StoreClock()
         self._signals = ChangeSignals()
         self._open = True
         self._records: dict[str, RequestRecord] = {}
@@ -82,7 +84,7 @@ class MemoryStore:
 
     async def now(self) -> Moment:
         """Return the clock's time."""
-        return self._clock()
+        return self._now()
 
     async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a copy of the request; one that is there already is returned as it stands."""
@@ -92,7 +94,7 @@ class MemoryStore:
             if _identity(known.request) != _identity(request):
                 raise RequestMismatch(request.id)
             return known
-        now = self._clock()
+        now = self._now()
         self._within_limits(request, now)
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
         record = new_record(evolve(request, arguments=own), now)
@@ -107,13 +109,13 @@ class MemoryStore:
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the time."""
-        return self._find(request_id), self._clock()
+        return self._find(request_id), self._now()
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
-        record, now = self._find(answer.request), self._clock()
+        record, now = self._find(answer.request), self._now()
         after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
             self._note_refusal(after, answer, now)
@@ -134,7 +136,7 @@ class MemoryStore:
         result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
         """Make one other move, if the table allows it."""
-        now = self._clock()
+        now = self._now()
         record = self._find(request_id)
         after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if isinstance(after, RequestRecord):
@@ -145,7 +147,7 @@ class MemoryStore:
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire every request whose time is over."""
-        now = self._clock()
+        now = self._now()
         over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
         return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
 
@@ -182,7 +184,7 @@ class MemoryStore:
 
     async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
         """Return the open requests of a session; one that was claimed becomes unknown."""
-        now = self._clock()
+        now = self._now()
         there = [r for r in self._visible_records(tenant, [session]) if r.ended is None]
         return unfinished([self._try_move(record, "lose", now, LOST) or record for record in there])
 
@@ -190,7 +192,7 @@ class MemoryStore:
         self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
     ) -> list[RequestRecord]:
         """Withdraw the open requests, and end the session's grants."""
-        now = self._clock()
+        now = self._now()
         found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
         if found and not final:
             return []
@@ -207,7 +209,7 @@ class MemoryStore:
     async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
-        now, wanted = self._clock().wall, None if sessions is None else frozenset(sessions)
+        now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
         return [
             grant
             for grant in self._grants.values()
@@ -221,7 +223,7 @@ class MemoryStore:
         """End a grant."""
         there = [grant for grant in await self.grants(tenant=tenant) if grant.id == grant_id]
         for grant in there:
-            self._grants[grant.id] = evolve(grant, revoked=self._clock().wall)
+            self._grants[grant.id] = evolve(grant, revoked=self._now().wall)
             self._signals.notify(grant.request)
         return bool(there)
 
@@ -230,7 +232,7 @@ class MemoryStore:
         self._find("")
         known = self._stop_for(tenant, session)
         if known is None:
-            at = self._clock().wall
+            at = self._now().wall
             known = Stop(id=uuid4().hex, tenant=tenant, session=session, why=why, by=by, at=at)
             self._stops[known.id] = known
             self._signals.notify(STOPS)
@@ -241,14 +243,14 @@ class MemoryStore:
         self._find("")
         known = self._stop_for(tenant, session)
         if known is not None:
-            known = self._stops[known.id] = evolve(known, ended=self._clock().wall, ended_by=by)
+            known = self._stops[known.id] = evolve(known, ended=self._now().wall, ended_by=by)
             self._signals.notify(STOPS)
         return known
 
     async def stops(self) -> list[Stop]:
         """Return the stops in force, and those that ended lately."""
         self._find("")
-        since = self._clock().wall - timedelta(seconds=STOPS_KEPT)
+        since = self._now().wall - timedelta(seconds=STOPS_KEPT)
         return [stop for stop in self._stops.values() if stop.ended is None or stop.ended > since]
 
     def _stop_for(self, tenant: str, session: str) -> Stop | None:
@@ -275,7 +277,7 @@ class MemoryStore:
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove the requests that ended so long ago."""
-        now = self._clock().wall
+        now = self._now().wall
         gone = [
             record.id
             for record in self._all()
@@ -299,6 +301,11 @@ class MemoryStore:
         return self._signals.watch(request_id)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Moment:
+        reading = self._clock()
+        self._kept = self._kept.at(reading)
+        return self._kept.moment(reading)
 
     def _find(self, request_id: str) -> RequestRecord | None:
         if not self._open:

@@ -10,16 +10,14 @@ APPROVAL_TABLES: Final = (
         expires BIGINT NOT NULL,
         request TEXT NOT NULL,
         created BIGINT NOT NULL,
-        boot TEXT NOT NULL,
-        reading BIGINT NOT NULL,
+        age BIGINT NOT NULL,
         lifetime BIGINT NOT NULL,
         digest TEXT NOT NULL,
         status TEXT NOT NULL,
         version BIGINT NOT NULL,
         decision TEXT,
         decided BIGINT,
-        decided_boot TEXT,
-        decided_reading BIGINT,
+        decided_age BIGINT,
         reason TEXT NOT NULL,
         ended BIGINT,
         result TEXT
@@ -58,6 +56,14 @@ APPROVAL_TABLES: Final = (
         revoked BIGINT
     )""",
     "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
+    """CREATE TABLE {schema}.approval_clock (
+        id BIGINT PRIMARY KEY,
+        boot TEXT NOT NULL,
+        uptime BIGINT NOT NULL,
+        wall BIGINT NOT NULL,
+        store_age BIGINT NOT NULL
+    )""",
+    "INSERT INTO {schema}.approval_clock VALUES (1, '', 0, 0, 0)",
     """CREATE TABLE {schema}.approval_stop (
         id TEXT PRIMARY KEY,
         tenant TEXT NOT NULL,

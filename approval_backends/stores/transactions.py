@@ -13,6 +13,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from uuid import uuid4
 
+from msgspec.structs import astuple
+
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, TooManyRequests
@@ -59,6 +61,7 @@ from approval_backends.stores.approval_store import (
     UnfinishedRequests,
     unfinished,
 )
+from approval_backends.stores.store_clock import SECOND, StoreClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
+    from approval_backends.stores.store_clock import ClockReading
 
 
 T = TypeVar("T")
@@ -95,16 +99,36 @@ class DatabaseStore(Openable):
     """A store over a database. Subclasses define how to read the time and how to lock a row."""
 
     durable = True
-    HOLD = ""
-    """SQL that locks a row which was read until the transaction ends."""
+    HOLD = SKIP = ""
+    """SQL that locks a row which was read until the transaction ends; `SKIP` passes over a locked one."""
+    WALL = "0"
+    """SQL of the database's clock, in microseconds."""
 
     def __init__(self, database: Database, limits: OpenRequestLimits | None = None) -> None:
         self.database = database
         self._limits = limits or OpenRequestLimits()
 
-    def _now(self) -> Steps[Moment]:
-        """Return the store's time."""
+    def _reading(self, wall: int) -> ClockReading:
+        """Return the clocks' reading. `wall` is the value of `WALL`."""
         raise NotImplementedError
+
+    def _now(self) -> Steps[Moment]:
+        """Return the store's time, and keep it if that is due."""
+        ((wall, *kept),) = yield Statement(f"SELECT {self.WALL}, {CLOCK_COLUMNS} FROM {{schema}}.approval_clock")
+        now, keep = self._moment(wall, kept)
+        if keep is not None:
+            yield keep
+        return now
+
+    def _moment(self, wall: int, kept: Iterable[Any]) -> tuple[Moment, Statement | None]:
+        """Return the store's time, and the statement that keeps it, if that is due.
+
+        A clock that another transaction is keeping is left to it.
+        """
+        reading, before = self._reading(wall), StoreClock(*kept)
+        after = before.at(reading)
+        keep = Statement(f"{KEEP_CLOCK}{self.SKIP})", (*astuple(before), *astuple(after)))
+        return after.moment(reading), keep if before.is_due(after) else None
 
     def _lock_tenant(self, tenant: str) -> Steps[None]:
         """Keep other requests of this tenant from being counted at the same time."""
@@ -125,7 +149,7 @@ class DatabaseStore(Openable):
 
     async def now(self) -> Moment:
         """Return the store's time."""
-        raise NotImplementedError
+        return (await self.look(""))[1]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -142,14 +166,14 @@ class DatabaseStore(Openable):
                 raise RequestMismatch(request.id)
             return known
         now = yield from self._now()
-        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, micros(now.wall)))
+        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, round(now.age * SECOND)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
             raise TooManyRequests("tenant", self._limits.per_tenant)
         record = new_record(request, now)
         values = record_values(record)
-        expires = micros(record.expires)
+        expires = round((now.age + record.lifetime) * SECOND)
         rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, expires, *values))
         if not rows:  # another tenant's, at the same instant
             raise RequestMismatch(request.id)
@@ -158,7 +182,12 @@ class DatabaseStore(Openable):
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the store's time when it was read."""
-        raise NotImplementedError
+        look = f"SELECT {self.WALL}, {LOOK}"
+        ((wall, boot, uptime, seen, age, *row),) = await self.database.fetch(look, to_stored_text(request_id))
+        now, keep = self._moment(wall, (boot, uptime, seen, age))
+        if keep is not None:
+            await self.database.fetch(keep.sql, *keep.values)
+        return (None if row[0] is None else load_record(row)), now
 
     async def get(self, request_id: str) -> RequestRecord | None:
         """Return the record, or None."""
@@ -447,6 +476,14 @@ HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
 ORDERS: Final = {PENDING: ("created", ">"), HISTORY: ("created DESC", "<")}
 """The order of a list, and the comparison that finds later rows of it."""
 GET: Final = f"{REQUESTS} WHERE id = $1"
+CLOCK_COLUMNS: Final = "boot, uptime, wall, store_age"
+LOOK: Final = (
+    f"{CLOCK_COLUMNS}, {COLUMNS} FROM {{schema}}.approval_clock LEFT JOIN {{schema}}.approval_request r ON r.id = $1"
+)
+KEEP_CLOCK: Final = (
+    "UPDATE {schema}.approval_clock SET boot = $5, uptime = $6, wall = $7, store_age = $8 WHERE id = (SELECT id FROM "
+    "{schema}.approval_clock WHERE boot = $1 AND uptime = $2 AND wall = $3 AND store_age = $4"
+)
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"
 EVENTS: Final = f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE request = $1 ORDER BY number"
@@ -465,7 +502,7 @@ INSERT: Final = (
 )
 SET: Final = (
     "UPDATE {schema}.approval_request SET digest = $4, status = $5, version = $6, decision = $7, decided = $8, "
-    "decided_boot = $9, decided_reading = $10, reason = $11, ended = $12, result = $13 "
+    "decided_age = $9, reason = $10, ended = $11, result = $12 "
     "WHERE id = $1 AND status = $2 AND version = $3 RETURNING id"
 )
 COUNT: Final = (

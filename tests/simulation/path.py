@@ -19,7 +19,8 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
 from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends import Broker, MemoryStore, RacingApprovals
-from approval_backends.lifecycle import Decider, Moment
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -50,10 +51,10 @@ class LoopClock:
         """Return the simulated time."""
         return T0 + timedelta(seconds=asyncio.get_running_loop().time())
 
-    def moment(self) -> Moment:
-        """Return the simulated time as a store has it."""
+    def reading(self) -> ClockReading:
+        """Return the simulated time as a store reads it."""
         seconds = asyncio.get_running_loop().time()
-        return Moment(T0 + timedelta(seconds=seconds), "boot-1", 1_000.0 + seconds)
+        return ClockReading(T0 + timedelta(seconds=seconds), "boot-1", 1_000.0 + seconds)
 
 
 class Policy:
@@ -72,7 +73,7 @@ class Policy:
 class FaultyStore(MemoryStore):
     """A memory store that yields before and after each step, fails, and loses acknowledgements."""
 
-    def __init__(self, policy: Policy, clock: Callable[[], Moment]) -> None:
+    def __init__(self, policy: Policy, clock: Callable[[], ClockReading]) -> None:
         super().__init__(clock=clock)
         self.policy = policy
         self.faults = 0
@@ -112,7 +113,7 @@ class Scenario:
 
     def __init__(self) -> None:
         self.clock, self.policy = LoopClock(), Policy()
-        self.store = FaultyStore(self.policy, self.clock.moment)
+        self.store = FaultyStore(self.policy, self.clock.reading)
         self.registry = HookRegistry()
         self.runs: Counter[str] = Counter()
         self.lasting = simloom.draw("lasting", 4) == 0
