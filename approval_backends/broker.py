@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Move
-    from approval_backends.stores.approval_store import ApprovalStore, RequestCursor, RequestEvent, UnfinishedRequests
+    from approval_backends.stores.approval_store import (
+        AnswerCheck,
+        ApprovalStore,
+        RequestCursor,
+        RequestEvent,
+        UnfinishedRequests,
+    )
 
 
 RECHECK: Final = 5.0
@@ -202,12 +208,14 @@ class Broker:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         decision_id: str | None = None,
+        check: AnswerCheck | None = None,
     ) -> Resolution:
         """Answer a request.
 
         An answer that does not count raises nothing: the resolution says why, and what is so instead. With a
         `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. If `decide` is
-        cancelled, or the store is away, the decision has counted or has not; sending it again tells.
+        cancelled, or the store is away, the decision has counted or has not; sending it again tells. `check` runs
+        inside the transaction that decides; `decide` raises its error, and then nothing was decided.
         """
         answer = ApprovalAnswer(
             request=request_id,
@@ -218,7 +226,7 @@ class Broker:
             message=message,
             arguments=_frozen_copy(arguments),
         )
-        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants)
+        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants, check=check)
         if isinstance(result, RequestRecord):
             return Resolution(record=result)
         record = result.record

@@ -387,6 +387,28 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
 
 
+async def an_answer_is_checked_where_it_counts(subject: StoreSubject) -> None:
+    """A check runs inside the transaction that decides; if it raises, nothing was decided, and nothing is kept."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    seen: list[str] = []
+
+    async def passes() -> None:
+        seen.append("checked")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("revoked")
+
+    for option in (ALLOW, DENY, ALWAYS):
+        await _raises(LookupError, store.answer(an_answer(request, option), check=fails), "the error is raised")
+    left = await store.get(request.id)
+    expect("nothing is decided", holds=left is not None and (left.status, left.version) == ("pending", 1))
+    expect("nothing is kept", holds=[event.kind for event in await store.events(request.id)] == ["submitted"])
+    expect_record(await store.answer(an_answer(request), check=passes), "an answer whose check passes")
+    expect("the check runs once", holds=seen == ["checked"])
+
+
 async def time_is_the_stores(subject: StoreSubject) -> None:
     """An answer counts just before the end; at the end and after it does not, swept or not."""
     store = subject.store
@@ -831,6 +853,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_answers_wins,
     the_same_decision_again_is_the_same,
     only_valid_answers_count,
+    an_answer_is_checked_where_it_counts,
     time_is_the_stores,
     a_clock_set_back_prolongs_nothing,
     an_approval_does_not_last,

@@ -105,7 +105,17 @@ class Wake:
     news: Any = None
 
 
-Script = Generator[Statement | Wake, list[Row], T]
+@frozen
+class Check:
+    """A check that a transaction waits for; an error that it raises undoes the transaction.
+
+    The event loop runs it, so it may use another database, but never this one.
+    """
+
+    run: Callable[[], Coroutine[Any, Any, None]]
+
+
+Script = Generator[Statement | Wake | Check, list[Row], T]
 """A generator of one transaction's statements. It receives the rows of each statement. Its return value is the result,
 and an exception undoes the transaction."""
 

@@ -18,6 +18,7 @@ from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    Check,
     Migrations,
     Openable,
     Row,
@@ -160,6 +161,9 @@ class PostgresDatabase(Openable):
                     wakes.append(step)
                     if not step.notified:
                         unsaid[step.topic] = None
+                    step = script.send([])
+                elif isinstance(step, Check):
+                    await step.run()
                     step = script.send([])
                 else:
                     step = script.send(await connection.fetch(self._sql(step.sql), *step.values))

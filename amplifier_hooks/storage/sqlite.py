@@ -25,6 +25,7 @@ from uuid import uuid4
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    Check,
     CorruptStore,
     Migrations,
     Openable,
@@ -185,7 +186,12 @@ class SqliteDatabase(Openable):
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, without leaving the thread in between, and return its result."""
-        result, wakes = await self._do(lambda: _drive(self._open_connection, script))
+        loop = asyncio.get_running_loop()
+
+        def check(step: Check) -> None:
+            asyncio.run_coroutine_threadsafe(step.run(), loop).result(self._limit)
+
+        result, wakes = await self._do(lambda: _drive(self._open_connection, script, check))
         for wake in wakes:
             self._signals.notify(wake.topic, wake.news)
         return result
@@ -311,11 +317,11 @@ def _migrate_step(connection: sqlite3.Connection, migration: Migrations) -> bool
     return False
 
 
-def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[Wake]]:
+def _drive(connection: sqlite3.Connection, script: Script[T], check: Callable[[Check], None]) -> tuple[T, list[Wake]]:
     connection.execute("BEGIN IMMEDIATE")
     wakes: list[Wake] = []
     try:
-        result = _run_script(connection, script, wakes)
+        result = _run_script(connection, script, wakes, check)
         connection.execute("COMMIT")
     except BaseException:
         script.close()
@@ -324,15 +330,19 @@ def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[W
     return result, wakes
 
 
-def _run_script(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
+def _run_script(
+    connection: sqlite3.Connection, script: Script[T], wakes: list[Wake], check: Callable[[Check], None]
+) -> T:
     """Drive the script to its end, and return its result. Adds its wakes to `wakes`."""
-    rows: list[Row] = []
+    rows: list[Row]
     try:
         step = next(script)
         while True:
+            rows = []
             if isinstance(step, Wake):
                 wakes.append(step)
-                rows = []
+            elif isinstance(step, Check):
+                check(step)
             else:
                 rows = _execute(connection, step.sql, step.values)
             step = script.send(rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from attrs import frozen
 
@@ -34,6 +35,9 @@ STOPS: Final = "!"
 """Topic of stops, for watches of all requests."""
 STOPS_KEPT: Final = 3_600.0
 """Seconds for which `stops` also returns a stop that has ended."""
+
+AnswerCheck = Callable[[], Coroutine[Any, Any, None]]
+"""A check of an approver's rights inside the transaction that decides. It must not use the store."""
 
 EventKind = Literal[
     "submitted",
@@ -145,13 +149,19 @@ class ApprovalStore(Protocol):
         ...
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self,
+        answer: ApprovalAnswer,
+        *,
+        four_eyes: bool = False,
+        keep: float | None = None,
+        check: AnswerCheck | None = None,
     ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
         The decision notes the seconds for which an "always" is kept; a refusal adds its grants in the same transaction.
         An answer that does not count changes nothing but the request's events. A decision sent again returns the record
-        as it stands.
+        as it stands. `check` runs inside the transaction, before anything is written; `answer` raises its error, and
+        then nothing has changed.
         """
         ...
 

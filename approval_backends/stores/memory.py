@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
+    from approval_backends.stores.approval_store import AnswerCheck
 
 
 class MemoryStore:
@@ -112,9 +113,16 @@ class MemoryStore:
         return self._find(request_id), self._now()
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self,
+        answer: ApprovalAnswer,
+        *,
+        four_eyes: bool = False,
+        keep: float | None = None,
+        check: AnswerCheck | None = None,
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
+        if check is not None:
+            await check()
         record, now = self._find(answer.request), self._now()
         after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import ApprovalAnswer, Refusal, Status
-    from approval_backends.stores.approval_store import OpenRequestLimits
+    from approval_backends.stores.approval_store import AnswerCheck, OpenRequestLimits
     from approval_backends.stores.transactions import Steps
 
 
@@ -160,13 +160,18 @@ class PostgresStore(DatabaseStore):
         return evolve(draft, created=Moment(time_of(created), age / SECOND))
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self,
+        answer: ApprovalAnswer,
+        *,
+        four_eyes: bool = False,
+        keep: float | None = None,
+        check: AnswerCheck | None = None,
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by, name = answer.by, topic(answer.request)
-        special = not by.may_decide or answer.arguments is not None
+        special = check is not None or not by.may_decide or answer.arguments is not None
         if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
-            return await super().answer(answer, four_eyes=four_eyes, keep=keep)
+            return await super().answer(answer, four_eyes=four_eyes, keep=keep, check=check)
         rows = await self.database.fetch(
             DECIDE,
             to_stored_text(answer.request),

@@ -16,7 +16,7 @@ from uuid import uuid4
 from msgspec.structs import astuple
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
-from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
+from amplifier_hooks.storage.database import Check, Openable, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     Refusal,
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
+    from approval_backends.stores.approval_store import AnswerCheck
     from approval_backends.stores.store_clock import ClockReading
 
 
@@ -196,10 +197,17 @@ class DatabaseStore(Openable):
 
     @transaction
     def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self,
+        answer: ApprovalAnswer,
+        *,
+        four_eyes: bool = False,
+        keep: float | None = None,
+        check: AnswerCheck | None = None,
     ) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
         record = yield from self._hold(answer.request)
+        if check is not None:
+            yield Check(check)
         now = yield from self._now()
         after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
