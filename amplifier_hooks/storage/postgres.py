@@ -18,11 +18,13 @@ from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    VERSIONS,
     Check,
     Migrations,
     Openable,
     Row,
     Script,
+    Statement,
     StoreBusy,
     StoreClosed,
     StoreUnavailable,
@@ -46,6 +48,7 @@ AGAIN: Final = 0.25
 """Seconds before a lost listener connects again; twice as many after each failure, and by chance up to half less."""
 DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
+ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 LOCK: Final = 0x616D7068
 """Number of the advisory lock for migrations."""
 
@@ -106,8 +109,7 @@ class PostgresDatabase(Openable):
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
                 )
             try:
-                await self._check()
-                await self._prepare()
+                await self.run(self._prepare())
                 await self.migrate(*self._migrations)
             except BaseException:
                 await self.close()
@@ -124,20 +126,14 @@ class PostgresDatabase(Openable):
             await asyncio.wait({ear})
         self._signals.notify_all()
         if pool is not None:
-            closing = asyncio.ensure_future(pool.close())
-            done, _ = await asyncio.wait({closing}, timeout=self._limit)
-            if not done:
-                pool.terminate()
-                await asyncio.wait({closing})
             with suppress(Exception):  # the server may be gone; there is nothing left to lose
-                closing.result()
+                await asyncio.wait_for(pool.close(), self._limit)
 
     async def migrate(self, *migrations: Migrations) -> None:
         """Create or update the tables of further components."""
-        async with self._connection() as connection:
-            for migration in migrations:
-                while not await self._migrate_step(connection, migration):
-                    pass
+        for migration in migrations:
+            while not await self.run(_take_step(migration)):
+                pass
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, and return its result. Notifications go out with its commit."""
@@ -154,19 +150,19 @@ class PostgresDatabase(Openable):
     async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
         """Drive the script to its end, and return its result. Adds its wakes to `wakes`, notifies other machines."""
         unsaid: dict[str, None] = {}
+        rows: Any = None
         try:
-            step = next(script)
             while True:
+                step = script.send(rows)
+                rows = []
                 if isinstance(step, Wake):
                     wakes.append(step)
                     if not step.notified:
                         unsaid[step.topic] = None
-                    step = script.send([])
                 elif isinstance(step, Check):
                     await step.run()
-                    step = script.send([])
                 else:
-                    step = script.send(await connection.fetch(self._sql(step.sql), *step.values))
+                    rows = await connection.fetch(self._sql(step.sql), *step.values)
         except StopIteration as stop:
             if unsaid:  # all at once, because they go out with the commit anyway
                 await connection.execute(NOTIFY, self.schema, list(unsaid))
@@ -212,40 +208,15 @@ class PostgresDatabase(Openable):
         if self._listen_hosts is self._hosts:
             self._own.add(connection.get_server_pid())
 
-    async def _check(self) -> None:
-        async with self._connection() as connection:
-            if await connection.fetchval("SHOW synchronous_commit") == "off":
-                raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
-
-    async def _prepare(self) -> None:
-        async with self._connection() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted_schema}")
-            await connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._quoted_schema}.schema_version "
-                "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-            )
-
-    async def _migrate_step(self, connection: Any, migration: Migrations) -> bool:
-        """Take one step in its own transaction. Return True if there is none left."""
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on no other process migrates
-            known = self._sql("SELECT version FROM {schema}.schema_version WHERE component = $1")
-            version = await connection.fetchval(known, migration.component) or 0
-            step = migration.after(version)
-            if step is None:
-                return True
-            for statement in step:
-                await connection.execute(self._sql(statement))
-            await connection.execute(
-                self._sql(
-                    "INSERT INTO {schema}.schema_version VALUES ($1, $2) "
-                    "ON CONFLICT (component) DO UPDATE SET version = excluded.version"
-                ),
-                migration.component,
-                version + 1,
-            )
-        return False
+    def _prepare(self) -> Script[None]:
+        """Check the server, and create the schema if it is missing."""
+        ((commit,),) = yield Statement("SHOW synchronous_commit")
+        if commit == "off":
+            raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
+        yield Statement(ALONE, (LOCK,))
+        if not (yield Statement("SELECT 1 FROM pg_namespace WHERE nspname = $1", (self.schema,))):
+            yield Statement("CREATE SCHEMA {schema}")
+        yield Statement(VERSIONS)
 
     # -- waking --------------------------------------------------------------------------------------------------------
 
@@ -315,6 +286,11 @@ async def connect_first(dsns: list[str], limit: float, **options: Any) -> Any:
             dsns.insert(0, dsn)
             return connection
     raise problem
+
+
+def _take_step(migration: Migrations) -> Script[bool]:
+    yield Statement(ALONE, (LOCK,))  # from here on no other process migrates
+    return (yield from migration.take_step())
 
 
 async def _do_nothing(_connection: object) -> None:
