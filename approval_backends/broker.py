@@ -208,7 +208,7 @@ class Broker:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         decision_id: str | None = None,
-        check: AnswerCheck | None = None,
+        check: AnswerCheck = None,
     ) -> Resolution:
         """Answer a request.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -36,8 +36,10 @@ STOPS: Final = "!"
 STOPS_KEPT: Final = 3_600.0
 """Seconds for which `stops` also returns a stop that has ended."""
 
-AnswerCheck = Callable[[], Coroutine[Any, Any, None]]
+AnswerCheck = Callable[[], Coroutine[Any, Any, None]] | None
 """A check of an approver's rights inside the transaction that decides. It must not use the store."""
+Sessions = Iterable[str] | None
+"""Names of sessions; None stands for all."""
 
 EventKind = Literal[
     "submitted",
@@ -64,7 +66,7 @@ class OpenRequestLimits:
     per_tenant: int = PER_TENANT
 
 
-@frozen(kw_only=True)
+@frozen
 class RequestEvent:
     """One event of a request.
 
@@ -80,7 +82,7 @@ class RequestEvent:
     by: str = ""
     channel: str = ""
     note: str = ""
-    recorded: bool = False
+    recorded: bool = field(default=False, kw_only=True)
 
 
 @frozen(kw_only=True)
@@ -149,12 +151,7 @@ class ApprovalStore(Protocol):
         ...
 
     async def answer(
-        self,
-        answer: ApprovalAnswer,
-        *,
-        four_eyes: bool = False,
-        keep: float | None = None,
-        check: AnswerCheck | None = None,
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
@@ -190,7 +187,7 @@ class ApprovalStore(Protocol):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -201,7 +198,7 @@ class ApprovalStore(Protocol):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -229,7 +226,7 @@ class ApprovalStore(Protocol):
         """Return the grants in force that answer any hook of this request; `approvals.match_grants` combines them."""
         ...
 
-    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
+    async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         ...
 
@@ -283,6 +280,12 @@ class ApprovalStore(Protocol):
         A watch may wake for nothing. A new request wakes the watches of all requests.
         """
         ...
+
+
+def decider_of(record: RequestRecord, kind: EventKind) -> tuple[str, str]:
+    """Return the approver and the channel that an event names; empty, unless it is a decision."""
+    decision = record.decision if kind in ("approve", "deny") else None
+    return (decision.by, decision.channel) if decision else ("", "")
 
 
 def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:

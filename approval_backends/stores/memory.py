@@ -39,6 +39,7 @@ from approval_backends.stores.approval_store import (
     RequestCursor,
     RequestEvent,
     UnfinishedRequests,
+    decider_of,
     unfinished,
     with_status,
 )
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
-    from approval_backends.stores.approval_store import AnswerCheck
+    from approval_backends.stores.approval_store import AnswerCheck, Sessions
 
 
 class MemoryStore:
@@ -113,12 +114,7 @@ class MemoryStore:
         return self._find(request_id), self._now()
 
     async def answer(
-        self,
-        answer: ApprovalAnswer,
-        *,
-        four_eyes: bool = False,
-        keep: float | None = None,
-        check: AnswerCheck | None = None,
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         if check is not None:
@@ -163,7 +159,7 @@ class MemoryStore:
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -178,7 +174,7 @@ class MemoryStore:
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -214,7 +210,7 @@ class MemoryStore:
         keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
-    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
+    async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
         now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
@@ -324,7 +320,7 @@ class MemoryStore:
         self._find("")
         return list(self._records.values())
 
-    def _visible_records(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[RequestRecord]:
+    def _visible_records(self, tenant: str | None, sessions: Sessions) -> Iterator[RequestRecord]:
         return _filter_records(self._all(), tenant, sessions)
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
@@ -381,37 +377,22 @@ class MemoryStore:
                 self._events[request_id][index] = evolve(event, recorded=True)
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> None:
-        by, channel = "", ""
-        if kind in ("approve", "deny") and record.decision:
-            by, channel = record.decision.by, record.decision.channel
-        self._add(record, kind, now, (by, channel, record.reason))
+        self._add(record, kind, now, (*decider_of(record, kind), record.reason))
 
     def _note_refusal(self, refusal: Refusal, answer: ApprovalAnswer, now: Moment) -> None:
         record = refusal.record
-        if record is None:
+        if record is None or sum(event.kind in ANSWERS for event in self._events[record.id]) >= LATE_KEPT:
             return
         kind: EventKind = "late_decision" if refusal.code in LATE else "refused"
-        if sum(event.kind in ANSWERS for event in self._events[record.id]) < LATE_KEPT:
-            self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
+        self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
 
-    def _add(self, record: RequestRecord, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
-        by, channel, note = facts
+    def _add(self, record: RequestRecord, kind: EventKind, now: Moment, texts: tuple[str, str, str]) -> None:
         events = self._events.setdefault(record.id, [])
-        event = RequestEvent(
-            number=len(events) + 1,
-            request=record.id,
-            kind=kind,
-            at=now.wall,
-            version=record.version,
-            by=by,
-            channel=channel,
-            note=note,
-        )
-        events.append(event)
+        events.append(RequestEvent(len(events) + 1, record.id, kind, now.wall, record.version, *texts))
 
 
 def _filter_records(
-    records: Iterable[RequestRecord], tenant: str | None, sessions: Iterable[str] | None
+    records: Iterable[RequestRecord], tenant: str | None, sessions: Sessions
 ) -> Iterator[RequestRecord]:
     wanted = None if sessions is None else frozenset(sessions)
     for record in records:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import evolve
 
 from amplifier_hooks.approvals import check_digest
-from amplifier_hooks.storage.database import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, RequestRecord, decision_of, new_record, outcomes
 from approval_backends.stores.approval_rows import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import ApprovalAnswer, Refusal, Status
     from approval_backends.stores.approval_store import AnswerCheck, OpenRequestLimits
-    from approval_backends.stores.transactions import Steps
 
 
 POSTGRES_TABLES = Migrations(
@@ -129,6 +128,8 @@ class PostgresStore(DatabaseStore):
     HOLD = " FOR UPDATE"
     SKIP = " FOR UPDATE SKIP LOCKED"
     WALL = "{schema}.approval_now()"
+    LOCK_TENANT = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+    LOCK_STOPS = "LOCK TABLE {schema}.approval_stop IN EXCLUSIVE MODE"
 
     def __init__(self, dsn: str, limits: OpenRequestLimits | None = None, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, POSTGRES_TABLES, **options)
@@ -160,12 +161,7 @@ class PostgresStore(DatabaseStore):
         return evolve(draft, created=Moment(time_of(created), age / SECOND))
 
     async def answer(
-        self,
-        answer: ApprovalAnswer,
-        *,
-        four_eyes: bool = False,
-        keep: float | None = None,
-        check: AnswerCheck | None = None,
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by, name = answer.by, topic(answer.request)
@@ -194,13 +190,6 @@ class PostgresStore(DatabaseStore):
 
     def _reading(self, wall: int) -> ClockReading:
         return ClockReading(time_of(wall))
-
-    def _lock_stops(self) -> Steps[None]:
-        """Lock the table against claims, which read it with row locks; plain reading goes on."""
-        yield Statement("LOCK TABLE {schema}.approval_stop IN EXCLUSIVE MODE")
-
-    def _lock_tenant(self, tenant: str) -> Steps[None]:
-        yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))
 
 
 def _is_ordinary(text: str) -> bool:

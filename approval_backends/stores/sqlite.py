@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from approval_backends.stores.approval_store import OpenRequestLimits
-    from approval_backends.stores.transactions import Steps
 
 
 SQLITE_TABLES = Migrations(component="approvals", steps=(APPROVAL_TABLES,))
@@ -37,11 +36,3 @@ class SqliteStore(DatabaseStore):
 
     def _reading(self, wall: int) -> ClockReading:  # noqa: ARG002  # the base's
         return self._clock()
-
-    def _lock_stops(self) -> Steps[None]:
-        """Do nothing: a transaction here has the whole file to itself."""
-        yield from ()
-
-    def _lock_tenant(self, tenant: str) -> Steps[None]:  # noqa: ARG002  # the base's
-        """Do nothing: a transaction here has the whole file to itself."""
-        yield from ()

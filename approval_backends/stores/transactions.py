@@ -9,14 +9,13 @@ those it read.
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import astuple
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
-from amplifier_hooks.storage.database import Check, Openable, Script, Statement, Wake
+from amplifier_hooks.storage.database import Check, Openable, Script, Statement, Wake, transaction
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     Refusal,
@@ -59,51 +58,42 @@ from approval_backends.stores.approval_store import (
     RequestCursor,
     RequestEvent,
     UnfinishedRequests,
+    decider_of,
     unfinished,
 )
 from approval_backends.stores.store_clock import SECOND, StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
-    from approval_backends.stores.approval_store import AnswerCheck
+    from approval_backends.stores.approval_store import AnswerCheck, Sessions
     from approval_backends.stores.store_clock import ClockReading
 
 
 T = TypeVar("T")
-P = ParamSpec("P")
-Store = TypeVar("Store", bound="DatabaseStore")
 Steps = Script[T]
 
 CHUNK: Final = 1_000
 """Requests that one transaction purges."""
 
 
-def transaction(
-    script: Callable[Concatenate[Store, P], Steps[T]],
-) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
-    """Turn the script of a store into a method that runs it in one transaction."""
-
-    @wraps(script)
-    async def run(self: Store, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self.database.run(script(self, *args, **options))
-
-    return run
-
-
 class DatabaseStore(Openable):
-    """A store over a database. Subclasses define how to read the time and how to lock a row."""
+    """A store over a database. The locks do nothing here, because a transaction of SQLite has the file to itself."""
 
     durable = True
     HOLD = SKIP = ""
     """SQL that locks a row which was read until the transaction ends; `SKIP` passes over a locked one."""
     WALL = "0"
     """SQL of the database's clock, in microseconds."""
+    LOCK_TENANT = "SELECT $1"
+    """Statement that keeps other requests of a tenant from being counted at the same time."""
+    LOCK_STOPS = "SELECT 1"
+    """Statement that waits for claims under way, and keeps others from reading the stops."""
 
     def __init__(self, database: Database, limits: OpenRequestLimits | None = None) -> None:
         self.database = database
@@ -131,14 +121,6 @@ class DatabaseStore(Openable):
         keep = Statement(f"{KEEP_CLOCK}{self.SKIP})", (*astuple(before), *astuple(after)))
         return after.moment(reading), keep if before.is_due(after) else None
 
-    def _lock_tenant(self, tenant: str) -> Steps[None]:
-        """Keep other requests of this tenant from being counted at the same time."""
-        raise NotImplementedError
-
-    def _lock_stops(self) -> Steps[None]:
-        """Wait for claims under way, and keep others from reading the stops until the transaction ends."""
-        raise NotImplementedError
-
     async def open(self) -> Self:
         """Open the database and bring its tables up to date."""
         await self.database.open()
@@ -159,7 +141,7 @@ class DatabaseStore(Openable):
         """Keep a request; one that is there already is returned as it stands."""
         check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
-        yield from self._lock_tenant(tenant)
+        yield Statement(self.LOCK_TENANT, (tenant,))
         known = yield from self._hold(request.id)
         if known is not None:
             own = known.request
@@ -197,12 +179,7 @@ class DatabaseStore(Openable):
 
     @transaction
     def answer(
-        self,
-        answer: ApprovalAnswer,
-        *,
-        four_eyes: bool = False,
-        keep: float | None = None,
-        check: AnswerCheck | None = None,
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
         record = yield from self._hold(answer.request)
@@ -251,7 +228,7 @@ class DatabaseStore(Openable):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -262,7 +239,7 @@ class DatabaseStore(Openable):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -303,7 +280,7 @@ class DatabaseStore(Openable):
         return found
 
     @transaction
-    def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> Steps[list[Grant]]:
+    def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> Steps[list[Grant]]:
         """Return the grants in force, oldest first."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
@@ -327,7 +304,7 @@ class DatabaseStore(Openable):
     @transaction
     def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Steps[Stop]:
         """Begin a stop; one in force for this tenant and session is returned as it stands."""
-        yield from self._lock_stops()
+        yield Statement(self.LOCK_STOPS)
         now = yield from self._now()
         of = to_stored_text(tenant), to_stored_text(session)
         rows = yield Statement(STOP_FOR, of)
@@ -438,19 +415,12 @@ class DatabaseStore(Openable):
             yield Statement(GRANT, grant_values(grant))
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> Steps[None]:
-        by, channel = "", ""
-        if kind in ("approve", "deny") and record.decision:
-            by, channel = to_stored_text(record.decision.by), to_stored_text(record.decision.channel)
-        yield Statement(EVENT, (*_event(record, kind, now), by, channel, to_stored_text(record.reason)))
+        texts = map(to_stored_text, (*decider_of(record, kind), record.reason))
+        yield Statement(EVENT, (*_event(record, kind, now), *texts))
         yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
     async def _select(
-        self,
-        sql: str,
-        tenant: str | None,
-        sessions: Iterable[str] | None,
-        limit: int,
-        after: RequestCursor | None,
+        self, sql: str, tenant: str | None, sessions: Sessions, limit: int, after: RequestCursor | None
     ) -> list[RequestRecord]:
         """Return records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
@@ -520,13 +490,11 @@ COUNT: Final = (
 NEXT: Final = "(SELECT coalesce(max(number), 0) + 1 FROM {schema}.approval_event WHERE request = $1)"
 EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
-    f"VALUES ($1, {NEXT}, $2, $3, $4, $5, $6, $7)"
+    f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7"
 )
 ANSWER_LIST: Final = f"({', '.join(map(repr, sorted(ANSWERS)))})"
 LATE_EVENT: Final = (
-    "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
-    f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {{schema}}.approval_event "
-    f"WHERE request = $1 AND kind IN {ANSWER_LIST}) < $8"
+    f"{EVENT} WHERE (SELECT count(*) FROM {{schema}}.approval_event WHERE request = $1 AND kind IN {ANSWER_LIST}) < $8"
 )
 RECORDED: Final = (
     "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND recorded = 0 "
