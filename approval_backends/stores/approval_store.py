@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from attrs import field, frozen
 
+from approval_backends.lifecycle import Move
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import ApprovalAnswer, Moment, Move, Refusal, RequestRecord
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -41,21 +43,7 @@ AnswerCheck = Callable[[], Coroutine[Any, Any, None]] | None
 Sessions = Iterable[str] | None
 """Names of sessions; None stands for all."""
 
-EventKind = Literal[
-    "submitted",
-    "approve",
-    "deny",
-    "expire",
-    "give_up",
-    "withdraw",
-    "supersede",
-    "claim",
-    "finish",
-    "fail",
-    "lose",
-    "late_decision",
-    "refused",
-]
+EventKind = Literal["submitted", "late_decision", "refused"] | Move
 
 
 @frozen(kw_only=True)

@@ -48,6 +48,7 @@ from approval_backends.stores.store_clock import ClockReading, StoreClock, syste
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
@@ -152,7 +153,8 @@ class MemoryStore:
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire every request whose time is over."""
         now = self._now()
-        over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
+        there = with_status(self._visible_records(), "pending", "approved")
+        over = [record for record in there if is_over(record, now)]
         return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
 
     async def pending(
@@ -197,7 +199,7 @@ class MemoryStore:
     ) -> list[RequestRecord]:
         """Withdraw the open requests, and end the session's grants."""
         now = self._now()
-        found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
+        found = with_status(self._visible_records(tenant, [session]), "pending", "approved")
         if found and not final:
             return []
         for grant in self._grants.values():
@@ -282,22 +284,16 @@ class MemoryStore:
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove the requests that ended so long ago."""
         now = self._now().wall
-        gone = [
-            record.id
-            for record in self._all()
-            if record.ended is not None
-            and (now - record.ended).total_seconds() >= older_than
-            and (unrecorded or all(event.recorded for event in self._events[record.id]))
-        ]
+
+        def is_old(ended: datetime | None) -> bool:
+            return ended is not None and (now - ended).total_seconds() >= older_than
+
+        old = [record.id for record in self._visible_records() if is_old(record.ended)]
+        gone = [one for one in old if unrecorded or all(event.recorded for event in self._events[one])]
         for request_id in gone:
             del self._records[request_id], self._events[request_id]
-        for grant in list(self._grants.values()):
-            ended = grant.revoked or grant.expires
-            if ended is not None and (now - ended).total_seconds() >= older_than:
-                del self._grants[grant.id]
-        for stop in list(self._stops.values()):
-            if stop.ended is not None and (now - stop.ended).total_seconds() >= older_than:
-                del self._stops[stop.id]
+        self._grants = {name: one for name, one in self._grants.items() if not is_old(one.revoked or one.expires)}
+        self._stops = {name: one for name, one in self._stops.items() if not is_old(one.ended)}
         return len(gone)
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
@@ -316,12 +312,9 @@ class MemoryStore:
             raise StoreClosed("the store is closed")
         return self._records.get(request_id)
 
-    def _all(self) -> list[RequestRecord]:
+    def _visible_records(self, tenant: str | None = None, sessions: Sessions = None) -> list[RequestRecord]:
         self._find("")
-        return list(self._records.values())
-
-    def _visible_records(self, tenant: str | None, sessions: Sessions) -> Iterator[RequestRecord]:
-        return _filter_records(self._all(), tenant, sessions)
+        return list(_filter_records(self._records.values(), tenant, sessions))
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
         """Count the pending requests; requests whose time is over expire first, so that they count no more."""
@@ -332,9 +325,8 @@ class MemoryStore:
         )
         for scope, key, limit in rows:
             if self._waiting[key] >= limit:
-                for record in list(self._visible_records(tenant, None)):
-                    if record.status == "pending" and is_over(record, now):
-                        self._try_move(record, "expire", now)
+                for record in with_status(self._visible_records(tenant), "pending"):
+                    self._try_move(record, "expire", now)
                 if self._waiting[key] >= limit:
                     raise TooManyRequests(scope, limit)
 
