@@ -72,7 +72,8 @@ def session_value(session: str | None) -> str:
 
 def micros(at: datetime) -> int:
     """Return a time as whole microseconds."""
-    return (at - EPOCH) // timedelta(microseconds=1)
+    since = at - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def time_of(value: int) -> datetime:

@@ -9,13 +9,14 @@ those it read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import astuple
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
-from amplifier_hooks.storage.database import Check, Openable, Script, Statement, Wake, transaction
+from amplifier_hooks.storage.database import Check, Openable, Script, Statement, StoreUnavailable, Wake, transaction
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     Refusal,
@@ -169,7 +170,8 @@ class DatabaseStore(Openable):
         ((wall, boot, uptime, seen, age, *row),) = await self.database.fetch(look, to_stored_text(request_id))
         now, keep = self._moment(wall, (boot, uptime, seen, age))
         if keep is not None:
-            await self.database.fetch(keep.sql, *keep.values)
+            with suppress(StoreUnavailable):  # a store that can be read is enough for a look
+                await self.database.fetch(keep.sql, *keep.values)
         return (None if row[0] is None else load_record(row)), now
 
     async def get(self, request_id: str) -> RequestRecord | None:

@@ -150,7 +150,7 @@ class Scenario:
                 self.broken.append(f"{arguments} ran, and {given} was given")
             if self.runs[call_id] > 1 and not self.lasting:
                 self.broken.append(f"{call_id} ran twice")
-            mine = [one.id for one in self.store._all() if one.request.call == call_id]
+            mine = [one.id for one in self.store._visible_records() if one.request.call == call_id]
             if any(self.store.claimed_under.get(request) for request in mine):
                 self.broken.append("an act ran that the policy forbade when its claim began")
             return "written"
@@ -205,7 +205,7 @@ class Scenario:
 
     def check_store(self) -> None:
         """Note it if an approval is left that a later call could use."""
-        left = [record for record in self.store._all() if record.status in ("pending", "approved")]
+        left = [record for record in self.store._visible_records() if record.status in ("pending", "approved")]
         if left:
             self.broken.append(f"left behind: {[(record.id, record.status) for record in left]}")
 
