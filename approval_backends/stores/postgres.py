@@ -49,7 +49,7 @@ POSTGRES_TABLES = Migrations(
                 'SELECT CASE WHEN p_wall >= wall - 1000000 THEN store_age + greatest(p_wall - wall, 0) END
                 FROM {schema}.approval_clock'""",
             """CREATE FUNCTION {schema}.approval_submit(
-                p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
+                p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
                 p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER,
                 p_channel TEXT, p_topic TEXT
             ) RETURNS BIGINT[] LANGUAGE plpgsql AS $body$
@@ -68,9 +68,9 @@ POSTGRES_TABLES = Migrations(
                 IF v_age IS NULL OR v_tenant >= p_per_tenant OR v_session >= p_per_session THEN
                     RETURN NULL;
                 END IF;
-                INSERT INTO {schema}.approval_request (id, tenant, session, expires, request, created, age, lifetime,
-                        digest, status, version, reason, agent, outcomes)
-                    VALUES (p_id, p_tenant, p_session, v_age + p_lifetime, p_request, v_now, v_age, p_lifetime,
+                INSERT INTO {schema}.approval_request (id, tenant, session, call, expires, request, created, age,
+                        lifetime, digest, status, version, reason, agent, outcomes)
+                    VALUES (p_id, p_tenant, p_session, p_call, v_age + p_lifetime, p_request, v_now, v_age, p_lifetime,
                         p_digest, 'pending', 1, '', p_agent, p_outcomes::JSONB)
                     ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
@@ -144,6 +144,7 @@ class PostgresStore(DatabaseStore):
             to_stored_text(request.id),
             to_stored_text(request.tenant),
             to_stored_text(request.session),
+            to_stored_text(request.call),
             round(draft.lifetime * 1e6),
             request_value(request),
             request.digest,
@@ -204,5 +205,5 @@ def _outcomes_value(found: Mapping[str, Status]) -> str:
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"

@@ -4,12 +4,13 @@ from typing import Final
 
 APPROVAL_TABLES: Final = (
     """CREATE TABLE {schema}.approval_request (
-        id TEXT PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, expires BIGINT NOT NULL,
+        id TEXT PRIMARY KEY, tenant TEXT NOT NULL, session TEXT NOT NULL, call TEXT NOT NULL, expires BIGINT NOT NULL,
         request TEXT NOT NULL, created BIGINT NOT NULL, age BIGINT NOT NULL, lifetime BIGINT NOT NULL,
         digest TEXT NOT NULL, status TEXT NOT NULL, version BIGINT NOT NULL,
         decision TEXT, decided BIGINT, decided_age BIGINT, reason TEXT NOT NULL, ended BIGINT, result TEXT
     )""",
     "CREATE INDEX approval_open ON {schema}.approval_request (tenant, session) WHERE ended IS NULL",
+    "CREATE INDEX approval_call ON {schema}.approval_request (tenant, session, call) WHERE call <> ''",
     """CREATE TABLE {schema}.approval_event (
         request TEXT NOT NULL, number BIGINT NOT NULL, kind TEXT NOT NULL, at BIGINT NOT NULL, version BIGINT NOT NULL,
         by_whom TEXT NOT NULL, channel TEXT NOT NULL, note TEXT NOT NULL, recorded BIGINT NOT NULL DEFAULT 0,

@@ -524,7 +524,7 @@ async def test_who_reads_again(here: bool, tmp_path: Path) -> None:
 # -- many --------------------------------------------------------------------------------------------------------------
 
 FINISHED = """INSERT INTO {schema}.approval_request
-    SELECT 'old-' || n.value, tenant, session, expires, request, created, age, lifetime, digest, 'denied',
+    SELECT 'old-' || n.value, tenant, session, call, expires, request, created, age, lifetime, digest, 'denied',
            version, decision, decided, decided_age, reason, created, NULL
     FROM {schema}.approval_request, (
         WITH RECURSIVE counted (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM counted WHERE value < 100000)
