@@ -209,7 +209,7 @@ class ApprovalBackend(Protocol):
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that an earlier owner of a session left: undecided, approved and not begun, begun without a result."""
+    """Requests that other workers of a session left: undecided, approved and not begun, begun without a result."""
 
     pending: tuple[ApprovalRequest, ...] = ()
     approved: tuple[ApprovalRequest, ...] = ()
@@ -226,11 +226,14 @@ class DurableApprovals(Protocol):
         ...
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
-        """Become the owner of a session. From then on an earlier owner can neither ask nor claim."""
+        """Return what other workers of a session left. Any number of workers may serve one session at a time."""
         ...
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Take back the open questions of a session, and end its grants."""
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
+        """Take back the open questions of a session, and end its grants.
+
+        Unless `final`, a session with open questions does not end, because they belong to other workers.
+        """
         ...
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:

@@ -136,7 +136,7 @@ class StoreApprovals(AsUpstream):
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
-        """Become the owner of a session; see `Broker.resume`."""
+        """Return what other workers of a session left; see `Broker.resume`."""
         taken = await self.broker.resume(tenant, session)
         return Unfinished(
             pending=tuple(record.request for record in taken.pending),
@@ -144,9 +144,9 @@ class StoreApprovals(AsUpstream):
             unknown=tuple(record.request for record in taken.unknown),
         )
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Withdraw the open requests of a session, and end its grants."""
-        await self.broker.end_session(tenant, session, reason)
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
+        """Withdraw the open requests of a session, and end its grants; see `Broker.end_session`."""
+        await self.broker.end_session(tenant, session, reason, final=final)
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """Note that the audit has every event of a request up to this number, or every change that was seen here."""

@@ -4,7 +4,7 @@
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
 async def test_my_store(check):
     async with MyStore() as store:
-        await check(StoreSubject(store, advance=store.move_clock))
+        await check(StoreSubject(store, advance=store.move_clock, reboot=store.set_clock_back))
 ```
 
 Each check takes an empty store, or a fresh backend, and raises `NotConforming` with the promise that was broken.
@@ -25,9 +25,10 @@ from amplifier_hooks.approvals import act_of, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import ApprovalAnswer, Decider, Moment, Move, Refusal, RefusalCode, RequestRecord
+from approval_backends.errors import RequestMismatch, TooManyRequests
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Move, Refusal, RefusalCode, RequestRecord, seconds_left
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
+from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend
@@ -65,10 +66,11 @@ class NotConforming(AssertionError):
 
 @frozen
 class StoreSubject:
-    """An empty, open store, and a function that moves the clock it judges by."""
+    """An empty, open store; `advance` moves its clock, `reboot` starts its machine with the clock set back."""
 
     store: ApprovalStore
     advance: Callable[[float], Awaitable[None]]
+    reboot: Callable[[float], Awaitable[None]]
 
 
 @frozen
@@ -80,26 +82,28 @@ class BackendSubject:
 
 
 class MovableClock:
-    """A clock for stores that take one: it stands where it is put. `wall` and `reading` can also be moved apart."""
+    """A clock for stores that take one: it stands where it is put. `wall` and `uptime` can also be moved apart."""
 
     def __init__(self) -> None:
-        self.moment = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
+        self.reading = ClockReading(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
 
-    def __call__(self) -> Moment:
-        """Return the clock's moment."""
-        return self.moment
+    def __call__(self) -> ClockReading:
+        """Return the clock's reading."""
+        return self.reading
 
     async def advance(self, seconds: float) -> None:
         """Let time pass."""
-        self.move(wall=seconds, reading=seconds)
+        self.move(wall=seconds, uptime=seconds)
 
-    def move(self, *, wall: float = 0.0, reading: float = 0.0, boot: str | None = None) -> None:
-        """Move one clock, or start the machine anew."""
-        self.moment = Moment(
-            self.moment.wall + timedelta(seconds=wall),
-            self.moment.boot if boot is None else boot,
-            self.moment.reading + reading,
-        )
+    async def reboot(self, back: float) -> None:
+        """Start the machine anew, with its wall clock set back."""
+        now = self.reading
+        self.reading = ClockReading(now.wall - timedelta(seconds=back), f"after {now.boot}", 0.0)
+
+    def move(self, *, wall: float = 0.0, uptime: float = 0.0) -> None:
+        """Move one clock."""
+        now = self.reading
+        self.reading = ClockReading(now.wall + timedelta(seconds=wall), now.boot, now.uptime + uptime)
 
 
 def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
@@ -406,6 +410,28 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
 
 
+async def an_answer_is_checked_where_it_counts(subject: StoreSubject) -> None:
+    """A check runs inside the transaction that decides; if it raises, nothing was decided, and nothing is kept."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    seen: list[str] = []
+
+    async def passes() -> None:
+        seen.append("checked")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("revoked")
+
+    for option in (ALLOW, DENY, ALWAYS):
+        await _raises(LookupError, store.answer(an_answer(request, option), check=fails), "the error is raised")
+    left = await store.get(request.id)
+    expect("nothing is decided", holds=left is not None and (left.status, left.version) == ("pending", 1))
+    expect("nothing is kept", holds=[event.kind for event in await store.events(request.id)] == ["submitted"])
+    expect_record(await store.answer(an_answer(request), check=passes), "an answer whose check passes")
+    expect("the check runs once", holds=seen == ["checked"])
+
+
 async def time_is_the_stores(subject: StoreSubject) -> None:
     """An answer counts just before the end; at the end and after it does not, swept or not."""
     store = subject.store
@@ -425,6 +451,30 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     expect("it is expired, not denied", holds=record is not None and record.status == "expired" and not record.decision)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
     expect_record(await store.move(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+
+
+async def a_clock_set_back_prolongs_nothing(subject: StoreSubject) -> None:
+    """After the clock was set back across a start of the machine, no question and no approval lives longer."""
+    store = subject.store
+    pending, approved = a_request(1), a_request(2)
+    for request in (pending, approved):
+        await store.submit(request)
+    expect_record(await store.answer(an_answer(approved)), "an answer")
+    await subject.advance(LIFETIME / 2)
+    await store.look(pending.id)
+    await subject.reboot(LIFETIME / 4)
+    await store.look(pending.id)  # as every waiter does
+    await subject.advance(LIFETIME / 2)
+    expect_refusal(await store.answer(an_answer(pending)), "expired", "an answer after the time")
+    expect_refusal(await store.move(approved.id, "claim"), "expired", "a claim after the time")
+    later = a_request(3)
+    record = await store.submit(later)
+    _, now = await store.look(later.id)
+    expect("a new question has its time", holds=seconds_left(record.created, LIFETIME, now) == LIFETIME)
+    await subject.advance(LIFETIME - 1)
+    expect_record(await store.answer(an_answer(later)), "an answer in time")
+    ended = [record.id for record in await store.expire_due()]
+    expect("what was open before is over", holds=sorted(ended) == sorted([pending.id, approved.id]))
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
@@ -630,30 +680,37 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     expect("there is nothing left to end", holds=await store.end_session("acme", "session-1") == [])
 
 
-async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
-    """After a take-over the old epoch can neither submit nor claim, and a claimed request becomes unknown."""
+async def several_workers_serve_one_session(subject: StoreSubject) -> None:
+    """A worker that begins finds all that is open; what was claimed becomes unknown; a worker before it goes on."""
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
     for request in (pending, approved, claimed):
         await store.submit(request)
     for request in (approved, claimed):
         expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.move(claimed.id, "claim", epoch=0), "a claim")
-    taken = await store.take_over("acme", "session-1")
-    expect("it starts a new epoch", holds=taken.epoch == 1)
-    found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
-    expect("the new owner finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
-    expect_refusal(await store.move(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
-    await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
-    expect_refusal(await store.move(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
-    expect_record(await store.move(approved.id, "claim", epoch=1), "the new owner's claim")
-    expect_record(await store.answer(an_answer(pending)), "an answer to what was pending")
+    expect_record(await store.move(claimed.id, "claim"), "a claim")
     for _ in range(2):
-        taken = await store.take_over("acme", "session-1")
-    expect("what is unknown stays so", holds=claimed.id in [record.id for record in taken.unknown])
-    expect("with the newest epoch", holds={record.epoch for record in taken.unknown} == {taken.epoch})
-    expect_record(await store.move(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
-    await store.submit(a_request(5, session="session-2"))
+        there = await store.begin_session("acme", "session-1")
+        found = [[record.id for record in group] for group in (there.pending, there.approved, there.unknown)]
+        expect("a worker finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
+    expect("of this session only", holds=(await store.begin_session("acme", "session-2")).pending == ())
+    expect_refusal(await store.move(claimed.id, "claim"), "already_resolved", "claiming what may have run")
+    expect_record(await store.move(claimed.id, "finish", reason="it ran"), "the result of the worker that ran it")
+    expect_record(await store.move(approved.id, "claim"), "a claim by the first worker")
+    later = a_request(4)
+    await store.submit(later)
+    expect("a worker that ends ends nothing", holds=await store.end_session("acme", "session-1", final=False) == [])
+    there_again = await store.get(later.id)
+    expect("while another asks", holds=there_again is not None and there_again.status == "pending")
+    always = a_request(5)
+    await store.submit(always)
+    await _allow_always(store, always, None)
+    await store.end_session("acme", "session-1", final=False)
+    expect("nor its grants", holds=await store.grants(tenant="acme") != [])
+    for request in (pending, later):
+        expect_record(await store.answer(an_answer(request, DENY)), "an answer")
+    await store.end_session("acme", "session-1", final=False)
+    expect("the last worker ends the grants", holds=await store.grants(tenant="acme") == [])
 
 
 async def quotas_hold(subject: StoreSubject) -> None:
@@ -820,7 +877,9 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_answers_wins,
     the_same_decision_again_is_the_same,
     only_valid_answers_count,
+    an_answer_is_checked_where_it_counts,
     time_is_the_stores,
+    a_clock_set_back_prolongs_nothing,
     an_approval_does_not_last,
     what_is_taken_back_is_void,
     giving_up_loses_no_answer,
@@ -830,7 +889,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     an_always_has_a_ceiling,
     grants_end_with_their_session,
     ending_a_session_ends_its_questions,
-    a_new_owner_fences_the_old_one,
+    several_workers_serve_one_session,
     quotas_hold,
     what_is_undecided_or_unrecorded_stays,
     a_claim_says_it_is_recorded,

@@ -107,7 +107,7 @@ class PendingApprovals:
         """Return no unfinished questions."""
         return Unfinished()
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
         """Do nothing."""
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:

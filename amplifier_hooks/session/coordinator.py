@@ -236,7 +236,7 @@ class SessionCoordinator:
             await self._session.emit(event, about)
 
     async def _begin_lease(self) -> bool:
-        """Become the session's owner in a durable backend. Return True if the session existed before.
+        """Begin the session in a durable backend. Return True if the session existed before.
 
         If the backend fails now, the session tries again before its first question. Unfinished actions are shown only
         once, and a session that asks nothing needs no backend.

@@ -93,7 +93,7 @@ class WaitingRequests:
         if self._moment is None:
             raise RuntimeError("nothing was read yet")
         passed = time.monotonic() - self._read_at
-        return Moment(self._moment.wall + timedelta(seconds=passed), self._moment.boot, self._moment.reading + passed)
+        return Moment(self._moment.wall + timedelta(seconds=passed), self._moment.age + passed)
 
     @property
     def now(self) -> datetime:
