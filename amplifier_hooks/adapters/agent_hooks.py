@@ -144,7 +144,11 @@ class SessionInterceptor:
         return change_verdict("$target", outcome.value) if outcome.value != response else Verdict.allow()
 
     async def before_tool(self, context: AgentContext) -> Verdict:
-        """Ask the hooks about a tool call."""
+        """Ask the hooks about a tool call.
+
+        The verdict of an admitted call holds the input that was decided about, changed or not: the host may change its
+        own object while the hooks look.
+        """
         about = context["tool_call"]
         call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
@@ -153,8 +157,7 @@ class SessionInterceptor:
         self._calls[call.id] = call
         if earlier is not None:  # the host reports nothing more about that call
             await earlier.give_up()
-        unchanged = call.asks_about(call.tool, call.input)  # True is not 1 there
-        return Verdict.allow() if unchanged else change_verdict("$target", call.input)
+        return change_verdict("$target", call.input)
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """Show the result of a tool to the hooks."""

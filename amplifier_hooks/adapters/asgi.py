@@ -9,17 +9,21 @@ out; middleware of `request` encloses both. Without a hook the middleware reads,
 from __future__ import annotations
 
 import json
+import re
 from http.client import responses
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from amplifier_hooks.act import MAX_DEPTH
+from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.middleware import RequestContext
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -46,6 +50,11 @@ FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection"}
 LARGEST_BODY: Final = 1024 * 1024
 LONGEST_REASON: Final = 1_000
 BODILESS: Final = frozenset({204, 304})
+JSON: Final = re.compile(r"application/(?:[\w.-]+\+)?json")
+"""Content types of bodies that are read as JSON."""
+LOOKS: Final = 8
+"""Maximum of further looks because hooks have changed while they were asked."""
+TOO_MANY_CHANGES: Final = "the hooks were changed each time before they had answered"
 
 log = get_logger(__name__)
 
@@ -70,7 +79,8 @@ class HooksMiddleware:
         tenant: Returns the tenant of a request. Add the middleware so that it runs after the authentication, because a
             claim of the request itself must not count.
         largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
-            not seen it could not have stopped it.
+            not seen it could not have stopped it. Declared JSON that two readers could understand differently is
+            refused with 400.
         read_body: True if hooks are shown bodies. If False, the middleware reads nothing before the application does.
 
     A denial is 403 with the reason; so is a question, because an HTTP request has no approver. Hooks see no
@@ -135,9 +145,7 @@ class HookedRequest:
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
-        outcome = await hooks.decide(REQUEST_PRE, self.data)
-        self.outcomes.append(outcome)
-        reason = denial_reason(outcome)
+        reason = await self._decide()
         if reason is not None:
             await self.refuse(403, "denied", reason)
             return
@@ -147,6 +155,24 @@ class HookedRequest:
             await self._call_app(self._pass_on)
         else:
             await self.owner.app(self.scope, self.receive, self.send)
+
+    async def _decide(self) -> str | None:
+        """Ask the hooks, and again if they change meanwhile. Return the reason of a refusal, or None."""
+        hooks = self.owner.hooks
+        fields = Snapshot({name: self.data[name] for name in ("headers", "body")})  # no hook holds what another reads
+        before = hooks.in_force(REQUEST_PRE)
+        outcome = await hooks.decide(REQUEST_PRE, self.data, fields)
+        reason = denial_reason(outcome)
+        for _ in range(LOOKS):
+            now = hooks.in_force(REQUEST_PRE)
+            if reason is not None or now is before:
+                break
+            outcome, before = await hooks.look_again(outcome, self.data, before, fields), now
+            reason = denial_reason(outcome)
+        else:
+            reason = TOO_MANY_CHANGES
+        self.outcomes.append(outcome)
+        return reason
 
     async def refuse(self, status: int, code: str, detail: str) -> None:
         """Answer in place of the application."""
@@ -162,7 +188,7 @@ class HookedRequest:
     # -- the request ---------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
-        """Read the body, and replay it to the application. Return False if the body is too large and was refused."""
+        """Read the body, and replay it to the application. Return False if the body was refused."""
         messages: list[Message] = []
         size, more = 0, True
         while more:
@@ -177,7 +203,11 @@ class HookedRequest:
                 return False
             more = message.get("more_body", False)
         body = b"".join(message.get("body", b"") for message in messages)
-        self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
+        try:
+            self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
+        except (ValueError, RecursionError) as problem:
+            await self.refuse(400, "no_json", f"the body is no plain JSON: {problem}")
+            return False
         original, left = self.receive, messages[::-1]
 
         async def again() -> Message:
@@ -276,19 +306,18 @@ def visible_headers(pairs: Pairs) -> dict[str, str]:
 
 
 def readable_body(body: bytes, content_type: str) -> Any:
-    """Return a body as hooks see it: parsed if declared as JSON and valid, otherwise as text or, at worst, as bytes."""
+    """Return a body as hooks see it: parsed if declared as JSON, otherwise as text or, at worst, as bytes.
+
+    Raises `ValueError` and `RecursionError` for declared JSON that two readers could understand differently.
+    """
     if not body:
         return None
+    if JSON.fullmatch(content_type.partition(";")[0].strip().lower()):
+        return load_json(body, deepest=MAX_DEPTH)
     try:
-        text = body.decode()
+        return body.decode()
     except UnicodeDecodeError:
         return body
-    if content_type.partition(";")[0].strip().lower() == "application/json":
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-    return text
 
 
 def valid_status(value: object, was: int) -> int:

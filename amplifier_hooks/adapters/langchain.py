@@ -30,10 +30,11 @@ from amplifier_hooks.adapters.shared import (
     HOSTED,
     NESTED,
     Texts,
-    answer_of,
+    as_bytes,
     call_at_end,
     check_turn,
     hosted_tools,
+    is_readable,
     out_of_reach,
 )
 from amplifier_hooks.errors import HookUsageError
@@ -82,7 +83,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self.session = session
         self._outside = frozenset(outside)
-        self._texts: Texts[BaseMessage] = Texts(session, message)
+        self._texts: Texts[Any] = Texts(session, message)
         self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
         """The current turn, and the context manager that ends it."""
         self._failure: Exception | None = None
@@ -150,16 +151,16 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
         self._check_reach(request)
-        given = request.messages
-
-        async def call(messages: list[Any]) -> ModelResponse[Any]:
-            ready: Any = await self._texts.ready(messages, given)
-            return await handler(request.override(messages=ready))
+        own = request.messages
 
         async def step() -> ModelResponse[Any]:
-            texts = await self._texts.merge_into(given)
-            outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
-            response: ModelResponse[Any] = answer_of(outcome)
+            response: ModelResponse[Any] = await self._texts.call_model(
+                lambda messages: handler(request.override(messages=messages)),
+                own,
+                await self._texts.merge_into(own),
+                model=name_of(request.model),
+                tool_calls=calls_in,
+            )
             return response
 
         return await self._run_step(step())
@@ -208,7 +209,8 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 raise ToolAnswerFailed(content if isinstance(content, str) else json.dumps(content, default=str))
             return content
 
-        outcome = await self.session.call_tool(call["name"], call["args"], run, call_id=call["id"])
+        given: Any = next((raw for raw in raw_arguments(request) if not is_readable(raw)), call["args"])
+        outcome = await self.session.call_tool(call["name"], given, run, call_id=call["id"])
         if outcome.pending is not None:
             interrupt_run(request, outcome)
         if outcome.denied:
@@ -240,6 +242,23 @@ def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome[Any]) -> NoRetu
     )
     while True:
         interrupt({**shown, "request": outcome.pending}, response_schema=ANSWERS)
+
+
+def raw_arguments(request: ToolCallRequest) -> Iterator[bytes]:
+    """Yield the call's arguments as the model wrote them, where LangChain keeps them beside the parsed ones.
+
+    LangChain parses them leniently: a key twice keeps the last value, and JSON that breaks off is completed.
+    """
+    state: Any = request.state
+    messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", ())
+    for one in reversed(messages):
+        if isinstance(one, AIMessage) and any(call["id"] == request.tool_call["id"] for call in one.tool_calls):
+            kept = [*(one.additional_kwargs.get("tool_calls") or ()), *getattr(one, "tool_call_chunks", ())]
+            for call in kept:
+                written = call.get("function", {}).get("arguments", call.get("args"))
+                if call.get("id") == request.tool_call["id"] and isinstance(written, str):
+                    yield as_bytes(written)
+            return
 
 
 def rejection() -> str | None:

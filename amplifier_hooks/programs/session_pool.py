@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from attrs import define, field, frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, ProgramExit
 from amplifier_hooks.errors import ApprovalPending, InvalidPayload
 from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.claude_code import CLAUDE_CODE
@@ -28,6 +28,7 @@ from amplifier_hooks.programs.gemini import GEMINI
 from amplifier_hooks.programs.program_session import Asking, ProgramSession
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -154,13 +155,13 @@ class ProgramSessions:
             if guest.closed and self._sessions.get((dialect.name, session)) is guest:
                 del self._sessions[dialect.name, session]
 
-    async def answer_once(
-        self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None
-    ) -> ProgramExit:
+    async def answer_once(self, program: str, body: bytes, delivery: str | None = None) -> ProgramExit:
         """Return the answer to a program's question that may be delivered again, under the sender's id `delivery`.
 
-        A second delivery gets the first answer. Raises the errors of `answer`, and `StoreUnavailable`.
+        `body` is the program's own JSON. A second delivery gets the first answer. Raises `InvalidPayload` for a body
+        that is no question, the errors of `answer`, and `StoreUnavailable`.
         """
+        question = parse_question(body)
         if delivery is None or self.deliveries is None:
             return await self.answer(program, question)
         return await self.deliveries.answer_once(f"{program}/{delivery}", body, partial(self.answer, program, question))
@@ -323,6 +324,21 @@ class StoredTries:
     async def forget(self, content: str) -> None:
         """Delete a call."""
         await self.deliveries.forget(self.whose, content)
+
+
+def parse_question(body: bytes) -> dict[str, Any]:
+    """Parse a question. Raises `InvalidPayload` if the body is not one."""
+    if len(body) > LARGEST_PAYLOAD:
+        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
+    try:
+        question = load_json(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(
+            f"a question that is not JSON, or that two readers could read differently: {error}"
+        ) from None
+    if not isinstance(question, dict):
+        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
+    return question
 
 
 def hash_bytes(data: bytes) -> str:

@@ -455,7 +455,7 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
 
     def posted(guests: ProgramSessions, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
         question = {**tool("PreToolUse"), "tool_input": {"command": command}}
-        return guests.answer_once(program, question, json.dumps(question).encode(), delivery)
+        return guests.answer_once(program, json.dumps(question).encode(), delivery)
 
     async with SqliteDatabase(tmp_path / "book.db") as database:
         clock = ManualClock()
