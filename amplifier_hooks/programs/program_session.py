@@ -242,7 +242,7 @@ class ProgramSession:
             try:
                 await within(CARE, step(self._tries))
             except Exception as error:  # noqa: BLE001  # a store may raise anything, and the answer stands
-                log.warning("guest_try_not_kept", error=describe(error))
+                log.warning("program_retry_not_kept", error=describe(error))
 
     async def _after(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         call = self._calls.pop(self._name_of(payload), None)

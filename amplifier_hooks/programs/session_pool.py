@@ -22,9 +22,7 @@ from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, ProgramExit
 from amplifier_hooks.errors import ApprovalPending, InvalidPayload
 from amplifier_hooks.ports import Unfinished
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.codex import CODEX
-from amplifier_hooks.programs.gemini import GEMINI
+from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.program_session import Asking, ProgramSession
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.storage.database import Database, Script
 
-
-DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, GEMINI)}
 
 MOST: Final = 256
 """Most open sessions. One more closes the session that was silent longest."""
@@ -147,12 +143,12 @@ class ProgramSessions:
         cwd = question.get("cwd")
         if cwd is not None and not (isinstance(cwd, str) and Path(cwd).is_absolute() and "\0" not in cwd):
             raise InvalidPayload(f"a question with the cwd {cwd!r:.80}: it is the absolute path of a folder")
-        guest = await self._session_of(dialect, session, cwd)
+        one = await self._session_of(dialect, session, cwd)
         try:
-            answer = await guest.answer(question)
+            answer = await one.answer(question)
             return ProgramExit(code=0, output=json.dumps(answer).encode("ascii") if answer else b"")
         finally:
-            if guest.closed and self._sessions.get((dialect.name, session)) is guest:
+            if one.closed and self._sessions.get((dialect.name, session)) is one:
                 del self._sessions[dialect.name, session]
 
     async def answer_once(self, program: str, body: bytes, delivery: str | None = None) -> ProgramExit:
@@ -168,13 +164,13 @@ class ProgramSessions:
 
     async def close(self) -> None:
         """Close every session."""
-        guests, self._sessions = list(self._sessions.values()), OrderedDict()
-        await asyncio.gather(*(guest.close() for guest in guests))
+        left, self._sessions = list(self._sessions.values()), OrderedDict()
+        await asyncio.gather(*(one.close() for one in left))
 
     async def _session_of(self, dialect: Dialect, session: str, cwd: str | None) -> ProgramSession:
         key = (dialect.name, session)
-        guest = self._sessions.get(key)
-        if guest is None:
+        found = self._sessions.get(key)
+        if found is None:
             outbox = ProgramOutbox()
             options = dict(self.options)
             if self.asking == "native":
@@ -190,23 +186,23 @@ class ProgramSessions:
                 **options,
             )
             tries = None if self.deliveries is None else self.deliveries.tries(str(options.get("tenant", "")), *key)
-            guest = self._sessions[key] = ProgramSession(dialect, coordinator, outbox, self.asking, tries)
+            found = self._sessions[key] = ProgramSession(dialect, coordinator, outbox, self.asking, tries)
         self._sessions.move_to_end(key)
         if len(self._sessions) > MOST:
             _, oldest = self._sessions.popitem(last=False)
             await oldest.close()
-        return guest
+        return found
 
 
 DELIVERY_TABLES: Final = Migrations(
-    component="guestbook",
+    component="programs",
     steps=(
         (
-            """CREATE TABLE {schema}.guest_delivery (
+            """CREATE TABLE {schema}.program_delivery (
                 id TEXT PRIMARY KEY, question TEXT NOT NULL, code INTEGER NOT NULL, output TEXT NOT NULL,
                 errors TEXT NOT NULL, at BIGINT NOT NULL
             )""",
-            """CREATE TABLE {schema}.guest_try (
+            """CREATE TABLE {schema}.program_retry (
                 whose TEXT NOT NULL, content TEXT NOT NULL, call TEXT NOT NULL, at BIGINT NOT NULL,
                 PRIMARY KEY (whose, content)
             )""",
@@ -257,7 +253,7 @@ class DeliveryStore:
 
     async def _stored_answer(self, name: str, question_hash: str) -> ProgramExit | None:
         rows = await self.database.fetch(
-            "SELECT question, code, output, errors FROM {schema}.guest_delivery WHERE id = $1", name
+            "SELECT question, code, output, errors FROM {schema}.program_delivery WHERE id = $1", name
         )
         if not rows:
             return None
@@ -268,10 +264,10 @@ class DeliveryStore:
     async def _keep(self, name: str, question_hash: str, answer: ProgramExit) -> ProgramExit:
         await self.database.run(
             _insert(
-                "INSERT INTO {schema}.guest_delivery (id, question, code, output, errors, at) "
+                "INSERT INTO {schema}.program_delivery (id, question, code, output, errors, at) "
                 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
                 (name, question_hash, answer.code, answer.output.hex(), answer.errors.hex(), self._now()),
-                "DELETE FROM {schema}.guest_delivery WHERE at < $1",
+                "DELETE FROM {schema}.program_delivery WHERE at < $1",
                 self._now() - DELIVERIES,
             )
         )
@@ -283,24 +279,26 @@ class DeliveryStore:
 
     async def calls(self, whose: str) -> Mapping[str, str]:
         """Return the calls that wait for another try, by their content."""
-        rows = await self.database.fetch("SELECT content, call FROM {schema}.guest_try WHERE whose = $1", whose)
+        rows = await self.database.fetch("SELECT content, call FROM {schema}.program_retry WHERE whose = $1", whose)
         return {row[0]: row[1] for row in rows}
 
     async def keep(self, whose: str, content: str, call: str) -> None:
         """Store a call for another try."""
         await self.database.run(
             _insert(
-                "INSERT INTO {schema}.guest_try (whose, content, call, at) VALUES ($1, $2, $3, $4) "
+                "INSERT INTO {schema}.program_retry (whose, content, call, at) VALUES ($1, $2, $3, $4) "
                 "ON CONFLICT (whose, content) DO UPDATE SET call = excluded.call, at = excluded.at",
                 (whose, content, call, self._now()),
-                "DELETE FROM {schema}.guest_try WHERE at < $1",
+                "DELETE FROM {schema}.program_retry WHERE at < $1",
                 self._now() - TRIES,
             )
         )
 
     async def forget(self, whose: str, content: str) -> None:
         """Delete a call that was tried again and decided."""
-        await self.database.fetch("DELETE FROM {schema}.guest_try WHERE whose = $1 AND content = $2", whose, content)
+        await self.database.fetch(
+            "DELETE FROM {schema}.program_retry WHERE whose = $1 AND content = $2", whose, content
+        )
 
     def _now(self) -> int:
         return int(self.clock.now().timestamp())

@@ -190,17 +190,17 @@ async def world(folder: Path) -> AsyncIterator[World]:
     log = AuditLog.open(folder / "record.jsonl")
     async with DeferredApprovals(SqliteStore(store)) as approvals:
         here = World(folder, registry, approvals, store, folder / "record.jsonl", public_half(folder))
-        guests = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
+        pool = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(os.fspath(folder / "hooks.sock"))
-        server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(create_app(pool), log_level="critical", lifespan="off"))
         task = asyncio.create_task(server.serve([listener]))
         try:
             yield here
         finally:
             server.should_exit = True
             await task
-            await guests.close()
+            await pool.close()
             await log.close()
             listener.close()
 

@@ -15,11 +15,9 @@ from amplifier_hooks import HookRegistry, events
 from amplifier_hooks.definitions.kinds.command import CommandHook
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
 from amplifier_hooks.programs.dialect_codec import DialectCodec
-from amplifier_hooks.programs.gemini import GEMINI
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI
 from amplifier_hooks.result import HookResult
 
 DIALECTS = [CLAUDE_CODE, CODEX, GEMINI]
