@@ -399,24 +399,24 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
 async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: Path, end: str) -> None:
     """After a restart the server leads the second try to the open question, and the third try is a new question."""
     asking(registry)
-    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_guests(registry, before) as pool:
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_pool(registry, before) as pool:
         assert decision(await pool.answer("claude_code", tool("PreToolUse", 1))) == "deny"
         if end == "closed":
             await pool.close()
-        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_guests(registry, after) as again:
+        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_pool(registry, after) as again:
             assert decision(await again.answer("claude_code", tool("PreToolUse", 2))) == "deny"
             (record,) = await after.pending(PERSON)
             allow = next(option.id for option in record.request.options if option.allows)
             assert (await after.decide(record.id, record.digest, allow, PERSON)).accepted
-            async with opened_guests(registry, after) as third:
+            async with opened_pool(registry, after) as third:
                 assert decision(await third.answer("claude_code", tool("PreToolUse", 3))) == "allow"
-            async with opened_guests(registry, after) as fourth:
+            async with opened_pool(registry, after) as fourth:
                 assert decision(await fourth.answer("claude_code", tool("PreToolUse", 4))) == "deny"
             assert [one.id for one in await after.pending(PERSON)] != [record.id]
 
 
 @asynccontextmanager
-async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
+async def opened_pool(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
     """Return a server's sessions over this store, as after a start."""
     book = await DeliveryStore.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # this store has a database
     pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals}, deliveries=book)
