@@ -39,16 +39,9 @@ __all__ = ["ClaudeAgent"]
 
 
 EVENTS: Final = (
-    "PreToolUse",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "UserPromptSubmit",
-    "Stop",
-    "SubagentStart",
-    "SubagentStop",
-    "PreCompact",
-    "Notification",
-)
+    "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop",
+    "PreCompact", "Notification",
+)  # fmt: skip
 """Events for which the SDK takes callbacks. `PermissionRequest` is left to the permission callback of this adapter."""
 
 SLACK: Final = 60.0

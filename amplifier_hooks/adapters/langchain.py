@@ -36,6 +36,7 @@ from amplifier_hooks.adapters.shared import (
     hosted_tools,
     is_readable,
     out_of_reach,
+    with_nested,
 )
 from amplifier_hooks.errors import HookUsageError
 
@@ -282,7 +283,7 @@ def tools_out_of_reach(request: ModelRequest[Any]) -> Iterator[str]:
     tools = list(request.tools)
     for settings in settings_of(request):
         yield from hosted_tools(settings)
-        tools += [tool for one in (settings, *nested_in(settings)) for tool in one.get("tools") or ()]
+        tools += [tool for one in with_nested(settings) for tool in one.get("tools") or ()]
     for tool in tools:
         if isinstance(tool, dict) and tool.get("type") != "function":
             yield str(tool.get("name") or tool.get("type") or next(iter(tool), "?"))
@@ -295,12 +296,6 @@ def settings_of(request: ModelRequest[Any]) -> Iterator[Mapping[str, Any]]:
     while model is not None:
         yield {name: getattr(model, name, None) for name in (*HOSTED, *NESTED)}
         model = getattr(model, "bound", None)
-
-
-def nested_in(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the settings inside of settings."""
-    found = [one for name in NESTED if isinstance(one := settings.get(name), dict)]
-    return found + [further for one in found for further in nested_in(one)]
 
 
 def denial(request: ToolCallRequest, reason: str) -> ToolMessage:

@@ -207,14 +207,18 @@ def answer_of(outcome: ModelOutcome) -> Any:
     return outcome.value
 
 
+def with_nested(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return settings, and all settings inside of them."""
+    inside = (settings.get(name) for name in NESTED)
+    return [settings, *(further for one in inside if isinstance(one, Mapping) for further in with_nested(one))]
+
+
 def hosted_tools(settings: Mapping[str, Any]) -> list[str]:
     """Return the names of the settings that give a model tools of its provider, nested settings included.
 
     An empty object counts, because providers take it for a tool without options.
     """
-    found = [name for name in HOSTED if settings.get(name) not in (None, False, (), [])]
-    inside = (settings.get(name) for name in NESTED)
-    return found + [name for one in inside if isinstance(one, Mapping) for name in hosted_tools(one)]
+    return [name for one in with_nested(settings) for name in HOSTED if one.get(name) not in (None, False, (), [])]
 
 
 def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:
