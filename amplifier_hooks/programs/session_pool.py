@@ -13,7 +13,6 @@ import json
 from collections import OrderedDict
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from attrs import define, field, frozen
@@ -23,7 +22,7 @@ from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, Progr
 from amplifier_hooks.errors import ApprovalPending, InvalidPayload
 from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialects import DIALECTS
-from amplifier_hooks.programs.program_session import Asking, ProgramSession
+from amplifier_hooks.programs.program_session import Asking, ProgramSession, check_folder
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.text.strict_json import load_json
@@ -141,8 +140,7 @@ class ProgramSessions:
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
         cwd = question.get("cwd")
-        if cwd is not None and not (isinstance(cwd, str) and Path(cwd).is_absolute() and "\0" not in cwd):
-            raise InvalidPayload(f"a question with the cwd {cwd!r:.80}: it is the absolute path of a folder")
+        check_folder(cwd)
         one = await self._session_of(dialect, session, cwd)
         try:
             answer = await one.answer(question)

@@ -211,17 +211,18 @@ def install(
     before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
-        second = next(
-            (other for other in (dialect.in_home(), *files) if other != path and has_bridge(read_file(other)[0])), None
-        )
+        others = [other for other in dialect.settings_files(folder(project)) if other != path]
+        second = next((other for other in others if has_bridge(read_file(other)[0])), None)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
     if after == before:
         print(f"{path} has the hook already.")
         return
     if second is not None:
-        remedy = f"amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
-        stop(f"{second} has the hook already, and with two of them every call is asked about twice; first: {remedy}")
+        remedy = f"first: amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
+        if second not in (dialect.in_home(), *files):
+            remedy = "it is a file of the whole machine, so leave this one as it is"
+        stop(f"{second} has the hook already, and with two of them every call is asked about twice; {remedy}")
     changed = file_text(after)
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)

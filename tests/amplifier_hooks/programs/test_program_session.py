@@ -391,6 +391,11 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         assert decision(second) == "allow"
         third = await pool.answer("claude_code", tool("PreToolUse", 3))
         assert decision(third) == "deny", "an approval is for one call"
+        deep: Any = "x"
+        for _ in range(65):
+            deep = [deep]
+        odd = said(await pool.answer("claude_code", {**tool("PreToolUse", 4), "tool_input": {"command": deep}}))
+        assert "nested deeper" in odd["hookSpecificOutput"]["permissionDecisionReason"]
         await pool.close()
 
 
