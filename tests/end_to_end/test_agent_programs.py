@@ -20,9 +20,10 @@ from attrs import define, frozen
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.trust import TrustStore
+from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
-from amplifier_hooks.programs.session_pool import DIALECTS, ProgramSessions
+from amplifier_hooks.programs.session_pool import ProgramSessions
 from amplifier_hooks.record.format.checkpoint import VerifierKey
 from amplifier_hooks.record.read.report import LogVerdict
 from amplifier_hooks.record.read.verify import verify

@@ -83,7 +83,7 @@ async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list
 
 @pytest.mark.rule("DIA-7", "DSP-7")
 async def test_hooks_hold_copies_of_what_the_sdk_goes_on_with() -> None:
-    """What hooks and middleware do to messages and answers in place reaches neither model nor SDK; results do."""
+    """A change of messages and answers in place reaches neither model nor SDK; a result does."""
     registry = HookRegistry()
 
     def spoil(event: str, data: Any) -> None:
