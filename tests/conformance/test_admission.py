@@ -13,7 +13,21 @@ from tests.conformance.scene import opened
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.rule("COO-4", "COO-7", "COO-9", "APR-5", "APR-6", "APR-7", "APR-12", "DSP-2", "DSP-7", "BCK-6")
+pytestmark = pytest.mark.rule(
+    "COO-4",
+    "COO-7",
+    "COO-9",
+    "APR-5",
+    "APR-6",
+    "APR-7",
+    "APR-12",
+    "DSP-2",
+    "DSP-7",
+    "BCK-6",
+    "DIA-7",
+    "DIA-11",
+    "API-2",
+)
 
 
 def cases() -> list[Any]:

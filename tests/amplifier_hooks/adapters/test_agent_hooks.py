@@ -183,7 +183,7 @@ async def test_a_denial_is_the_hosts_verdict(event: str) -> None:
     """A denial at each point denies the host's step there, and no earlier one, with hook and reason."""
     hooks = HookRegistry()
     hooks.gate(event, name="guard")(lambda event, data: HookResult.deny("not today"))
-    reached: list[str] = []
+    reached: list[Any] = []
     async with SessionCoordinator(hooks=hooks) as session:
         emitter, host = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
         steps = {
@@ -193,11 +193,11 @@ async def test_a_denial_is_the_hosts_verdict(event: str) -> None:
             "tool:pre": host.pre_tool_call(call_id="1", name="write", args=GIVEN),
         }
         for name, context in steps.items():
-            record = await emitter.emit_unchecked(context)
-            reached.append(name)
-            if not record.proceeds:
+            reached.append((name, await emitter.emit_unchecked(context)))
+            if not reached[-1][1].proceeds:
                 break
-    assert (record.proceeds, reached[-1], record.verdict.reason) == (False, event, "denied:guard")
+    name, record = reached[-1]
+    assert (record.proceeds, name, record.verdict.reason) == (False, event, "denied:guard")
     assert "not today" in str(record.verdict.message)
 
 
