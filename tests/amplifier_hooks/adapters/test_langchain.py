@@ -625,10 +625,10 @@ async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None
 def test_the_text_of_a_call_is_found_where_langchain_keeps_it(*, as_object: bool) -> None:
     """The model's own JSON of exactly this call is found, in the pieces of a stream and beside a parsed call."""
     text = '{"path": "a", "path": "b"}'
-    pieces = [{"name": "write", "args": text, "id": one, "index": number} for number, one in enumerate(("1", "2"))]
+    pieces: Any = [{"name": "write", "args": text, "id": one, "index": number} for number, one in enumerate(("1", "2"))]
     beside = [{"id": "3", "type": "function", "function": {"name": "write", "arguments": text}}]
     messages = [
-        AIMessageChunk("", tool_call_chunks=pieces),
+        AIMessageChunk(content="", tool_call_chunks=pieces),
         AIMessage("", additional_kwargs={"tool_calls": beside}),
         HumanMessage("go on"),
         AIMessage("", tool_calls=[{"name": "write", "args": {}, "id": "4"}]),

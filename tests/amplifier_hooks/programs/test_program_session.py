@@ -445,6 +445,29 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
         await program_session.close()
 
 
+@pytest.mark.rule("DIA-2", "DIA-4")
+@pytest.mark.parametrize("answer", [HookResult.deny("not today"), HookResult.modify({"prompt": "another"})])
+async def test_a_prompt_that_is_denied_or_changed_is_refused(registry: HookRegistry, answer: HookResult) -> None:
+    """A prompt that a hook denies, or changes, does not reach the program's model; any other does."""
+    pool = ProgramSessions(registry)
+    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go"))) == {}
+    registry.gate("prompt:submit", name="guard")(lambda event, data: answer)
+    refused = said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go")))
+    assert (refused["decision"], bool(refused["reason"])) == ("block", True)
+    await pool.close()
+
+
+@pytest.mark.rule("DIA-6")
+@pytest.mark.parametrize(("place", "decided"), [("inbox", "deny"), ("defer", "defer"), ("both", "ask")])
+async def test_the_answer_without_a_decision(registry: HookRegistry, tmp_path: Path, place: Any, decided: str) -> None:
+    """Without a decision in time the program refuses, ends its run, or asks at its own prompt, as the place says."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        pool = ProgramSessions(registry, place, waits=0.01, options={"approvals": approvals})
+        assert decision(await pool.answer("claude_code", tool("PreToolUse"))) == decided
+        await pool.close()
+
+
 # -- deliveries --------------------------------------------------------------------------------------------------------
 
 
