@@ -164,7 +164,7 @@ class HookedRequest:
         hooks = self.owner.hooks
         fields = Snapshot({name: self.data[name] for name in ("headers", "body")})  # no hook holds what another reads
         before = hooks.in_force(REQUEST_PRE)
-        outcome = await hooks.decide(REQUEST_PRE, self.data, fields)
+        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, snapshot=fields)
         reason = denial_reason(outcome)
         for _ in range(LOOKS):
             now = hooks.in_force(REQUEST_PRE)
