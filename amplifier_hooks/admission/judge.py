@@ -18,7 +18,7 @@ from attrs import define, evolve, field
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.act import Act, Call, freeze, freeze_input
+from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, Call, freeze, freeze_input
 from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.decisions import Judged
@@ -26,7 +26,7 @@ from amplifier_hooks.clock import stamp
 from amplifier_hooks.dispatch.chain import DataView, Snapshot
 from amplifier_hooks.dispatch.run_hooks import error_message
 from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.record.record_errors import RecordUnavailable
@@ -386,11 +386,14 @@ def deny_outcome(outcome: Outcome, by: str, reason: str, cause: Cause | None = N
 def frozen_object(value: object) -> bytes:
     """Return a tool's input as canonical bytes. Bytes are the sender's own JSON, and read strictly.
 
-    Raises `InputNotFreezable`, also for an input that is no JSON object or too large.
+    Raises `InputNotFreezable`, also for an input that is no JSON object or too large. Size and depth of the sender's
+    JSON are checked before it is parsed.
     """
     if isinstance(value, bytes):
+        if len(value) > MAX_INPUT:
+            raise InputTooLarge(MAX_INPUT)
         try:
-            value = load_json(value)
+            value = load_json(value, deepest=MAX_DEPTH)
         except (ValueError, RecursionError) as error:
             raise InputNotFreezable(f"$ is no JSON that all readers understand alike: {error}") from error
     if not isinstance(value, Mapping):

@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.act import freeze
+from amplifier_hooks.act import thaw
+from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.injection.provider_messages import to_anthropic, to_openai
 from amplifier_hooks.text.escape import clip, for_log
 
@@ -80,11 +82,10 @@ class Draft:
     def whole(self) -> ToolUse:
         """Return the call with its arguments parsed: an empty object without any, None if they are no JSON object."""
         try:
-            value = json.loads(self.arguments) if self.arguments.strip() else {}
-            freeze(value)
-        except (ValueError, RecursionError):
+            value: Any = thaw(frozen_object((self.arguments.strip() or "{}").encode("utf-8", "surrogatepass")))
+        except InputNotFreezable:
             value = None
-        return ToolUse(str(self.id), str(self.name), value if isinstance(value, dict) else None)
+        return ToolUse(str(self.id), str(self.name), value)
 
 
 CONNECT: Final = 15.0

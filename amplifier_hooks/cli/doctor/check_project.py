@@ -168,19 +168,14 @@ def _variables(settings: dict[str, Any]) -> Iterator[str]:
 
 def other_programs(patient: Patient) -> Iterator[Symptom]:
     """Check that the hooks of other programs, in this project and this home, are trusted and could run."""
-    from pathlib import Path
-
     from amplifier_hooks.definitions.trust import TrustStore
-    from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-    from amplifier_hooks.programs.codex import CODEX
-    from amplifier_hooks.programs.gemini import GEMINI
+    from amplifier_hooks.programs.dialects import DIALECTS
     from amplifier_hooks.programs.import_settings import read_settings
 
     trust = TrustStore()
-    names = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI}
-    for name, dialect in names.items():
-        for place in dict.fromkeys((patient.folder, Path.home())):
-            path = place / dialect.settings[0]
+    for dialect in DIALECTS.values():
+        name = dialect.name.replace("_", "-")
+        for path in dialect.settings_files(patient.folder):
             if not path.exists():
                 continue
             try:

@@ -37,6 +37,8 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.delenv("AMPLIFIER_HOOKS_STORE", raising=False)
     (tmp_path / "project").mkdir()
     (tmp_path / "run").mkdir()
@@ -221,6 +223,10 @@ def test_other_programs(patient: Patient) -> None:
     assert "'missing-program' is not there" in only(found, "warning")[0].text
     settings.write_text("{")
     assert states(check_project.other_programs(patient)) == {"failed"}
+    settings.write_text("{}")
+    assert states(check_project.other_programs(patient)) == {"ok"}
+    settings.with_name("settings.local.json").write_text(json.dumps({"hooks": hooks}))
+    assert "note" in states(check_project.other_programs(patient))  # the program reads that file, too
 
 
 PLUGIN = """[amplifier_hooks.hooks]
