@@ -30,12 +30,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.approvals import Claims
 from amplifier_hooks.dispatch.run_hooks import Run
 from amplifier_hooks.ports import ApprovalRequest, Decision, KeptResult, Settlement
+from amplifier_hooks.registry import explain as explaining
 from amplifier_hooks.registry.hook_table import Roster
 from amplifier_hooks.registry.permissions import BUILT_IN
 from amplifier_hooks.registry.registration import make_hook
@@ -320,8 +321,8 @@ SPOILER: Final = "spoiling"
 def spoil_events() -> Iterator[None]:
     """Run the body with a `SpoilingHook` before and after the hooks of every event, in all registries made meanwhile.
 
-    No list of hooks and no outcome names the spoiling hooks; only `explain` does. Where the code under test reads an
-    object that was given to a hook, it reads "spoilt". Run your whole suite so:
+    No list of hooks, no outcome and no explanation names the spoiling hooks. Where the code under test reads an object
+    that was given to a hook, it reads "spoilt". Run your whole suite so:
 
     ```python
     @pytest.fixture(autouse=True)
@@ -332,6 +333,7 @@ def spoil_events() -> Iterator[None]:
     """
     spoiling = SpoilingHook()
     hooks_for, outcome, record = Roster.hooks_for, Run.outcome, Run._record  # noqa: SLF001  # no hook may see this one
+    explain = explaining.explain
 
     def make(intents: tuple[Intent, ...], event: str) -> list[Hook]:
         return [
@@ -354,11 +356,18 @@ def spoil_events() -> Iterator[None]:
         if answer.hook_name != SPOILER:
             record(run, answer)
 
+    def leave_out(*about: Any) -> explaining.Explanation:
+        found = explain(*about)
+        hooks, observers = (tuple(one for one in ran if one.name != SPOILER) for ran in (found.hooks, found.observers))
+        return evolve(found, hooks=hooks, observers=observers)
+
+    explaining.explain = leave_out
     Roster.hooks_for, Run.outcome, Run._record = surrounded, unseen, keep  # type: ignore[method-assign]  # noqa: SLF001
     try:
         yield
     finally:
         Roster.hooks_for, Run.outcome, Run._record = hooks_for, outcome, record  # type: ignore[method-assign]  # noqa: SLF001
+        explaining.explain = explain
         spoiling.spoil()
 
 

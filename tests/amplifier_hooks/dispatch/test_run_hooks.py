@@ -333,7 +333,6 @@ async def test_what_a_failure_means(intent: str, strict: bool, event: str, on_er
     assert (failure.hook_name, failure.status, failure.error) == ("broken", "error", "ValueError: broken")
 
 
-@pytest.mark.unspoilt
 @pytest.mark.rule("DSP-3", "RES-6")
 @pytest.mark.parametrize("event", ["agent:stop", "subagent:stop"])
 async def test_a_gate_for_many_events_that_fails_in_front_of_a_stop(event: str) -> None:

@@ -22,7 +22,6 @@ async def forbidden_layer(context: Any, call_next: Any) -> None:
     raise AssertionError("explaining runs nothing")
 
 
-@pytest.mark.unspoilt
 @pytest.mark.rule("REG-16")
 @given(
     st.lists(
@@ -71,7 +70,6 @@ def test_explaining_agrees_with_what_happens(hooks: list[dict[str, Any]], tool: 
     assert all(hook.why and hook.on_failure for hook in everybody)
 
 
-@pytest.mark.unspoilt
 @pytest.mark.rule("REG-16")
 def test_reasons() -> None:
     """Each hook that would not run has a reason, and each that would has the effect of its failure."""
@@ -157,7 +155,6 @@ async def test_hooks_that_count_as_failed_are_said_to() -> None:
     }
 
 
-@pytest.mark.unspoilt
 @pytest.mark.rule("REG-16", "REG-8")
 def test_default_fields_are_taken_into_account() -> None:
     """The tenant may come from the default fields."""
