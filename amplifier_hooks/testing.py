@@ -29,6 +29,7 @@ from enum import Enum
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+from unittest.mock import patch
 
 from attrs import evolve, frozen
 from msgspec.structs import replace
@@ -332,8 +333,8 @@ def spoil_events() -> Iterator[None]:
     ```
     """
     spoiling = SpoilingHook()
-    hooks_for, outcome, record = Roster.hooks_for, Run.outcome, Run._record  # noqa: SLF001  # no hook may see this one
-    explain = explaining.explain
+    hooks_for, outcome, explain = Roster.hooks_for, Run.outcome, explaining.explain
+    record = Run._record  # noqa: SLF001  # the one place that keeps answers
 
     def make(intents: tuple[Intent, ...], event: str) -> list[Hook]:
         return [
@@ -361,13 +362,15 @@ def spoil_events() -> Iterator[None]:
         hooks, observers = (tuple(one for one in ran if one.name != SPOILER) for ran in (found.hooks, found.observers))
         return evolve(found, hooks=hooks, observers=observers)
 
-    explaining.explain = leave_out
-    Roster.hooks_for, Run.outcome, Run._record = surrounded, unseen, keep  # type: ignore[method-assign]  # noqa: SLF001
     try:
-        yield
+        with (
+            patch.object(Roster, "hooks_for", surrounded),
+            patch.object(Run, "outcome", unseen),
+            patch.object(Run, "_record", keep),
+            patch.object(explaining, "explain", leave_out),
+        ):
+            yield
     finally:
-        Roster.hooks_for, Run.outcome, Run._record = hooks_for, outcome, record  # type: ignore[method-assign]  # noqa: SLF001
-        explaining.explain = explain
         spoiling.spoil()
 
 

@@ -162,14 +162,12 @@ def hook_for_call(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
     try:
         return hook if hook.match.matches(tool) else None
     except MatchTimedOut as error:
-        return evolve(hook, call=_failing_call(error), awaits=False)
+        timed_out = error
 
+        def fail(_event: str, _data: object) -> NoReturn:
+            raise timed_out
 
-def _failing_call(error: MatchTimedOut) -> Callable[[str, object], NoReturn]:
-    def fail(_event: str, _data: object) -> NoReturn:
-        raise error
-
-    return fail
+        return evolve(hook, call=fail, awaits=False)
 
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
@@ -260,10 +258,6 @@ class Hook:
         self.quarantined = self.quarantined or self.leaks_of[tenant] >= LEAKS_ALLOWED or self._is_widespread
         self.settle()
 
-    def pardon(self) -> None:
-        """End the quarantine and forget the abandoned calls. The caller calls `settle` afterwards."""
-        self.leaks_of, self.quarantined = NOBODY, False
-
     def in_quarantine(self, tenant: str) -> bool:
         """Return True if the hook must not be called for this tenant."""
         return self.quarantined and (self._is_widespread or self.leaks_of.get(tenant, 0) >= LEAKS_ALLOWED)
@@ -341,18 +335,16 @@ ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 Copier = tuple[str, "Callable[[], Any]"]
 
 
-def copiers_of(data: Mapping[str, Any]) -> tuple[Copier, ...]:
+def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
     """Return the fields that each hook needs a copy of, each with a function that makes one.
 
     No hook can change the values left out. A bytearray within an object or a list arrives as bytes.
     """
-    if ATOMS.issuperset(map(type, data.values())):
-        return ()
-    return tuple((name, _copier(value)) for name, value in data.items() if type(value) not in ATOMS)
+    return [(name, _copier(value)) for name, value in data.items() if type(value) not in ATOMS]
 
 
 def _copier(value: Any) -> Callable[[], Any]:
-    if type(value) is dict and ATOMS.issuperset(map(type, value.values())):
+    if type(value) is dict and ATOMS.issuperset(map(type, value.values())):  # the usual case
         return value.copy
     if type(value) in (dict, list):
         with suppress(Exception):  # an object that is no plain data, or that cannot be compared

@@ -19,12 +19,21 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.dispatch.chain import ATOMS, DataView, Hook, Selection, copiers_of, frozen_copy, own, tenant_and_tool
+from amplifier_hooks.dispatch.chain import (
+    ATOMS,
+    DataView,
+    Hook,
+    Selection,
+    copiers_of,
+    frozen_copy,
+    own,
+    tenant_and_tool,
+)
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
+from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Status, as_result
 from amplifier_hooks.text.matching import MatchTimedOut
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
@@ -172,7 +181,9 @@ class Run(msgspec.Struct, eq=False):
 
     def walk_again(self) -> bool:
         """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
-        while rest := self._remaining():
+        while rest := tuple(self.todo) if self.wait is None else self.wait.take_remaining():
+            if self.denied is not None:
+                break
             self.context, self.torn = copy_context(), False  # this code runs outside of the walk's context
             self.hooks, self.todo = rest, iter(rest)
             self.walking = walk(self, self.todo, self.context)
@@ -181,10 +192,6 @@ class Run(msgspec.Struct, eq=False):
                 return False
         self.context = self.walking = None  # they refer back to the run
         return True
-
-    def _remaining(self) -> tuple[Hook, ...]:
-        rest = tuple(self.todo) if self.wait is None else self.wait.take_remaining()
-        return rest if self.denied is None else ()
 
     # -- for the walk --------------------------------------------------------------------------------------------
 
@@ -210,7 +217,7 @@ class Run(msgspec.Struct, eq=False):
             self.attend = True
         return True
 
-    def record_answer(self, hook: Hook, answer: object) -> bool:
+    def record_answer(self, hook: Hook, answer: object) -> bool:  # noqa: C901  # a call costs more than a branch
         """Record an answer and apply it. Return True if no further hook may run in this walk."""
         wait = self.wait
         if wait is not None and (wait.interrupted or wait.task.cancelling() > wait.cancels + wait.ours):
@@ -232,7 +239,7 @@ class Run(msgspec.Struct, eq=False):
             try:
                 result = answer if type(answer) is HookResult else as_result(answer)
                 if result.data is not None and result.action in CHANGING:
-                    self._take_change(hook, result)
+                    self._take_change(hook, self._own_changes(result.data))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
@@ -240,8 +247,11 @@ class Run(msgspec.Struct, eq=False):
                 denies = isinstance(error, InputNotFreezable | ChangeConflict)  # the hook wants another input
                 return self.record_failure(hook, status, describe(error), duration, denies=denies)
         if not silent:
-            said = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
-            self._record(said if hook.risk is None else with_risk(said, hook.risk, hook.risk_reason))
+            record = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
+            if hook.risk is not None and result.action == "ask_user":
+                registered = Assessment(by=hook.name, risk=hook.risk, reason=hook.risk_reason)
+                record = msgspec.structs.replace(record, registered=registered)
+            self._record(record)
         if result.action == "deny":
             self.denied = hook
             return True
@@ -313,22 +323,17 @@ class Run(msgspec.Struct, eq=False):
         except BaseException:  # noqa: BLE001  # an object that the hook put there may raise anything
             return True
 
-    def _take_change(self, hook: Hook, result: HookResult) -> None:
-        """Apply the change that a hook wants; at a second look no change applies any more.
+    def _take_change(self, hook: Hook, changes: Mapping[str, Any]) -> None:
+        """Merge changes over the payload. At a second look no change applies any more.
 
-        Raises `ChangeConflict` for a change at a second look, and what `_modify` raises.
+        Raises `ChangeConflict` if the hook wants another change at a second look, and `InvalidResult` if the change is
+        one of a field that hooks may not change.
         """
-        if not self.recheck:
-            self._modify(hook, result)
-        elif self._conflicts(hook, result.data or {}):
-            raise ChangeConflict(WANTS_ANOTHER)
-
-    def _modify(self, hook: Hook, result: HookResult) -> None:
-        """Merge the answer's data over the payload.
-
-        Raises `InvalidResult` if the data changes a field that hooks may not change.
-        """
-        changes, before, keeps = self._own_changes(result.data or {}), self.data, self.selection.keeps
+        if self.recheck:
+            if self._conflicts(hook, changes):
+                raise ChangeConflict(WANTS_ANOTHER)
+            return
+        before, keeps = self.data, self.selection.keeps
         data = {**before, **changes}
         for name in () if keeps.isdisjoint(changes) else keeps.intersection(changes):
             if name not in before or (changes[name] is not before[name] and changes[name] != before[name]):
@@ -342,7 +347,7 @@ class Run(msgspec.Struct, eq=False):
             return False
         return any(
             name not in self.data or self.data[name] != value
-            for name, value in self._own_changes(changes).items()
+            for name, value in changes.items()
             if name in self.exact or not self.exact
         )
 
@@ -463,13 +468,6 @@ def contexts_differ(one: Context, other: Context) -> bool:
         raise
     except BaseException:  # noqa: BLE001  # values that cannot be compared are not the same
         return True
-
-
-def with_risk(answer: Answer, risk: Risk, reason: str) -> Answer:
-    """Return the answer of a hook that asks, with the risk that the hook was registered with."""
-    if answer.result.action != "ask_user":
-        return answer
-    return msgspec.structs.replace(answer, registered=Assessment(by=answer.hook_name, risk=risk, reason=reason))
 
 
 def timeout_text(limit: float) -> str:

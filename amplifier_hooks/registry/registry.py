@@ -681,9 +681,9 @@ class HookRegistry(Registrar):
         return outcome
 
     async def _notify(self, chain: Chain, outcome: Outcome) -> None:
-        told = await self._show(chain, outcome)
+        shown = await self._show(chain, outcome)
         if chain.reported and not _is_about_hooks():
-            answers = (*outcome.hook_results, *told)
+            answers = (*outcome.hook_results, *shown)
             await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
 
     async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
@@ -699,16 +699,16 @@ class HookRegistry(Registrar):
         beside = [(hook,) for hook in watchers if hook.concurrent]
         if not beside:
             return await self._show_to(chain, outcome, in_turn)
-        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
-        return tuple(answer for answers in told for answer in answers)
+        groups = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
+        return tuple(answer for answers in groups for answer in answers)
 
     async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
         if not hooks:
             return ()
         run = self._run(chain, outcome.data, chain.selection_of(hooks), notification=True)
         run.given = outcome
-        told = run.start() or await run.finish()
-        return told.hook_results if chain.reported else ()
+        found = run.start() or await run.finish()
+        return found.hook_results if chain.reported else ()
 
 
 def _has_gate(hooks: Iterable[Hook]) -> bool:
