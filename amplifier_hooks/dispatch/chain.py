@@ -330,7 +330,7 @@ class DataView(dict[str, Any]):
 
 
 ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
-"""Types whose values can be shared, because nobody can change them."""
+"""Types whose values hooks can share, because no hook can change them."""
 
 Copier = tuple[str, "Callable[[], Any]"]
 
