@@ -50,3 +50,15 @@ def test_edited_and_kept() -> None:
     decision = Decision(option=ALWAYS.id, by="Robin", channel="test", keep=60.0, arguments=edited.arguments)
     grants = make_grants(request, decision, request.created, edited.digest)
     assert (match_grants(request, grants), match_grants(edited, grants)) == (None, "allow")
+
+
+@pytest.mark.rule("APR-5")
+def test_no_grant_at_high_risk() -> None:
+    """An "always" for a request of high risk makes no grant, and one of medium risk does."""
+
+    def grants(risk: Risk) -> int:
+        request = a_request(questions=QUESTIONS, risk=risk)
+        decision = Decision(option=ALWAYS.id, by="Robin", channel="test")
+        return len(make_grants(request, decision, request.created, request.digest))
+
+    assert [grants(risk) for risk in RISKS] == [1, 1, 0]
