@@ -246,6 +246,18 @@ class DurableApprovals(Protocol):
         ...
 
 
+@runtime_checkable
+class CallStore(Protocol):
+    """The port of an approval backend that remembers the calls whose acts have begun."""
+
+    async def check_call(self, request: ApprovalRequest) -> None:
+        """Return if no act of this request's call has begun yet, whatever was asked about the call.
+
+        Raises `AlreadyRun` if it has, and `ApprovalMismatch` if that was another act than the request's `given` one.
+        """
+        ...
+
+
 class UpstreamMethod(Protocol):
     """The upstream kernel's approver: one method, four arguments by position, plain or async."""
 
@@ -307,8 +319,8 @@ class GrantStore(Protocol):
         """Judge a request by the grants: allows have to cover every hook that asks, one deny is enough."""
         ...
 
-    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
-        """Keep the grants that a decision makes, if it makes any; `digest` is of the action that was decided about.
+    async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Keep the grants that a decision makes, if it makes any.
 
         Called with a refusal when it is given, and with an approval when it is claimed. If the store keeps the decision
         itself, it keeps the grants in the same transaction, and this call does nothing.
@@ -454,13 +466,17 @@ class AuditSink(Protocol):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one."""
+    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one.
+
+    `place` names the host and the file of the log, so that a store finds a log that is gone.
+    """
 
     log: str
     segment: int
     size: int
     head: str
     note: str = ""
+    place: str = ""
 
 
 class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -496,6 +512,10 @@ class HeadStore(Protocol):
 @runtime_checkable
 class MarkedStore(HeadStore, Protocol):
     """A store of heads that counts. The log keeps the count, and so detects an older copy in the store's place."""
+
+    async def at(self, place: str) -> Head | None:
+        """Return the latest head of the log that was last written at a place, or None. Raises as `latest` does."""
+        ...
 
     async def latest_mark(self) -> StoreMark | None:
         """Return the latest mark; None if the store never counted. Raises if the store cannot be read."""

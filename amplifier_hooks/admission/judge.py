@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.admission.hook_inventory import Inventory
     from amplifier_hooks.dispatch.chain import Chain
     from amplifier_hooks.ports import Clock, RuleVerdict
-    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.text.json_schema import Schema
 
@@ -300,7 +300,7 @@ class Judge:
     async def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str] = ()) -> Outcome:
         """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
-            answering = self.deliberate(self.hooks.decide(event, payload, exact))
+            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
             try:
                 if self.inventory is not None and self.inventory.every_run:
                     return await self.inventory.run(event, payload, answering)

@@ -167,9 +167,9 @@ class HookRegistry(Registrar):
             await self._notify(chain, outcome)
         return outcome
 
-    def decide(self, event: str, data: Mapping[str, Any], exact: Collection[str] = ()) -> Coroutine[Any, Any, Outcome]:
+    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Call the participants only, the first half of `emit`. Call `notify` once the effects are known."""
-        return self.emit(event, data, notify=False, exact=exact)
+        return self.emit(event, data, notify=False)
 
     def in_force(self, event: str) -> Chain:
         """Return the hooks in force at an event; any change to the registry puts another object in force."""

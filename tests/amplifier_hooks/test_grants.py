@@ -26,7 +26,7 @@ def test_ceiling(ceiling: Risk, risk: Risk) -> None:
     """A grant answers no request above its own ceiling, and none of high risk."""
     request = a_request(questions=QUESTIONS)
     decision = Decision(option=ALWAYS.id, by="Robin", channel="test")
-    granted = make_grants(request, decision, request.created, request.digest)
+    granted = make_grants(request, decision, request.created)
     assert granted
     grants = [evolve(grant, ceiling=ceiling) for grant in granted]
     said = match_grants(a_request(questions=QUESTIONS, risk=risk), grants)
@@ -48,7 +48,7 @@ def test_edited_and_kept() -> None:
     request = a_request(questions=QUESTIONS, arguments={"command": "rm -rf /"})
     edited = a_request(questions=QUESTIONS, arguments={"command": "ls"})
     decision = Decision(option=ALWAYS.id, by="Robin", channel="test", keep=60.0, arguments=edited.arguments)
-    grants = make_grants(request, decision, request.created, edited.digest)
+    grants = make_grants(request, decision, request.created)
     assert (match_grants(request, grants), match_grants(edited, grants)) == (None, "allow")
 
 
@@ -59,6 +59,6 @@ def test_no_grant_at_high_risk() -> None:
     def grants(risk: Risk) -> int:
         request = a_request(questions=QUESTIONS, risk=risk)
         decision = Decision(option=ALWAYS.id, by="Robin", channel="test")
-        return len(make_grants(request, decision, request.created, request.digest))
+        return len(make_grants(request, decision, request.created))
 
     assert [grants(risk) for risk in RISKS] == [1, 1, 0]
