@@ -43,16 +43,6 @@ def test_other_arguments_than_the_digest() -> None:
 
 
 @pytest.mark.rule("APR-5")
-def test_edited_and_kept() -> None:
-    """A kept "always" for edited arguments is for these, and not for those that were asked about."""
-    request = a_request(questions=QUESTIONS, arguments={"command": "rm -rf /"})
-    edited = a_request(questions=QUESTIONS, arguments={"command": "ls"})
-    decision = Decision(option=ALWAYS.id, by="Robin", channel="test", keep=60.0, arguments=edited.arguments)
-    grants = make_grants(request, decision, request.created)
-    assert (match_grants(request, grants), match_grants(edited, grants)) == (None, "allow")
-
-
-@pytest.mark.rule("APR-5")
 def test_no_grant_at_high_risk() -> None:
     """An "always" for a request of high risk makes no grant, and one of medium risk does."""
 
