@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
@@ -23,7 +23,7 @@ from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.decisions import Judged
 from amplifier_hooks.clock import stamp
-from amplifier_hooks.dispatch.chain import DataView, Snapshot
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import error_message
 from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
@@ -202,10 +202,10 @@ class Judge:
         """Return True if rules are consulted at an event: it can be stopped, and no rule has judged its act before."""
         return self.hooks.can_be_stopped(event) and events.canonical(event) != APPROVAL_REQUIRED
 
-    async def notify(self, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
-        """Show the observers an outcome, after its effects. Each gets its own copy of the fields of a `snapshot`."""
+    async def notify(self, outcome: Outcome) -> None:
+        """Show the observers an outcome, after its effects."""
         with suppress(Stopped):
-            await self.deliberate(self.hooks.notify(outcome, snapshot))
+            await self.deliberate(self.hooks.notify(outcome))
 
     # -- acts ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Judge:
             outcome = Outcome(act.event, payload)
         else:
             verdict = None
-            outcome = await self._ask_hooks(act.event, payload, Snapshot(given))
+            outcome = await self._ask_hooks(act.event, payload, given)
             if not outcome.denied:
                 outcome, act = self._left_by_hooks(outcome, act, given)
             if rules is not None and not outcome.denied:
@@ -247,7 +247,7 @@ class Judge:
         payload = self.payload(payload_of(act, judged.call, judged.handles, given), act.cwd)
         before = None if whole or judged.in_force is None else judged.in_force[0]
         try:
-            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, Snapshot(given)))
+            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, given))
         except Stopped:
             outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
         verdict = None
@@ -297,10 +297,10 @@ class Judge:
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         return outcome, bool(answered)
 
-    async def _ask_hooks(self, event: str, payload: dict[str, Any], snapshot: Snapshot | None = None) -> Outcome:
+    async def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str] = ()) -> Outcome:
         """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
-            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, snapshot=snapshot))
+            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
             try:
                 if self.inventory is not None and self.inventory.every_run:
                     return await self.inventory.run(event, payload, answering)

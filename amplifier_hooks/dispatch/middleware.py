@@ -218,7 +218,7 @@ class _Layer:
         outer = CURRENT.get()
         depth = outer.depth if outer else 0  # emits of the operation are not emits of a hook
         about = {"tenant_id": context.tenant_id}
-        self.around = Run(Selection((hook,), operation), about, self, outer=outer, depth=depth)
+        self.around = Run(Selection((hook,), operation), about, outer, depth, given=self)
 
     async def run(self) -> Any:  # as run_middleware
         self.around.start() or await self.around.finish()

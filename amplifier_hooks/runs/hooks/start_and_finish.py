@@ -16,7 +16,6 @@ from attrs import define, evolve, field, frozen
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON
-from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.merge import CAUSES, OBJECTIONS
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.logs import get_logger
@@ -149,8 +148,8 @@ class RunHooks:
         told = [await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error)]
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
-            snapshot = Snapshot({"parameters": done.arguments()})
-            found = await shared.look_again(first, {**first.data, **snapshot.values}, before, snapshot)
+            payload = {**first.data, "parameters": done.arguments()}
+            found = await shared.look_again(first, payload, before, ("parameters",))
             objections = [one for one in found.answers if one.recheck and one.action in OBJECTIONS]
             told += _answer_events(objections, found, self.clock.now())
             refusal = _refusal(found)
@@ -230,8 +229,7 @@ class RunHooks:
 
 async def _emit_start(registry: HookRegistry, act: Act, payload: Mapping[str, Any]) -> Outcome:
     """Ask a registry about the start of a run. Each hook gets its own copy of the act's input."""
-    snapshot = Snapshot({"parameters": act.arguments()})
-    return await registry.emit(act.event, {**payload, **snapshot.values}, snapshot=snapshot)
+    return await registry.emit(act.event, {**payload, "parameters": act.arguments()}, exact=("parameters",))
 
 
 def _refusal(outcome: Outcome) -> StartOutcome | None:
