@@ -7,7 +7,7 @@ takes up the runs of one that died. The store is the truth: a coordinator keeps 
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
@@ -16,16 +16,13 @@ from attrs import frozen
 
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.runs.hooks.call_hooks import HookKit, child_id
+from amplifier_hooks.runs.hooks.call_hooks import child_id
 from amplifier_hooks.runs.hooks.hook_answers import freeze_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
-from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_errors import (
     ParametersRefused,
     ResultRefused,
@@ -34,18 +31,18 @@ from amplifier_hooks.runs.run_errors import (
     UnknownAgent,
     UnknownRun,
 )
-from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartConclusion, StartOutcome
+from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, RunRefusal, StartOutcome
+from amplifier_hooks.runs.run_store import ClaimFilter, RunFilter
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
     from types import TracebackType
 
-    from amplifier_hooks.ports import Clock
     from amplifier_hooks.runs.blueprint import Agents, Blueprint
     from amplifier_hooks.runs.run_states import RunEvent
-    from amplifier_hooks.runs.store.run_store import RunStore
+    from amplifier_hooks.runs.run_store import RunStore
+    from amplifier_hooks.storage.change_signal import Watch
 
 
 RUNNER_LEASE: Final = 60.0
@@ -72,8 +69,9 @@ class Leases:
 class RunCoordinator:
     """Runs of the known agents, over an open store.
 
-    Use it as an async context. Leaving the context cancels the hooks that are running and releases their runs, so that
-    another coordinator takes them up. A coordinator belongs to one event loop.
+    `hooks` are the options of `RunHooks`: a registry, a function that finds functions, URLs and variables. Use the
+    coordinator as an async context. Leaving the context cancels the hooks that are running and releases their runs, so
+    that another coordinator takes them up. A coordinator belongs to one event loop.
     """
 
     def __init__(
@@ -81,29 +79,20 @@ class RunCoordinator:
         store: RunStore,
         agents: Agents,
         *,
-        registry: HookRegistry | None = None,
         leases: Leases | None = None,
         max_depth: int = DEEPEST_RUN,
-        clock: Clock | None = None,
-        **carriers: Any,
+        **hooks: Any,
     ) -> None:
         self.store = store
         self.agents = agents
         self.name = f"coordinator-{uuid4().hex[:12]}"
         self.leases = leases or Leases()
         self._max_depth = max_depth
-        self._run_hooks = RunHooks(
-            kit=HookKit(agents=self, **carriers),
-            note=store.note,
-            registry=HookRegistry() if registry is None else registry,
-            clock=clock or SystemClock(),
-        )
-        self._takes: Lane[tuple[ClaimFilter, str], RunRecord | None] = Lane(self._take_all, self._return_unclaimed)
-        self._conclusions: Lane[StartConclusion, RunRecord | RunRefusal] = Lane(self._conclude_all)
+        self._run_hooks = RunHooks(agents=self, note=store.note, **hooks)
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._returning: set[asyncio.Task[None]] = set()
-        self._pollers: set[Poller] = set()
+        self._claims: set[Watch] = set()
         self._kept = -inf
         """Time of the loop at which the store last answered."""
         self._back = -inf
@@ -133,10 +122,8 @@ class RunCoordinator:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for lane in (self._takes, self._conclusions):
-            await lane.idle()  # no longer than the store takes to answer or fail
         if self._returning:
-            await asyncio.wait(self._returning)
+            await asyncio.wait(self._returning)  # no longer than the store takes to answer or fail
         with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name, finishing)
 
@@ -162,34 +149,29 @@ class RunCoordinator:
         agent: str,
         parameters: Mapping[str, Any],
         *,
-        tenant: str,
-        parent: str | None,
-        parent_tenant: str | None = None,
         session: str | None = None,
         run: str | None = None,
+        parent_tenant: str | None = None,
         bare: bool = False,
-        urgent: bool = False,
+        **fields: Any,
     ) -> RunRecord:
         blueprint = self.agents.get(agent)
         try:
-            plain: Any = thaw(freeze_parameters(blueprint, parameters))
+            plain = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
         hooks = blueprint.hooks
-        new = NewRun(
+        new = RunRecord(
             id=run or f"run_{uuid4().hex}",
-            tenant=tenant,
             session=session or f"ses_{uuid4().hex[:16]}",
             agent=agent,
             parameters=plain,
-            parent=parent,
-            parent_tenant=parent_tenant,
             bare=bare,
-            urgent=urgent,
             hooked=not bare and (hooks.on_run_start is not None or hooks.on_run_finish is not None),
-            resumes=session is not None,
+            **fields,
         )
-        return await self.store.submit(new, self._max_depth)
+        resumes = session is not None
+        return await self.store.submit(new, self._max_depth, parent_tenant=parent_tenant, resumes=resumes)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -229,64 +211,60 @@ class RunCoordinator:
         claimed. Cancelling the call gives back a run that was about to be handed to this runner.
         """
         loop = asyncio.get_running_loop()
-        end = loop.time() + wait
+        end, patient = loop.time() + wait, 0.0
         names = None if agents is None else frozenset(agents)
-        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._return_unclaimed)) as poller:
-            while True:
-                begin = loop.time() >= poller.patient and len(self._starting) < MOST_STARTING
-                heard = self._run_hooks.is_heard(catalogue.RUN_START)
-                wanted = ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard)
-                record = await self._takes.do((wanted, runner))
-                if record is not None and record.stage == "running":
-                    if await self._runnable(record):
-                        return record
-                    continue
-                now = loop.time()
-                if record is not None:
-                    poller.patient = now + START_HOOK_TIMEOUT
-                    self._prepare(record, poller)
-                left = end - now
-                if left <= 0 and (record is None or wait > 0):
-                    return None
-                pause = min(
-                    left if left > 0 else START_HOOK_TIMEOUT, poller.patient - now if poller.patient > now else LOOK
-                )
-                given = await poller.wait(pause)
-                if given is not None:
-                    return given
-                if left <= 0:
-                    return None
+        begun: asyncio.Task[None] | None = None
+        with self.store.watch() as watch:
+            self._claims.add(watch)
+            try:
+                while True:
+                    free = begun is None or begun.done() or loop.time() >= patient
+                    begin = free and len(self._starting) < MOST_STARTING
+                    heard = self._run_hooks.is_heard(catalogue.RUN_START)
+                    record = await self._take(
+                        ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard), runner
+                    )
+                    if record is not None and record.stage == "running":
+                        if await self._runnable(record):
+                            return record
+                        continue
+                    now = loop.time()
+                    if record is not None:
+                        begun, patient = self._prepare(record), now + START_HOOK_TIMEOUT
+                    left = max(end, 0 if wait else patient) - now
+                    if left <= 0 or (not wait and (begun is None or begun.done())):
+                        return None
+                    await watch.wait(min(left, patient - now if patient > now else LOOK))
+            finally:
+                self._claims.discard(watch)
 
-    @contextmanager
-    def _polling(self, poller: Poller) -> Iterator[Poller]:
-        self._pollers.add(poller)
+    async def _take(self, wanted: ClaimFilter, runner: str) -> RunRecord | None:
+        """Take a run from the store. If the caller is cancelled meanwhile, pass on the run that it gets."""
+        leases = (self.leases.runner, self.leases.coordinator)
+        taking = asyncio.ensure_future(self.store.take(wanted, runner, self.name, leases))
         try:
-            yield poller
-        finally:
-            self._pollers.discard(poller)
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            self._return(self._pass_on(taking))
+            raise
+
+    async def _pass_on(self, taking: asyncio.Future[RunRecord | None]) -> None:
+        with suppress(StoreUnavailable):
+            record = await taking
+            if record is not None and record.stage == "running":
+                await self.hand_back(record)
+            elif record is not None and not self._closing:
+                self._prepare(record)
+
+    def _return(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._returning.add(task)
+        task.add_done_callback(self._returning.discard)
 
     async def hand_back(self, record: RunRecord) -> None:
         """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
         with suppress(StoreUnavailable, UnknownRun):  # the lease ends by itself
             await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
-
-    def _return_unclaimed(self, record: RunRecord | None) -> None:
-        """Pass on a run whose runner no longer waits: go on with its start hooks, or give it back."""
-        if record is None or self._closing:
-            return
-        if record.stage == "starting":
-            self._prepare(record, None)
-            return
-        task = asyncio.get_running_loop().create_task(self.hand_back(record))
-        self._returning.add(task)
-        task.add_done_callback(self._returning.discard)
-
-    async def _take_all(self, wanted: Sequence[tuple[ClaimFilter, str]]) -> list[RunRecord | None]:
-        leases = (self.leases.runner, self.leases.coordinator)
-        return await self.store.take_all(wanted, self.name, leases)
-
-    async def _conclude_all(self, concluded: Sequence[StartConclusion]) -> list[RunRecord | RunRefusal]:
-        return await self.store.conclude_all(concluded, self.leases.runner)
 
     def _blueprint(self, record: RunRecord) -> Blueprint | None:
         with suppress(UnknownAgent):
@@ -301,72 +279,47 @@ class RunCoordinator:
         await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
         return False
 
-    def _prepare(self, record: RunRecord, poller: Poller | None) -> None:
-        """Begin the start hooks of a run, for the runner that waits for it, or for the next one."""
+    def _prepare(self, record: RunRecord) -> asyncio.Task[None]:
+        """Begin the start hooks of a run."""
         before = self._starting.get(record.id)
         if before is not None:  # the run was lost and claimed again
             before.cancel()
-        task = asyncio.get_running_loop().create_task(self._start(record, poller))
-        self._starting[record.id] = task
-        task.add_done_callback(lambda _: self._forget_start(record.id, task))
+        task = self._starting[record.id] = asyncio.get_running_loop().create_task(self._start(record))
 
-    def _forget_start(self, run: str, task: asyncio.Task[None]) -> None:
-        if self._starting.get(run) is task:
-            del self._starting[run]
-        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more start hook
-            for poller in self._pollers:
-                poller.wake()
+        def forget(_: asyncio.Task[None]) -> None:
+            if self._starting.get(record.id) is task:
+                del self._starting[record.id]
+            for watch in self._claims:  # there is room for one more start hook
+                watch.notify()
 
-    async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
-        """Return the outcome of the start hooks of a run.
+        task.add_done_callback(forget)
+        return task
+
+    async def _start(self, record: RunRecord) -> None:
+        """Run the start hooks of a run, and store their outcome.
 
         An error here that is not the hook's own fails the run, because it would happen again the next time.
         """
         blueprint = self._blueprint(record)
-        if blueprint is None:
-            return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
-            return await self._run_hooks.start(record, blueprint)
-        except StoreUnavailable:
-            raise
-        except Exception as problem:
-            log.exception("run_start_failed", run=record.id)
-            return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
-
-    async def _start(self, record: RunRecord, poller: Poller | None) -> None:
-        """Run the start hooks of a run, and hand the run on."""
-        try:
-            passed = await self._ask_start_hooks(record)
-            after = await self._conclude(record, passed, poller)
-            if isinstance(after, RunRecord) and after.stage in ENDED:
-                await self._run_hooks.tell_end(after)
+            if blueprint is None:
+                passed = StartOutcome(error=f"there is no agent {record.agent!r} any more")
+            else:
+                passed = await self._run_hooks.ask_start_hooks(record, blueprint)
         except StoreUnavailable as problem:  # the lease ends, and a coordinator takes the run up
             log.warning("run_start_not_kept", run=record.id, error=str(problem))
-        except Exception:
+            return
+        except Exception as problem:
             log.exception("run_start_failed", run=record.id)
-        finally:
-            if poller is not None:
-                poller.release()
-
-    async def _conclude(self, record: RunRecord, passed: StartOutcome, poller: Poller | None) -> RunRecord | RunRefusal:
-        """Store the outcome of the start hooks.
-
-        The runner they were begun for gets the run at once, if it still waits.
-        """
-        by = Holder(self.name, record.attempt)
-        promised = poller if poller is not None and passed.error is None and poller.promise() else None
-        given: RunRecord | None = None
+            passed = StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
         try:
-            runner = promised.runner if promised else None
-            after = await self._conclusions.do(StartConclusion(record.id, by, passed, runner, record))
+            after = await self.store.conclude(record.id, Holder(self.name, record.attempt), passed)
             if isinstance(after, RunRefusal):
                 log.info("run_start_overtaken", run=record.id, reason=after.reason)
-            elif promised:
-                given = after
-        finally:
-            if promised is not None and not promised.give(given):
-                self._return_unclaimed(given)
-        return after
+            elif after.stage in ENDED:
+                await self._run_hooks.tell_end(after)
+        except StoreUnavailable as problem:
+            log.warning("run_start_not_kept", run=record.id, error=str(problem))
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
@@ -449,7 +402,7 @@ class RunCoordinator:
             if entry is not None and entry.mode == "async":
                 await self.store.note(record.id, (), settled=True)
             if blueprint is not None and entry is not None:
-                await self._run_hooks.finish(record, blueprint, entry)
+                await self._run_hooks.ask_finish_hook(record, blueprint, entry)
             if entry is None or entry.mode != "async":
                 await self.store.note(record.id, (), settled=True)
         except StoreUnavailable as problem:

@@ -6,18 +6,25 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
 
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
-from amplifier_hooks.runs.run_states import MOST_ATTEMPTS, MOST_STARTS, Holder, NewRunEvent, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_rows import ClaimFilter, RunFilter, StartConclusion, StartOutcome
+from amplifier_hooks.runs.run_states import (
+    MOST_ATTEMPTS,
+    MOST_STARTS,
+    Holder,
+    NewRunEvent,
+    RunRecord,
+    RunRefusal,
+    StartOutcome,
+)
+from amplifier_hooks.runs.run_store import ClaimFilter, RunFilter
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from amplifier_hooks.runs.store.run_store import RunStore
+    from amplifier_hooks.runs.run_store import RunStore
 
 DEEP = 4
 
@@ -93,37 +100,17 @@ async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
 
 
 @pytest.mark.rule("RUN-7", "RUN-16")
-async def test_many_are_concluded_at_once(shelf: Shelf) -> None:
-    """Several runs whose hooks are done each reach their own state; one that was stopped meanwhile is left alone."""
+async def test_changes_at_the_same_time(shelf: Shelf) -> None:
+    """Changes of one run that come at the same time are all kept, with all their events, each under its own number."""
     store = shelf.store
-    for number in range(1, 5):
-        await store.submit(new_run(number, hooked=True), DEEP)
-        await shelf.advance(1)
-    begun = await store.take_all([(EVERYTHING, f"r{number}") for number in range(5)], "coordinator", LEASES)
-    known = [record for record in begun if record is not None]
-    assert sorted(record.parameters["amount"] for record in known) == [1, 2, 3, 4]
-    known.sort(key=lambda record: record.created)
-    await store.stop(known[1].id, "not this")
-    passed = [
-        StartOutcome(parameters={"n": 1}),
-        StartOutcome(parameters={}),
-        StartOutcome(error="no", blocked=True),
-        StartOutcome(parameters={}),
-    ]
-    runners = ["r0", "r1", "r2", None]
-    told = (NewRunEvent("hook_complete", {}), NewRunEvent("hook_failed", {}))
-    concluded = [
-        StartConclusion(record.id, by(record), evolve(one, told=told), runner, record)
-        for record, one, runner in zip(known, passed, runners, strict=True)
-    ]
-    after = await store.conclude_all(concluded, 60)
-    stages = [one.record.stage if isinstance(one, RunRefusal) else one.stage for one in after]
-    assert stages == ["running", "stopped", "failed", "ready"]
-    first = await store.get(known[0].id)
-    assert (first, first.holder, first.effective, first.failures) == (after[0], "r0", {"n": 1}, 1)
-    assert await kinds(store, first.id) == ["run_queued", "hook_complete", "hook_failed", "run_running"]
-    assert await kinds(store, known[1].id) == ["run_queued", "run_stopped"]
-    assert isinstance(await store.end(first.id, by(first), "failed", "x"), RunRecord)
+    run = (await store.submit(new_run(), DEEP)).id
+    told = [(NewRunEvent("hook_failed", {"place": place}),) for place in range(8)]
+    await asyncio.gather(*(store.note(run, one) for one in told))
+    record = await store.get(run)
+    assert (record.events, record.failures, record.hooked) == (9, 8, True)
+    events = await store.events(run, after=1)
+    assert [event.number for event in events] == list(range(2, 10))
+    assert sorted(event.body["place"] for event in events) == list(range(8))
 
 
 @pytest.mark.rule("RUN-9")
@@ -356,8 +343,8 @@ async def test_others_see_nothing(shelf: Shelf) -> None:
     with pytest.raises(UnknownRun):
         await store.submit(new_run(2, tenant="other", parent=mine.id), DEEP)
     with pytest.raises(UnknownSession):
-        await store.submit(new_run(3, tenant="other", session=mine.session, resumes=True), DEEP)
-    again = await store.submit(new_run(4, session=mine.session, resumes=True), DEEP)
+        await store.submit(new_run(3, tenant="other", session=mine.session), DEEP, resumes=True)
+    again = await store.submit(new_run(4, session=mine.session), DEEP, resumes=True)
     assert again.session == mine.session
 
 
@@ -385,7 +372,7 @@ async def test_listing(shelf: Shelf) -> None:
         return {record.parameters["amount"] for record in await store.select(RunFilter(**filters))}
 
     assert await found(tenant="other") == set()
-    assert await found(has_hooks=True) == {2}
+    assert await found(hooked=True) == {2}
     assert await found(agent="painter") == {3}
     assert await found(status="running") == {1}
     assert await found(parent=begun.id) == {9}
@@ -422,19 +409,6 @@ async def test_purging(shelf: Shelf) -> None:
     assert await store.purge(3600) == 1
     assert len(await store.select(RunFilter())) == 2
     assert await store.events(f"run_{1:032x}") == []
-
-
-@pytest.mark.rule("RUN-7", "RUN-22")
-async def test_runners_that_want_different_things(shelf: Shelf) -> None:
-    """Of several runners that ask at once, each gets a run that it can have, also if their wishes overlap."""
-    store = shelf.store
-    for number in range(1, 4):
-        await store.submit(new_run(number), DEEP)
-        await shelf.advance(1)
-    one, two = ClaimFilter(agents=frozenset({"writer"})), ClaimFilter(agents=frozenset({"writer", "painter"}))
-    taken = await store.take_all([(one, "a"), (two, "b"), (EVERYTHING, "c"), (one, "d")], "coordinator", LEASES)
-    assert sorted(record.id for record in taken if record is not None) == [f"run_{n:032x}" for n in range(1, 4)]
-    assert [record and record.holder for record in taken].count(None) == 1
 
 
 @pytest.mark.rule("RUN-22")
@@ -487,7 +461,7 @@ async def test_letting_go(shelf: Shelf) -> None:
 async def test_names_that_are_none(shelf: Shelf, odd: str) -> None:
     """A session or a parent whose name no run has is unknown, whatever characters it has."""
     with pytest.raises(UnknownSession):
-        await shelf.store.submit(new_run(session=odd, resumes=True), DEEP)
+        await shelf.store.submit(new_run(session=odd), DEEP, resumes=True)
     with pytest.raises(UnknownRun):
         await shelf.store.submit(new_run(parent=odd), DEEP)
 
@@ -497,12 +471,9 @@ async def test_whose_clock_counts(shelf: Shelf) -> None:
     """A hold ends by the clock of the store, however the run came to be begun."""
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
-    wanted = [(ClaimFilter(agents=frozenset({"painter"})), "two"), (EVERYTHING, "one")]
-    _, begun = await store.take_all(wanted, "coordinator", LEASES)
-    assert begun is not None
-    (after,) = await store.conclude_all(
-        [StartConclusion(begun.id, by(begun), StartOutcome(parameters={}), "one", begun)], 60
-    )
-    assert isinstance(after, RunRecord)
-    assert after.held_until is not None
-    assert (after.held_until - shelf.now).total_seconds() == pytest.approx(60, abs=30)
+    begun = await take(store)
+    await store.conclude(begun.id, by(begun), StartOutcome(parameters={}))
+    after = await take(store)
+    for held, lease in ((begun, 30), (after, 60)):
+        assert held.held_until is not None
+        assert (held.held_until - shelf.now).total_seconds() == pytest.approx(lease, abs=1)

@@ -60,7 +60,7 @@ def serve_runs(
 
     agents = load_or_stop(folder)
     sys.path.insert(0, os.fspath(Path.cwd()))
-    from amplifier_hooks.runs.store.statements import RUN_TABLES
+    from amplifier_hooks.runs.run_store import RUN_TABLES
 
     try:
         database = database_at(store, ACCESS_TABLES, RUN_TABLES)
@@ -103,7 +103,7 @@ async def serve_until_cancelled(
 ) -> None:
     """Serve the API of the runs until cancelled."""
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
-    from amplifier_hooks.runs.store.postgres import runs_in
+    from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder, AgentRuns
+from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder, AgentResult, AgentRuns
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.python import build_hook
@@ -51,11 +51,23 @@ def find_function(name: str) -> Any:
     return build_hook(name, {})
 
 
+class NoAgents:
+    """No way to start agents: a hook of the kind agent fails."""
+
+    async def run(self, order: AgentOrder) -> AgentResult:
+        """Raise `HookUnavailable`."""
+        raise HookUnavailable(f"agent {order.agent!r} cannot be started: RunHooks has no agents=")
+
+    async def launch(self, order: AgentOrder) -> str:
+        """Raise `HookUnavailable`."""
+        return (await self.run(order)).run
+
+
 @frozen(kw_only=True)
 class HookKit:
     """The agents, functions, URLs and variables that hooks of blueprints need."""
 
-    agents: AgentRuns
+    agents: AgentRuns = field(factory=NoAgents)
     find: Callable[[str], Any] = find_function
     """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
     reach: AllowedUrls = PUBLIC

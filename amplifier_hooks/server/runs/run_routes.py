@@ -24,7 +24,7 @@ from amplifier_hooks.runs.run_errors import (
     UnknownSession,
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
-from amplifier_hooks.runs.store.run_rows import RunFilter
+from amplifier_hooks.runs.run_store import RunFilter
 from amplifier_hooks.server.api import response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
@@ -126,7 +126,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
             return RunPage(runs=[], next=None)
         wanted = RunFilter(
             tenant=tenant_seen(caller),
-            has_hooks=has_hooks,
+            hooked=has_hooks,
             blocked=blocked,
             status=status,
             agent=agent_name,
