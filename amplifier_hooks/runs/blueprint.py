@@ -238,6 +238,10 @@ class Agents:
             raise UnknownAgent(name, self._known)
         return found
 
+    def find(self, name: str) -> Blueprint | None:
+        """Return the blueprint of this name, or None if there is none."""
+        return self._known.get(name)
+
     def missing(self) -> list[str]:
         """Return a message for each hook whose agent does not exist.
 

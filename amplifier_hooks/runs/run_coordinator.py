@@ -7,7 +7,7 @@ takes up the runs of one that died. The store is the truth: a coordinator keeps 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
@@ -15,31 +15,23 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.act import freeze, thaw
+from amplifier_hooks.act import thaw
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
-from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
-from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
+from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.hooks.call_hooks import child_id
-from amplifier_hooks.runs.hooks.hook_answers import freeze_parameters
+from amplifier_hooks.runs.hooks.hook_answers import freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
-from amplifier_hooks.runs.run_errors import (
-    ParametersRefused,
-    ResultRefused,
-    RunMoved,
-    RunRefused,
-    UnknownAgent,
-    UnknownRun,
-)
-from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, RunRefusal, StartOutcome
-from amplifier_hooks.runs.run_store import ClaimFilter, RunFilter
+from amplifier_hooks.runs.run_errors import ParametersRefused, ResultRefused, RunMoved, RunRefused, UnknownRun
+from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, StartOutcome
+from amplifier_hooks.runs.run_store import ClaimFilter
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
     from types import TracebackType
 
-    from amplifier_hooks.runs.blueprint import Agents, Blueprint
+    from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_states import RunEvent
     from amplifier_hooks.runs.run_store import RunStore
     from amplifier_hooks.storage.change_signal import Watch
@@ -89,7 +81,7 @@ class RunCoordinator:
         self.leases = leases or Leases()
         self._max_depth = max_depth
         self._run_hooks = RunHooks(agents=self, note=store.note, **hooks)
-        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._returning: set[asyncio.Task[None]] = set()
         self._claims: set[Watch] = set()
@@ -116,16 +108,16 @@ class RunCoordinator:
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
         keeper, self._keeper = self._keeper, None
-        finishing = tuple(self._finishing)
-        tasks = {*self._starting.values(), *self._finishing.values(), *((keeper,) if keeper else ())}
+        finishing, starting = tuple(self._finishing), [task for _, task in self._starting.values()]
+        tasks = {*starting, *self._finishing.values(), *((keeper,) if keeper else ())}
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        if self._returning:
-            await asyncio.wait(self._returning)  # no longer than the store takes to answer or fail
+        if tasks := tasks | self._returning:
+            await asyncio.wait(tasks)  # no longer than the store takes to answer or fail
         with suppress(StoreUnavailable):  # the leases end by themselves
-            await self.store.let_go(self.name, finishing)
+            await self.store.let_go(self.name)
+            for run in finishing:
+                await self.store.owe(run, 0)
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +149,7 @@ class RunCoordinator:
     ) -> RunRecord:
         blueprint = self.agents.get(agent)
         try:
-            plain = thaw(freeze_parameters(blueprint, parameters))
+            plain: Any = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
         hooks = blueprint.hooks
@@ -178,10 +170,6 @@ class RunCoordinator:
     async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
         """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
         return await self.store.get(run, tenant=tenant)
-
-    async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
-        """Return runs, newest first."""
-        return await self.store.select(wanted, limit)
 
     async def follow(self, run: str, *, after: int = 0, tenant: str | None = None) -> AsyncIterator[RunEvent]:
         """Yield every event of a run after this number, as the events come. End once no event can follow.
@@ -263,17 +251,12 @@ class RunCoordinator:
 
     async def hand_back(self, record: RunRecord) -> None:
         """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
-        with suppress(StoreUnavailable, UnknownRun):  # the lease ends by itself
+        with suppress(StoreUnavailable, RunRefused):  # the lease ends by itself
             await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
-
-    def _blueprint(self, record: RunRecord) -> Blueprint | None:
-        with suppress(UnknownAgent):
-            return self.agents.get(record.agent)
-        return None
 
     async def _runnable(self, record: RunRecord) -> bool:
         """Return True if the agent of the run still exists; otherwise fail the run."""
-        if self._blueprint(record) is not None:
+        if self.agents.find(record.agent) is not None:
             return True
         by = Holder(record.holder or "", record.attempt)
         await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
@@ -281,13 +264,15 @@ class RunCoordinator:
 
     def _prepare(self, record: RunRecord) -> asyncio.Task[None]:
         """Begin the start hooks of a run."""
-        before = self._starting.get(record.id)
+        by = Holder(self.name, record.attempt)
+        task = asyncio.get_running_loop().create_task(self._start(record, by))
+        _, before = self._starting.get(record.id, (by, None))
         if before is not None:  # the run was lost and claimed again
             before.cancel()
-        task = self._starting[record.id] = asyncio.get_running_loop().create_task(self._start(record))
+        self._starting[record.id] = by, task
 
         def forget(_: asyncio.Task[None]) -> None:
-            if self._starting.get(record.id) is task:
+            if self._starting.get(record.id) == (by, task):
                 del self._starting[record.id]
             for watch in self._claims:  # there is room for one more start hook
                 watch.notify()
@@ -295,31 +280,28 @@ class RunCoordinator:
         task.add_done_callback(forget)
         return task
 
-    async def _start(self, record: RunRecord) -> None:
-        """Run the start hooks of a run, and store their outcome.
+    async def _start(self, record: RunRecord, by: Holder) -> None:
+        """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
+        with _reported("run_start_not_kept", record.id), suppress(RunMoved):
+            after = await self.store.conclude(record.id, by, await self._ask_start_hooks(record))
+            if after.stage in ENDED:
+                await self._run_hooks.tell_end(after)
+
+    async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
+        """Return the outcome of the start hooks of a run.
 
         An error here that is not the hook's own fails the run, because it would happen again the next time.
         """
-        blueprint = self._blueprint(record)
+        blueprint = self.agents.find(record.agent)
+        if blueprint is None:
+            return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
-            if blueprint is None:
-                passed = StartOutcome(error=f"there is no agent {record.agent!r} any more")
-            else:
-                passed = await self._run_hooks.ask_start_hooks(record, blueprint)
-        except StoreUnavailable as problem:  # the lease ends, and a coordinator takes the run up
-            log.warning("run_start_not_kept", run=record.id, error=str(problem))
-            return
+            return await self._run_hooks.ask_start_hooks(record, blueprint)
+        except StoreUnavailable:
+            raise
         except Exception as problem:
             log.exception("run_start_failed", run=record.id)
-            passed = StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
-        try:
-            after = await self.store.conclude(record.id, Holder(self.name, record.attempt), passed)
-            if isinstance(after, RunRefusal):
-                log.info("run_start_overtaken", run=record.id, reason=after.reason)
-            elif after.stage in ENDED:
-                await self._run_hooks.tell_end(after)
-        except StoreUnavailable as problem:
-            log.warning("run_start_not_kept", run=record.id, error=str(problem))
+            return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
@@ -327,7 +309,7 @@ class RunCoordinator:
         Raise `UnknownRun` or `RunMoved`.
         """
         await self.store.get(run, tenant=tenant)
-        return _record_or_raise(await self.store.renew(run, by, self.leases.runner))
+        return await self.store.renew(run, by, self.leases.runner)
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -338,27 +320,20 @@ class RunCoordinator:
         """
         record = await self.store.get(run, tenant=tenant)
         self._check_result(record, text, data)
-        after = _record_or_raise(await self.store.report(run, by, text, data))
+        after = await self.store.report(run, by, text, data)
         await self._run_hooks.tell_result(after)
         return after
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
         blueprint = self.agents.get(record.agent)
+        if blueprint.brings_text and (text is None or data is not None):
+            raise ResultRefused(record.agent, "it brings a text: give result_text, and leave result_data null")
+        if not blueprint.brings_text and text is not None:
+            raise ResultRefused(record.agent, "it brings data: give result_data, and leave result_text null")
         try:
-            size = len(freeze([text, data]))
-        except InputNotFreezable as problem:
-            raise ResultRefused(record.agent, f"it is no plain JSON: {problem.problem}") from None
-        flaw: str | None = None
-        if size > LARGEST_PAYLOAD:
-            flaw = f"it has {size:,} bytes; at most {LARGEST_PAYLOAD:,} are kept"
-        elif blueprint.brings_text and (text is None or data is not None):
-            flaw = "it brings a text: give result_text, and leave result_data null"
-        elif not blueprint.brings_text and text is not None:
-            flaw = "it brings data: give result_data, and leave result_text null"
-        elif blueprint.output_schema is not None:
-            flaw = blueprint.output_schema.problem(data)
-        if flaw is not None:
-            raise ResultRefused(record.agent, flaw)
+            freeze_fitting(text if blueprint.brings_text else data, blueprint.output_schema)
+        except InvalidResult as problem:
+            raise ResultRefused(record.agent, str(problem)) from None
 
     async def complete(
         self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
@@ -372,14 +347,14 @@ class RunCoordinator:
         if ending == "completed" and not before.reported and before.stage not in ENDED:
             raise RunMoved(run, before.status, "it has no result yet; post that first, or say that it failed")
         owed = self.leases.coordinator if self._owes(before) else None
-        after = _record_or_raise(await self.store.end(run, by, ending, error, owed=owed))
+        after = await self.store.end(run, by, ending, error, owed=owed)
         if before.stage not in ENDED and after.owes:
             self._finish(after)
         return after
 
     def _owes(self, record: RunRecord) -> bool:
         """Return True if hooks have to run after the end of a run."""
-        blueprint = self._blueprint(record)
+        blueprint = self.agents.find(record.agent)
         own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
         return own or any(self._run_hooks.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
 
@@ -395,20 +370,17 @@ class RunCoordinator:
 
         An `async` hook counts as done when it starts, and is not run again.
         """
-        try:
+        with _reported("run_finish_not_kept", record.id):
             await self._run_hooks.tell_end(record)
-            blueprint = self._blueprint(record)
+            blueprint = self.agents.find(record.agent)
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
-            if entry is not None and entry.mode == "async":
+            detached = entry is not None and entry.mode == "async"
+            if detached:
                 await self.store.note(record.id, (), settled=True)
             if blueprint is not None and entry is not None:
                 await self._run_hooks.ask_finish_hook(record, blueprint, entry)
-            if entry is None or entry.mode != "async":
+            if not detached:
                 await self.store.note(record.id, (), settled=True)
-        except StoreUnavailable as problem:
-            log.warning("run_finish_not_kept", run=record.id, error=str(problem))
-        except Exception:
-            log.exception("run_finish_failed", run=record.id)
 
     async def stop(self, run: str, *, reason: str = STOP_REASON, tenant: str | None = None) -> RunRecord:
         """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
@@ -418,9 +390,8 @@ class RunCoordinator:
         await self.store.get(run, tenant=tenant)
         after = await self.store.stop(run, reason)
         if after.stage in ENDED:
-            task = self._starting.get(run)
-            if task is not None:
-                task.cancel()
+            if run in self._starting:
+                self._starting[run][1].cancel()
             for child in await self.store.children(run):
                 if child.urgent and child.stage not in ENDED:
                     await self.store.stop(child.id, f"the run it was started for was stopped: {reason}")
@@ -485,12 +456,8 @@ class RunCoordinator:
         """Renew the runs of this coordinator, and take up abandoned ones, until cancelled."""
         while True:
             await asyncio.sleep(self.leases.coordinator / 3)
-            try:
+            with _reported("runs_not_kept"):
                 await self._keep()
-            except StoreUnavailable as problem:
-                log.warning("runs_not_kept", error=str(problem))
-            except Exception:
-                log.exception("runs_not_kept")
 
     async def _keep(self) -> None:
         await self._hold_on()
@@ -513,23 +480,23 @@ class RunCoordinator:
             self._finish(record)
 
     async def _hold_on(self) -> None:
-        """Renew the holds of this coordinator.
-
-        Cancel a hook whose run was stopped, or was taken up by another coordinator.
-        """
-        starting = dict(self._starting)
-        if not starting and not self._finishing:
-            return
-        ours = await self.store.hold_on(self.name, starting, tuple(self._finishing), self.leases.coordinator)
-        for run in starting.keys() - ours:
+        """Renew the holds of this coordinator. Cancel a hook whose run was stopped, or has another holder by now."""
+        for run, (by, task) in tuple(self._starting.items()):
+            try:
+                await self.store.renew(run, by, self.leases.coordinator)
+            except RunRefused:
+                task.cancel()
+        for run in tuple(self._finishing):
             with suppress(UnknownRun):
-                record = await self.store.get(run)
-                handed_on = record.stage in ("ready", "running")
-                if not handed_on and (record.stage != "starting" or record.holder != self.name):
-                    starting[run].cancel()
+                await self.store.owe(run, self.leases.coordinator)
 
 
-def _record_or_raise(after: RunRecord | RunRefusal) -> RunRecord:
-    if isinstance(after, RunRefusal):
-        raise RunMoved(after.record.id, after.record.status, after.reason)
-    return after
+@contextmanager
+def _reported(event: str, run: str = "") -> Iterator[None]:
+    """Log the errors of the block. After one of the store, the lease ends, and a coordinator takes the run up."""
+    try:
+        yield
+    except StoreUnavailable as problem:
+        log.warning(event, run=run, error=str(problem))
+    except Exception:
+        log.exception(event, run=run)

@@ -11,7 +11,7 @@ A holder works on a run for a limited time: a coordinator while its start hooks 
 hold has a holder, a number and an end, and is renewed. Once it is over, every coordinator may `drop` or `lose` the run,
 and reports of the last holder no longer count when another one holds the run. A run that has ended never moves again.
 
-Every other function here takes a run as it is stored, and returns a `Change` or a `RunRefusal`. Events come in the
+Every other function here takes a run as it is stored, and returns a `Change` or raises `RunMoved`. Events come in the
 order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
 """
 
@@ -24,6 +24,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 from attrs import frozen
 from msgspec.structs import replace
+
+from amplifier_hooks.runs.run_errors import RunMoved
 
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
 RunStatus = Literal["queued", "starting", "running", "completed", "failed", "stopped"]
@@ -172,30 +174,22 @@ class StartOutcome:
     told: tuple[NewRunEvent, ...] = ()
 
 
-@frozen
-class RunRefusal:
-    """The reason why a move was refused; `record` is the run as it is."""
-
-    record: RunRecord
-    reason: str
-
-
 Change = tuple[RunRecord, Sequence[NewRunEvent]]
 """A run after a change, and the events of the change."""
 
 
-def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
-    """Return the record after a move, with stage and hold set, or a `RunRefusal` if the move is impossible.
+def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
+    """Return the record after a move, with stage and hold set. Raise `RunMoved` if the move is impossible.
 
     `by` is the caller. An expired hold still counts until another holder has taken the run.
     """
     row = MOVES[move]
     if record.stage not in row.sources:
-        return RunRefusal(record, f"it is {record.status}{' already' if record.stage in ENDED else ''}")
+        raise RunMoved(record.id, record.status, f"it is {record.status}{' already' if record.stage in ENDED else ''}")
     if row.hold == "own" and (by is None or (by.name, by.attempt) != (record.holder, record.attempt)):
-        return RunRefusal(record, "another holder has it by now")
+        raise RunMoved(record.id, record.status, "another holder has it by now")
     if row.hold == "over" and record.held_until is not None and record.held_until > now:
-        return RunRefusal(record, f"{record.holder} has it")
+        raise RunMoved(record.id, record.status, f"{record.holder} has it")
     if row.target is None:
         return record
     ended = row.target in ENDED
@@ -211,7 +205,7 @@ def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> R
 
 def take_run(
     record: RunRecord, now: datetime, holders: tuple[str, str], leases: tuple[float, float], *, heard: bool
-) -> Change | RunRefusal:
+) -> Change:
     """Begin the start hooks of a run that has some, or hand the run to the runner.
 
     `holders` and `leases` are those of the runner and of the coordinator; `heard` is True if the registry has hooks for
@@ -219,8 +213,6 @@ def take_run(
     """
     begins = record.stage == "queued" and not record.bare and (record.hooked or heard)
     after = move_run(record, "begin" if begins else "hand", now)
-    if isinstance(after, RunRefusal):
-        return after
     after = hold_run(after, holders[begins], leases[begins], now)
     if begins:
         return after, ()
@@ -228,20 +220,16 @@ def take_run(
     return after, (NewRunEvent("run_running", {"runner": holders[0], "attempt": after.handed}),)
 
 
-def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> Change | RunRefusal:
+def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> Change:
     """Give back a run whose runner never received it. The run does not count as lost by its runner."""
     after = move_run(record, "hand_back", now, by)
-    if isinstance(after, RunRefusal):
-        return after
     handed = record.handed - 1
     return replace(after, handed=handed, started=record.started if handed else None), (NewRunEvent("run_ready", {}),)
 
 
-def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutcome) -> Change | RunRefusal:
+def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutcome) -> Change:
     """Block a run or make it ready, as its start hooks have decided."""
     after = move_run(record, "pass" if passed.error is None else "block", now, by)
-    if isinstance(after, RunRefusal):
-        return after
     hooked = any(what.type.startswith("hook_") for what in passed.told)
     after = replace(after, hooked=record.hooked or hooked)
     if passed.error is not None:
@@ -253,55 +241,48 @@ def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutc
 
 def end_run(
     record: RunRecord, now: datetime, by: Holder, ending: RunEnding, *, error: str | None, owed: float | None
-) -> Change | RunRefusal:
+) -> Change:
     """End a run. Repeating the same ending by the same holder changes nothing. `owed`: seconds to run finish hooks."""
     if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
         return record, ()
     after = move_run(record, END_OF[ending], now, by)
-    if isinstance(after, RunRefusal):
-        return after
     until = None if owed is None else now + timedelta(seconds=owed)
     after = replace(after, error=error, owes=owed is not None, held_until=until)
     return after, (end_event(after),)
 
 
-def stop_run(record: RunRecord, now: datetime, reason: str) -> Change | RunRefusal:
+def stop_run(record: RunRecord, now: datetime, reason: str) -> Change:
     """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-    after = move_run(record, "stop", now)
-    if not isinstance(after, RunRefusal):
-        after = replace(after, error=reason, owes=record.handed > 0, holder=None)
-        return after, (end_event(after),)
     if record.stage in ENDED or record.stopping:
         return record, ()
-    return replace(record, stopping=True, error=reason), (NewRunEvent("run_stopping", {"reason": reason}),)
+    if record.stage == "running":
+        return replace(record, stopping=True, error=reason), (NewRunEvent("run_stopping", {"reason": reason}),)
+    after = replace(move_run(record, "stop", now), error=reason, owes=record.handed > 0, holder=None)
+    return after, (end_event(after),)
 
 
-def take_back_run(record: RunRecord, now: datetime) -> Change | RunRefusal:
+def take_back_run(record: RunRecord, now: datetime) -> Change:
     """Take a run from a holder that did not come back: another holder may have it, or it has ended."""
     starting, who = record.stage == "starting", record.holder or "an unknown holder"
     lost = f"{who} did not finish its start hook" if starting else f"runner {who} was not heard of in time"
     after = move_run(record, "drop" if starting else "lose", now)
-    if isinstance(after, RunRefusal):
-        return after
     told = NewRunEvent("run_lost", {"holder": who, "error": lost})
     if record.stopping and not starting:
-        after = replace(_moved(after, "stop", now), owes=True)
+        after = replace(move_run(after, "stop", now), owes=True)
     elif starting and record.start_count >= MOST_STARTS:
         error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
-        after = replace(_moved(record, "give_up", now), error=error, holder=None)
+        after = replace(move_run(record, "give_up", now), error=error, holder=None)
     elif not starting and record.handed >= MOST_ATTEMPTS:
         error = f"{record.handed} runners had this run and were not heard of again"
-        after = replace(_moved(record, "give_up", now), error=error, owes=True)
+        after = replace(move_run(record, "give_up", now), error=error, owes=True)
     else:
         return after, (told,)
     return after, (told, end_event(after))
 
 
-def drop_run(record: RunRecord, now: datetime, holder: str) -> Change | RunRefusal:
+def drop_run(record: RunRecord, now: datetime, holder: str) -> Change:
     """Release a run whose start hooks a closing coordinator holds."""
-    after = move_run(replace(record, held_until=now), "drop", now)
-    if record.holder != holder or isinstance(after, RunRefusal):
-        return RunRefusal(record, "another holder has it by now")
+    after = move_run(record if record.holder != holder else replace(record, held_until=now), "drop", now)
     error = f"{holder} closed; its start hook is taken up again"
     return after, (NewRunEvent("run_lost", {"holder": holder, "error": error}),)
 
@@ -322,9 +303,3 @@ def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str,
     stamp = (what.at or now).isoformat()
     envelope = {"event_type": what.type, "session_id": record.session, "run_id": record.id, "timestamp": stamp}
     return {**envelope, **what.fields}
-
-
-def _moved(record: RunRecord, move: str, now: datetime) -> RunRecord:
-    after = move_run(record, move, now)
-    assert isinstance(after, RunRecord)  # noqa: S101  # the move before it was possible
-    return after

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -27,7 +27,6 @@ from amplifier_hooks.runs.run_states import (
     NewRunEvent,
     RunEvent,
     RunRecord,
-    RunRefusal,
     conclude_run,
     drop_run,
     end_run,
@@ -44,11 +43,11 @@ from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Change, Holder, RunEnding, RunStatus, StartOutcome
+    from amplifier_hooks.runs.run_states import Change, Holder, RunEnding, StartOutcome
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database, Row, Script
 
@@ -92,7 +91,6 @@ UPDATE: Final = (
     f"({PLACES.rpartition(', ')[0]}, told || ${len(NAMES) + 2}) "
     f"WHERE id = $1 AND version = ${len(NAMES) + 3} RETURNING id"
 )
-TAKEN: Final = "another holder has it by now"
 encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -110,19 +108,8 @@ class ClaimFilter:
     heard: bool = False
 
 
-@frozen(kw_only=True)
-class RunFilter:
-    """The runs to list. None matches all runs."""
-
-    tenant: str | None = None
-    hooked: bool | None = None
-    blocked: bool | None = None
-    status: RunStatus | None = None
-    agent: str | None = None
-    parent: str | None = None
-    session: str | None = None
-    before: tuple[datetime, str] | None = None
-    """Cursor: the creation time and the id of a run. Only runs after it in the list match."""
+Decide = Callable[[RunRecord, datetime], "Change"]
+"""A function that returns a run after a change, from the run as it is and the time."""
 
 
 class RunStore(Openable):
@@ -158,21 +145,27 @@ class RunStore(Openable):
             raise UnknownRun(run)
         return found[0][0]
 
-    async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
-        """Return runs, newest first."""
-        names = ("tenant", "hooked", "blocked", "agent", "parent", "session")
-        fields = {name: getattr(wanted, name) for name in names}
-        conditions = {f"{name} = ?": _column(name, value) for name, value in fields.items() if value is not None}
-        if wanted.status is not None:
-            conditions["stage IN (?, 'ready')" if wanted.status == "starting" else "stage = ?"] = wanted.status
-        values = list(conditions.values())
-        text = " AND ".join(one.replace("?", f"${place}") for place, one in enumerate(conditions, 1)) or "1 = 1"
-        if wanted.before is not None:
-            values += (micros_of(wanted.before[0]), wanted.before[1])
+    async def select(
+        self, limit: int = 100, *, before: tuple[datetime, str] | None = None, **wanted: Any
+    ) -> list[RunRecord]:
+        """Return runs, newest first. `wanted` are fields of the runs, or `status`; None matches all runs.
+
+        `before` is a cursor, the creation time and the id of a run: only runs after it in the list are returned.
+        """
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        status = asked.pop("status", None)
+        conditions = [f"{name} = ${place}" for place, name in enumerate(asked, 1)]
+        values = [_column(name, value) for name, value in asked.items()]
+        if status is not None:
+            values.append(status)
+            ready = ", 'ready'" if status == "starting" else ""
+            conditions.append(f"stage IN (${len(values)}{ready})")
+        if before is not None:
+            values += (micros_of(before[0]), before[1])
             at, run = len(values) - 1, len(values)
-            text += f" AND (created < ${at} OR (created = ${at} AND id > ${run}))"
-        found = await self._find(f"{text} ORDER BY created DESC, id LIMIT {limit:d}", *values)
-        return [record for record, _ in found]
+            conditions.append(f"(created < ${at} OR (created = ${at} AND id > ${run}))")
+        where = " AND ".join(conditions) or "1 = 1"
+        return [one for one, _ in await self._find(f"{where} ORDER BY created DESC, id LIMIT {limit:d}", *values)]
 
     async def children(self, run: str, limit: int = 1_000) -> list[RunRecord]:
         """Return the runs that a run started, oldest first."""
@@ -259,35 +252,27 @@ class RunStore(Openable):
             while found := await self._find(text, *values):
                 record, now = found[0]
                 change = take_run(record, now, (runner, coordinator), leases, heard=wanted.heard)
-                after = None if isinstance(change, RunRefusal) else await self._write(UPDATE, *change, now)
-                if after is not None:
+                if (after := await self._write(UPDATE, *change, now)) is not None:
                     return after
         return None
 
-    async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord | RunRefusal:
+    async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord:
         """Store the outcome of start hooks: the run is blocked, or ready for any runner."""
         return await self._change(run, lambda record, now: conclude_run(record, now, by, passed), WAITING)
 
-    async def hand_back(self, run: str, by: Holder) -> RunRecord | RunRefusal:
+    async def hand_back(self, run: str, by: Holder) -> RunRecord:
         """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
         return await self._change(run, lambda record, now: hand_back_run(record, now, by), WAITING)
 
-    async def renew(self, run: str, by: Holder, lease: float) -> RunRecord | RunRefusal:
+    async def renew(self, run: str, by: Holder, lease: float) -> RunRecord:
         """Extend the hold of a run."""
+        return await self._change(run, lambda record, now: (_held(move_run(record, "renew", now, by), now, lease), ()))
 
-        def extend(record: RunRecord, now: datetime) -> Change | RunRefusal:
-            after = move_run(record, "renew", now, by)
-            return after if isinstance(after, RunRefusal) else (_held(after, now, lease), ())
-
-        return await self._change(run, extend)
-
-    async def report(self, run: str, by: Holder, text: str | None, data: Any) -> RunRecord | RunRefusal:
+    async def report(self, run: str, by: Holder, text: str | None, data: Any) -> RunRecord:
         """Store the result of a run that is going on; a later result replaces it."""
 
-        def keep(record: RunRecord, now: datetime) -> Change | RunRefusal:
+        def keep(record: RunRecord, now: datetime) -> Change:
             after = move_run(record, "report", now, by)
-            if isinstance(after, RunRefusal):
-                return after
             after = replace(after, reported=True, result_text=text, result_data=data)
             return after, (NewRunEvent("run_result", result_fields(after)),)
 
@@ -295,7 +280,7 @@ class RunStore(Openable):
 
     async def end(
         self, run: str, by: Holder, ending: RunEnding, error: str | None, *, owed: float | None = None
-    ) -> RunRecord | RunRefusal:
+    ) -> RunRecord:
         """End a run. Repeating the same ending by the same holder changes nothing.
 
         With `owed`, the run has finish hooks; the caller will run them, and has so many seconds to renew that.
@@ -304,7 +289,7 @@ class RunStore(Openable):
 
     async def stop(self, run: str, reason: str) -> RunRecord:
         """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-        return _record(await self._change(run, lambda record, now: stop_run(record, now, reason)))
+        return await self._change(run, lambda record, now: stop_run(record, now, reason))
 
     async def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> RunRecord:
         """Store events of a run. `settled` means that its finish hooks have run."""
@@ -314,50 +299,30 @@ class RunStore(Openable):
             after = replace(record, hooked=record.hooked or hooked)
             return (replace(after, owes=False, held_until=None) if settled else after), told
 
-        return _record(await self._change(run, add))
+        return await self._change(run, add)
 
-    # -- holds ---------------------------------------------------------------------------------------------------------
+    async def owe(self, run: str, lease: float) -> RunRecord:
+        """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
+        return await self._change(run, lambda record, now: (_held(record, now, lease) if record.owes else record, ()))
 
-    async def hold_on(
-        self, holder: str, starting: Collection[str], finishing: Collection[str], lease: float
-    ) -> set[str]:
-        """Renew a holder's start hooks, and the finish hooks of other runs.
+    # -- runs without a holder -----------------------------------------------------------------------------------------
 
-        Return the runs whose start hooks the holder still holds. Runs that are not named are not renewed: the lease of
-        a run that was claimed, and whose claimer never heard of it, ends.
-        """
-
-        def extend(record: RunRecord, now: datetime) -> Change | RunRefusal:
-            starts = record.stage == "starting" and record.holder == holder
-            ours = record.owes if record.id in finishing else starts
-            return (_held(record, now, lease), ()) if ours else RunRefusal(record, TAKEN)
-
-        return {record.id for record in await self._change_all([*starting, *finishing], extend) if not record.owes}
-
-    async def let_go(self, holder: str, finishing: Collection[str]) -> None:
-        """Release all start hooks of a holder, and the finish hooks of these runs, for other coordinators."""
-        found = [record.id for record, _ in await self._find("holder = $1 AND stage = 'starting'", encode(holder))]
-        await self._change_all(found, lambda record, now: drop_run(record, now, holder), WAITING)
-        await self._change_all(finishing, lambda record, now: (_held(record, now, 0) if record.owes else record, ()))
+    async def let_go(self, holder: str) -> None:
+        """Release all start hooks of a holder for other coordinators."""
+        found = await self._find("holder = $1 AND stage = 'starting'", encode(holder))
+        await self._change_all(found, lambda record, now: drop_run(record, now, holder))
 
     async def recover(self, spared: Collection[str] = ()) -> list[RunRecord]:
         """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends."""
         lapsed = f"held_until <= coalesce({self.NOW}, $1) AND stage IN ('starting', 'running') ORDER BY held_until"
         found = await self._find(f"{lapsed} LIMIT {CHUNK}", micros_of(self._clock()))
-        return await self._change_all(
-            [record.id for record, _ in found if record.id not in spared], take_back_run, WAITING
-        )
+        return await self._change_all([one for one in found if one[0].id not in spared], take_back_run)
 
     async def take_owing(self, lease: float) -> list[RunRecord]:
         """Take hold of ended runs whose finish hooks have no coordinator."""
-
-        def hold(record: RunRecord, now: datetime) -> Change | RunRefusal:
-            free = record.owes and (record.held_until is None or record.held_until <= now)
-            return (_held(record, now, lease), ()) if free else RunRefusal(record, TAKEN)
-
         owing = f"owes = 1 AND coalesce(held_until, 0) <= coalesce({self.NOW}, $1) ORDER BY id LIMIT {CHUNK}"
         found = await self._find(owing, micros_of(self._clock()))
-        return await self._change_all([record.id for record, _ in found], hold)
+        return await self._change_all(found, lambda record, now: (_held(record, now, lease), ()))
 
     async def purge(self, older_than: float = RUNS_KEPT) -> int:
         """Remove runs that ended so long ago. Return their number."""
@@ -378,30 +343,21 @@ class RunStore(Openable):
         rows = await self.database.fetch(f"SELECT {self.NOW}, body FROM {{schema}}.run WHERE {condition}", *values)
         return [(_load(body), self._at(now)) for now, body in rows]
 
-    async def _change(
-        self, run: str, decide: Callable[[RunRecord, datetime], Change | RunRefusal], *topics: str
-    ) -> RunRecord | RunRefusal:
+    async def _change(self, run: str, decide: Decide, *topics: str) -> RunRecord:
         """Change a run as `decide` says, which is asked again if somebody else has changed the run meanwhile."""
         while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
             record, now = found[0]
-            change = decide(record, now)
-            if isinstance(change, RunRefusal):
-                return change
-            after = record if change[0] is record else await self._write(UPDATE, *change, now, *topics)
-            if after is not None:
-                return after
+            after, told = decide(record, now)
+            if after is record and not told:
+                return record
+            if (written := await self._write(UPDATE, after, told, now, *topics)) is not None:
+                return written
         raise UnknownRun(run)
 
-    async def _change_all(
-        self, runs: Collection[str], decide: Callable[[RunRecord, datetime], Change | RunRefusal], *topics: str
-    ) -> list[RunRecord]:
-        """Change runs one by one, and return those that were not refused and exist."""
-        changed: list[RunRecord] = []
-        for run in runs:
-            with suppress(UnknownRun):
-                after = await self._change(run, decide, *topics)
-                changed += [after] if isinstance(after, RunRecord) else []
-        return changed
+    async def _change_all(self, found: Sequence[tuple[RunRecord, datetime]], decide: Decide) -> list[RunRecord]:
+        """Change runs as they were found, and return those that nobody else has changed meanwhile."""
+        written = [await self._write(UPDATE, *decide(record, now), now, WAITING) for record, now in found]
+        return [record for record in written if record is not None]
 
     async def _write(
         self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime, *topics: str
@@ -486,7 +442,3 @@ def _load(body: str) -> RunRecord:
 
 def _held(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
     return replace(record, held_until=now + timedelta(seconds=seconds))
-
-
-def _record(after: RunRecord | RunRefusal) -> RunRecord:
-    return after.record if isinstance(after, RunRefusal) else after

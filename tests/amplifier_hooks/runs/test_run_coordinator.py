@@ -118,7 +118,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         else:
             assert await here.runs.claim("one", agents=["writer"], wait=0.05) is None
             if run in here.runs._starting:
-                await asyncio.wait({here.runs._starting[run]})
+                await asyncio.wait({here.runs._starting[run][1]})
         store.away = set()
         here.runs._back = -1e9  # long ago
         for _ in range(3):
@@ -184,8 +184,8 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
         run = (await here.runs.submit("two", {})).id
         child = await here.runs.claim("one", wait=60)
         assert child is not None
-        (task,) = here.runs._starting.values()
-        await store.let_go(here.runs.name, ())
+        ((_, task),) = here.runs._starting.values()
+        await store.let_go(here.runs.name)
         await here.runs._keep()
         await asyncio.wait({task})
         assert (await here.runs.get(run)).stage == "queued"

@@ -16,8 +16,8 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.runs.blueprint import Agents
-from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.runs.run_store import RUN_TABLES
+from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
