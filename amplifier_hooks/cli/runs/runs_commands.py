@@ -15,7 +15,7 @@ Examples:
   amplifier-hooks token create me --scope runs:create --scope runs:read --scope runs:claim
   amplifier-hooks runs serve blueprints/
   amplifier-hooks runs submit invoice-writer '{"amount": 1200}'
-  amplifier-hooks runs list --blocked
+  amplifier-hooks runs list --hook-blocked
   amplifier-hooks runs work my_agents:AGENTS
 
 The coordinator's address: --url, or AMPLIFIER_HOOKS_URL. Your token: --token-file, or AMPLIFIER_HOOKS_TOKEN.
@@ -56,7 +56,7 @@ LIST: Final = """List runs, newest first.
 Examples:
   amplifier-hooks runs list
   amplifier-hooks runs list --has-hooks --status failed
-  amplifier-hooks runs list --blocked --json
+  amplifier-hooks runs list --hook-blocked --json
 """
 SHOW: Final = """Show one run whole: its timeline, its hooks and their changes, its result and its children.
 
@@ -171,7 +171,9 @@ def submit(
 def list_(
     *,
     has_hooks: Annotated[bool, typer.Option("--has-hooks", help="Only those with hooks.")] = False,
-    blocked: Annotated[bool, typer.Option("--blocked", help="Only those a hook stopped before they ran.")] = False,
+    hook_blocked: Annotated[
+        bool, typer.Option("--hook-blocked", help="Only those a hook stopped before they ran.")
+    ] = False,
     status: Annotated[
         str | None, typer.Option(metavar="STATUS", help="queued, starting, running, completed, failed, stopped.")
     ] = None,
@@ -184,7 +186,12 @@ def list_(
     """List runs."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
-    wanted = {"has_hooks": has_hooks or None, "blocked": blocked or None, "status": status, "agent_name": agent}
+    wanted = {
+        "has_hooks": has_hooks or None,
+        "hook_blocked": hook_blocked or None,
+        "status": status,
+        "agent_name": agent,
+    }
     ask_coordinator.list_runs({**wanted, "limit": limit}, at=(url, token_file), as_json=as_json)
 
 

@@ -110,7 +110,7 @@ def test_asking_a_coordinator() -> None:
         blocked = json.loads(run("submit", "writer", '{"amount": 10}', "--json", **environment).stdout)["run_id"]
         assert until(blocked, environment)["blocked"]
         assert [done in line for line in run("list", **environment).stdout.splitlines()] == [False, True]
-        only = json.loads(run("list", "--blocked", "--json", **environment).stdout)
+        only = json.loads(run("list", "--hook-blocked", "--json", **environment).stdout)
         assert [one["run_id"] for one in only["runs"]] == [blocked]
         page = run("show", blocked, **environment).stdout
         assert "\x1b" not in page
