@@ -56,7 +56,7 @@ class NoAgents:
 
     async def run(self, order: AgentOrder) -> AgentResult:
         """Raise `HookUnavailable`."""
-        raise HookUnavailable(f"agent {order.agent!r} cannot be started: RunHooks has no agents=")
+        raise HookUnavailable(f"agent {order.agent!r} cannot be started: give RunHooks(agents=…)")
 
     async def launch(self, order: AgentOrder) -> str:
         """Raise `HookUnavailable`."""

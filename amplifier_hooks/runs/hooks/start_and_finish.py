@@ -11,7 +11,7 @@ and the runner gets exactly that input.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
 from attrs import evolve, field, frozen
@@ -51,6 +51,14 @@ FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 log = get_logger(__name__)
 
 
+class KnownRun(TypedDict, total=False):
+    """The run in an engine: its id, by which a hook that runs again knows the run; its session; its tenant."""
+
+    run: str
+    session: str
+    tenant: str
+
+
 @frozen
 class Blocked:
     """A run that does not start, and the reason. `failed` is True if a hook failed and no hook blocked the run."""
@@ -78,42 +86,38 @@ class RunHooks(HookKit):
     # -- for engines of their own --------------------------------------------------------------------------------------
 
     async def start(
-        self, blueprint: Blueprint, parameters: Mapping[str, Any], *, run: str = "", session: str = "", tenant: str = ""
+        self, blueprint: Blueprint, parameters: Mapping[str, Any], **known: Unpack[KnownRun]
     ) -> dict[str, Any] | Blocked:
         """Ask the start hooks; return the parameters with which the run starts, or `Blocked`.
 
-        Give `run` the id of the run in the engine, so that a hook that runs again knows the run; without one it gets a
-        new id. Hooks that fail never raise here: `on_error` decides about them. Cancelling the call cancels the hook
-        that is running.
+        Parameters that are no JSON, or against the agent's schema, block the run, too. No error of a hook is raised
+        here: `on_error` decides about it. Cancelling the call cancels the hook that is running.
         """
-        record = _record_of(blueprint, parameters, run, session, tenant)
+        record = _run_of(blueprint, parameters, **known)
         passed = await self.ask_start_hooks(record, blueprint)
         if passed.error is None:
             return dict(passed.parameters or {})
-        if self.is_heard(catalogue.RUN_ERROR):
-            await self._emit(catalogue.RUN_ERROR, record, error=passed.error)
+        await self.tell_end(replace(record, stage="failed", error=passed.error))
         return Blocked(passed.error, failed=not passed.blocked)
 
     async def finish(
         self,
         blueprint: Blueprint,
         parameters: Mapping[str, Any],
+        result: Any = None,
         *,
         status: RunEnding = "completed",
-        result_text: str | None = None,
-        result_data: Any = None,
         error: str | None = None,
-        run: str = "",
-        session: str = "",
-        tenant: str = "",
+        **known: Unpack[KnownRun],
     ) -> None:
-        """Show a run that has ended to the registry's observers and to the blueprint's finish hook.
+        """Show a run that has ended to the registry's observers, and to the blueprint's finish hook.
 
-        `parameters` are those with which the run ran. Hooks change nothing here, and one that fails is logged.
+        `parameters` are those with which the run ran. Hooks change nothing here, and a hook that fails is logged.
         Cancelling the call cancels the hook that is running.
         """
-        record = _record_of(blueprint, parameters, run, session, tenant)
-        record = replace(record, stage=status, handed=1, result_text=result_text, result_data=result_data, error=error)
+        field_of_result = {"result_text" if blueprint.brings_text else "result_data": result}
+        record = _run_of(blueprint, parameters, **known)
+        record = replace(record, stage=status, ended=self.clock.now(), handed=1, error=error, **field_of_result)
         await self.tell_end(record)
         if blueprint.hooks.on_run_finish is not None:
             await self.ask_finish_hook(record, blueprint, blueprint.hooks.on_run_finish)
@@ -258,7 +262,9 @@ class RunHooks(HookKit):
         }
 
 
-def _record_of(blueprint: Blueprint, parameters: Mapping[str, Any], run: str, session: str, tenant: str) -> RunRecord:
+def _run_of(
+    blueprint: Blueprint, parameters: Mapping[str, Any], run: str = "", session: str = "", tenant: str = ""
+) -> RunRecord:
     run = run or f"run_{uuid4().hex}"
     return RunRecord(id=run, tenant=tenant, session=session or run, agent=blueprint.name, parameters=parameters)
 
