@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from uuid import uuid4
 
 from attrs import frozen
+from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import thaw
@@ -25,11 +26,10 @@ from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 from amplifier_hooks.runs.run_errors import ParametersRefused, ResultRefused, RunMoved, RunRefused, UnknownRun
 from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, StartOutcome
 from amplifier_hooks.runs.run_store import ClaimFilter
-from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.database import Openable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_states import RunEvent
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.storage.change_signal import Watch
 
 
-RUNNER_LEASE: Final = 60.0
-COORDINATOR_LEASE: Final = 30.0
 DEEPEST_RUN: Final = 8
 MOST_STARTING: Final = 64
 """Start hooks that one coordinator runs at the same time."""
@@ -54,11 +52,22 @@ log = get_logger(__name__)
 class Leases:
     """Seconds that a runner, and a coordinator, may hold a run without renewing."""
 
-    runner: float = RUNNER_LEASE
-    coordinator: float = COORDINATOR_LEASE
+    runner: float = 60.0
+    coordinator: float = 30.0
 
 
-class RunCoordinator:
+LEASES: Final = Leases()
+
+
+class NewRun(TypedDict, total=False):
+    """The tenant of a run that is submitted, its parent, and the session that it goes on with."""
+
+    tenant: str
+    parent: str | None
+    session: str | None
+
+
+class RunCoordinator(Openable):
     """Runs of the known agents, over an open store.
 
     `hooks` are the options of `RunHooks`: a registry, a function that finds functions, URLs and variables. Use the
@@ -67,18 +76,12 @@ class RunCoordinator:
     """
 
     def __init__(
-        self,
-        store: RunStore,
-        agents: Agents,
-        *,
-        leases: Leases | None = None,
-        max_depth: int = DEEPEST_RUN,
-        **hooks: Any,
+        self, store: RunStore, agents: Agents, *, leases: Leases = LEASES, max_depth: int = DEEPEST_RUN, **hooks: Any
     ) -> None:
         self.store = store
         self.agents = agents
         self.name = f"coordinator-{uuid4().hex[:12]}"
-        self.leases = leases or Leases()
+        self.leases = leases
         self._max_depth = max_depth
         self._run_hooks = RunHooks(agents=self, note=store.note, **hooks)
         self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
@@ -94,22 +97,17 @@ class RunCoordinator:
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> Self:
+        """Take up abandoned runs, and begin to renew holds. Raise `StoreUnavailable`."""
         await self._keep()
         self._keeper = asyncio.get_running_loop().create_task(self._keep_forever())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
-        keeper, self._keeper = self._keeper, None
         finishing, starting = tuple(self._finishing), [task for _, task in self._starting.values()]
-        tasks = {*starting, *self._finishing.values(), *((keeper,) if keeper else ())}
+        tasks = {*starting, *self._finishing.values(), *([self._keeper] if self._keeper else [])}
         for task in tasks:
             task.cancel()
         if tasks := tasks | self._returning:
@@ -121,49 +119,24 @@ class RunCoordinator:
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    async def submit(
-        self,
-        agent: str,
-        parameters: Mapping[str, Any],
-        *,
-        tenant: str = "",
-        parent: str | None = None,
-        session: str | None = None,
-    ) -> RunRecord:
+    async def submit(self, agent: str, parameters: Mapping[str, Any], **wanted: Unpack[NewRun]) -> RunRecord:
         """Queue a run of an agent: as a child of `parent`, in an existing session, or in a new one.
 
         Raise `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
         """
-        return await self._submit(agent, parameters, tenant=tenant, parent=parent, session=session)
+        new, session = self._new_run(agent, parameters), wanted.pop("session", None)
+        new = replace(new, session=session or new.session, **wanted)
+        return await self.store.submit(new, self._max_depth, resumes=session is not None)
 
-    async def _submit(
-        self,
-        agent: str,
-        parameters: Mapping[str, Any],
-        *,
-        session: str | None = None,
-        run: str | None = None,
-        parent_tenant: str | None = None,
-        bare: bool = False,
-        **fields: Any,
-    ) -> RunRecord:
+    def _new_run(self, agent: str, parameters: Mapping[str, Any]) -> RunRecord:
         blueprint = self.agents.get(agent)
         try:
             plain: Any = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
-        hooks = blueprint.hooks
-        new = RunRecord(
-            id=run or f"run_{uuid4().hex}",
-            session=session or f"ses_{uuid4().hex[:16]}",
-            agent=agent,
-            parameters=plain,
-            bare=bare,
-            hooked=not bare and (hooks.on_run_start is not None or hooks.on_run_finish is not None),
-            **fields,
-        )
-        resumes = session is not None
-        return await self.store.submit(new, self._max_depth, parent_tenant=parent_tenant, resumes=resumes)
+        hooked = blueprint.hooks.on_run_start is not None or blueprint.hooks.on_run_finish is not None
+        run, session = f"run_{uuid4().hex}", f"ses_{uuid4().hex[:16]}"
+        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=hooked)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -233,7 +206,9 @@ class RunCoordinator:
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
-            self._return(self._pass_on(taking))
+            passing = asyncio.get_running_loop().create_task(self._pass_on(taking))
+            self._returning.add(passing)
+            passing.add_done_callback(self._returning.discard)
             raise
 
     async def _pass_on(self, taking: asyncio.Future[RunRecord | None]) -> None:
@@ -243,11 +218,6 @@ class RunCoordinator:
                 await self.hand_back(record)
             elif record is not None and not self._closing:
                 self._prepare(record)
-
-    def _return(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._returning.add(task)
-        task.add_done_callback(self._returning.discard)
 
     async def hand_back(self, record: RunRecord) -> None:
         """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
@@ -411,21 +381,17 @@ class RunCoordinator:
             with suppress(StoreUnavailable, UnknownRun):
                 await asyncio.shield(self._stop_abandoned(record))
             raise
-        status: Any = record.status
-        return AgentResult(
-            run=record.id, status=status, text=record.result_text, data=record.result_data, error=record.error
-        )
+        end: Any = {"run": record.id, "status": record.status, "error": record.error}
+        return AgentResult(text=record.result_text, data=record.result_data, **end)
 
     async def _stop_abandoned(self, child: RunRecord) -> None:
         """Stop an agent whose hook no longer waits for it.
 
         It goes on if another coordinator repeats the hook, because the hook then finds the agent at work.
         """
-        parent = None if child.parent is None else await self.store.get(child.parent)
-        elsewhere = parent is not None and (
-            parent.stage == "queued" or (parent.stage == "starting" and parent.holder != self.name)
-        )
-        if not (self._closing or elsewhere):
+        parent = child if child.parent is None else await self.store.get(child.parent)
+        elsewhere = parent.stage == "starting" and parent.holder != self.name
+        if not (self._closing or elsewhere or (parent is not child and parent.stage == "queued")):
             await self.store.stop(child.id, "the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:
@@ -433,18 +399,11 @@ class RunCoordinator:
         return (await self._submit_order(order, urgent=False)).id
 
     async def _submit_order(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
-        run = child_id(order.parent, order.key) if order.parent and order.key else None
         try:
-            return await self._submit(
-                order.agent,
-                order.parameters,
-                tenant=order.owner,
-                parent=order.parent,
-                parent_tenant=order.tenant,
-                run=run,
-                bare=True,
-                urgent=urgent,
-            )
+            new = self._new_run(order.agent, order.parameters)
+            run = child_id(order.parent, order.key) if order.parent and order.key else new.id
+            new = replace(new, id=run, tenant=order.owner, parent=order.parent, bare=True, urgent=urgent, hooked=False)
+            return await self.store.submit(new, self._max_depth, parent_tenant=order.tenant)
         except ParametersRefused as problem:
             raise AgentInputRefused(order.agent, problem.problem) from None
         except RunRefused as problem:

@@ -106,7 +106,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     blocked: bool = False
     stage: Stage = "queued"
     version: int = 0
-    """Number of changes; a store changes a run only if nobody else has changed it meanwhile."""
+    """Number of changes; a store changes a run only if it has not changed meanwhile."""
     events: int = 0
     """Number of events of the run."""
     failures: int = 0

@@ -1,7 +1,7 @@
 """Runs and their events over a database: one row for each run, in memory, SQLite and PostgreSQL.
 
-A change reads the row, computes the run after the change, and writes the row if nobody else has written it meanwhile;
-otherwise it begins again. The events of a change are in the same row and are written by the same statement, so a reader
+A change reads the row, computes the run after the change, and writes the row if it has not changed meanwhile; otherwise
+the change begins again. The events of a change are in the same row and are written by the same statement, so a reader
 never sees an event of a change that did not happen. The other columns are for the conditions of queries; `body` is the
 whole run. Values that others wrote are kept as ASCII JSON: lone surrogates and NUL are escaped, so that every database
 can keep them.
@@ -326,12 +326,8 @@ class RunStore(Openable):
 
     async def purge(self, older_than: float = RUNS_KEPT) -> int:
         """Remove runs that ended so long ago. Return their number."""
-        old = f"ended <= coalesce({self.NOW}, $1) - $2 AND owes = 0 LIMIT {CHUNK}"
-        text = f"DELETE FROM {{schema}}.run WHERE id IN (SELECT id FROM {{schema}}.run WHERE {old}) RETURNING id"
-        gone = 0
-        while rows := await self.database.fetch(text, micros_of(self._clock()), round(older_than * 1e6)):
-            gone += len(rows)
-        return gone
+        text = f"DELETE FROM {{schema}}.run WHERE ended <= coalesce({self.NOW}, $1) - $2 AND owes = 0 RETURNING id"
+        return len(await self.database.fetch(text, micros_of(self._clock()), round(older_than * 1e6)))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -344,7 +340,7 @@ class RunStore(Openable):
         return [(_load(body), self._at(now)) for now, body in rows]
 
     async def _change(self, run: str, decide: Decide, *topics: str) -> RunRecord:
-        """Change a run as `decide` says, which is asked again if somebody else has changed the run meanwhile."""
+        """Change a run as `decide` says, which is asked again if the run has changed meanwhile."""
         while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
             record, now = found[0]
             after, told = decide(record, now)
@@ -355,14 +351,14 @@ class RunStore(Openable):
         raise UnknownRun(run)
 
     async def _change_all(self, found: Sequence[tuple[RunRecord, datetime]], decide: Decide) -> list[RunRecord]:
-        """Change runs as they were found, and return those that nobody else has changed meanwhile."""
+        """Change runs as they were found, and return those that have not changed meanwhile."""
         written = [await self._write(UPDATE, *decide(record, now), now, WAITING) for record, now in found]
         return [record for record in written if record is not None]
 
     async def _write(
         self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime, *topics: str
     ) -> RunRecord | None:
-        """Write a run and its events if nobody else has written it meanwhile, and return it; otherwise return None."""
+        """Write a run and its events, and return the run; return None if it has changed meanwhile."""
         failed = sum(what.type == "hook_failed" for what in told)
         counts = {"events": after.events + len(told), "failures": after.failures + failed}
         done = replace(after, version=after.version + 1, **counts)
