@@ -92,10 +92,9 @@ def test_runs_in_dbos(tmp_path: Path) -> None:
 async def test_runs_in_procrastinate(tmp_path: Path) -> None:
     """Hooks of runs stand around the work of a procrastinate task: one run is enriched, one is blocked."""
     await server()
-    async with schema() as name:
-        async with PostgresDatabase(DSN, schema=name):  # it makes the schema
-            address = f"{DSN}?options=-csearch_path%3D{name}"
-            await asyncio.to_thread(plays, FOLDER / "runs" / "in_procrastinate.py", tmp_path, DATABASE_URL=address)
+    async with schema() as name, PostgresDatabase(DSN, schema=name):  # it makes the schema
+        address = f"{DSN}?options=-csearch_path%3D{name}"
+        await asyncio.to_thread(plays, FOLDER / "runs" / "in_procrastinate.py", tmp_path, DATABASE_URL=address)
 
 
 @pytest.mark.rule("DIA-3")

@@ -83,7 +83,7 @@ class RunCoordinator(Openable):
         self.name = f"coordinator-{uuid4().hex[:12]}"
         self.leases = leases
         self._max_depth = max_depth
-        self._run_hooks = RunHooks(agents=self, note=store.note, **hooks)
+        self._run_hooks = RunHooks(**{"reach": agents.reach, **hooks, "agents": self, "note": store.note})
         self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._returning: set[asyncio.Task[None]] = set()

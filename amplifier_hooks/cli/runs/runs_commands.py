@@ -20,11 +20,12 @@ Examples:
 
 The coordinator's address: --url, or AMPLIFIER_HOOKS_URL. Your token: --token-file, or AMPLIFIER_HOOKS_TOKEN.
 """
-CHECK: Final = """List the flaws in a folder of blueprints, and the hooks that name missing agents.
+CHECK: Final = """List all that would fail at run time: flaws of blueprints, and targets that are missing or forbidden.
 
 \b
 Examples:
   amplifier-hooks runs check blueprints/
+  amplifier-hooks runs check blueprints/ --allow-network 10.0.0.0/8 --allow-http validator:8080
 """
 SERVE: Final = """Serve the queue over HTTP: runs are submitted, claimed and completed, and their hooks run here.
 
@@ -35,6 +36,7 @@ Examples:
   amplifier-hooks runs serve blueprints/
   amplifier-hooks runs serve blueprints/ --hooks guards:registry
   amplifier-hooks runs serve blueprints/ --store postgresql://localhost/hooks --port 8440
+  amplifier-hooks runs serve blueprints/ --allow-network 10.0.0.0/8 --allow-port 8443
 """
 WORK: Final = """Carry out queued runs: claim them, and call functions of your own in the place of their agents.
 
@@ -85,15 +87,26 @@ TokenFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Run = Annotated[str, typer.Argument(metavar="ID", help="The run's id.", show_default=False)]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option("--allow-network", metavar="NETWORK", help="Hooks may reach it over https, as 10.0.0.0/8."),
+]
+Ports = Annotated[
+    list[int] | None, typer.Option("--allow-port", metavar="PORT", help="Hooks may reach it over https, besides 443.")
+]
+Http = Annotated[
+    list[str] | None,
+    typer.Option("--allow-http", metavar="HOST[:PORT]", help="Hooks may reach it over plain http; port 80 if none."),
+]
 HERE: Final = f"http://127.0.0.1:{PORT}"
 
 
 @runs_app.command(help=CHECK)
-def check(folder: Folder) -> None:
+def check(folder: Folder, *, allow_network: Networks = None, allow_port: Ports = None, allow_http: Http = None) -> None:
     """Check a folder of blueprints."""
     from amplifier_hooks.cli.runs import serve_runs
 
-    serve_runs.check_blueprints(folder)
+    serve_runs.check_blueprints(folder, (allow_network, allow_port, allow_http))
 
 
 @runs_app.command(help=SERVE)
@@ -124,12 +137,16 @@ def serve(
     lease: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a coordinator may be silent.")
     ] = 30.0,
+    allow_network: Networks = None,
+    allow_port: Ports = None,
+    allow_http: Http = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve as a coordinator."""
     from amplifier_hooks.cli.runs import serve_runs
 
-    serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
+    allowed, leases = (allow_network, allow_port, allow_http), (runner_lease, lease)
+    serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=leases, allowed=allowed, as_json=as_json)
 
 
 @runs_app.command(help=WORK)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
 from attrs import evolve, field, frozen
+from attrs.converters import default_if_none
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
@@ -78,7 +79,7 @@ class RunHooks(HookKit):
     `note` stores events of a run. Hooks of the kind agent need `agents`, which starts agents for them.
     """
 
-    registry: HookRegistry = field(factory=HookRegistry)
+    registry: HookRegistry = field(default=None, converter=default_if_none(factory=HookRegistry))
     note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]] = _drop
     clock: Clock = field(factory=SystemClock)
     _registries: dict[str, tuple[Blueprint, HookRegistry]] = field(factory=dict, init=False)

@@ -99,6 +99,25 @@ def test_checking_blueprints(tmp_path: Path) -> None:
     assert run("serve", str(tmp_path)).exit_code == 1
 
 
+@pytest.mark.rule("RUN-19", "CLI-1")
+def test_checking_addresses(tmp_path: Path) -> None:
+    """`check` names addresses that are out of reach and variables that are missing, with the options of `serve`."""
+    headers = {"authorization": "Bearer ${API_TOKEN}", "Content-Type": "application/json"}
+    hook = {"type": "http", "url": "http://validator:8080/", "headers": headers, "on_error": "block"}
+    writer = {**WRITER, "hooks": {"on_run_start": hook}}
+    (tmp_path / "writer.json").write_text(json.dumps(writer), "ascii")
+    environment = {"API_TOKEN": "t"}
+    refused = run("check", str(tmp_path), **environment)
+    assert (refused.exit_code, "hooks.on_run_start: webhook URL" in refused.output) == (1, True)
+    assert run("check", str(tmp_path), "--allow-http", "validator:8080", **environment).exit_code == 0
+    without = run("check", str(tmp_path), "--allow-http", "validator:8080")
+    assert (without.exit_code, "there is no such variable" in without.output) == (1, True)
+    (tmp_path / "hooks.json").write_text('{"$allow": {"http": ["validator:8080"]}}', "ascii")
+    assert run("check", str(tmp_path), **environment).exit_code == 0
+    odd = run("check", str(tmp_path), "--allow-network", "10.0.0.1/8", **environment)
+    assert (odd.exit_code, "write it like 10.0.0.0/8" in odd.output) == (2, True)
+
+
 @pytest.mark.slow
 @pytest.mark.rule("RUN-13", "RUN-20", "CLI-1")
 def test_asking_a_coordinator() -> None:
