@@ -278,8 +278,7 @@ class RunCoordinator(Openable):
 
         Raise `UnknownRun` or `RunMoved`.
         """
-        await self.store.get(run, tenant=tenant)
-        return await self.store.renew(run, by, self.leases.runner)
+        return await self.store.renew(run, by, self.leases.runner, tenant)
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -288,9 +287,11 @@ class RunCoordinator(Openable):
 
         Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
-        record = await self.store.get(run, tenant=tenant)
-        self._check_result(record, text, data)
-        after = await self.store.report(run, by, text, data)
+
+        def check(record: RunRecord) -> None:
+            self._check_result(record, text, data)
+
+        after = await self.store.report(run, by, text, data, check=check, tenant=tenant)
         await self._run_hooks.tell_result(after)
         return after
 
@@ -313,12 +314,16 @@ class RunCoordinator(Openable):
         Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
         completed without a result.
         """
-        before = await self.store.get(run, tenant=tenant)
-        if ending == "completed" and not before.reported and before.stage not in ENDED:
-            raise RunMoved(run, before.status, "it has no result yet; post that first, or say that it failed")
-        owed = self.leases.coordinator if self._owes(before) else None
-        after = await self.store.end(run, by, ending, error, owed=owed)
-        if before.stage not in ENDED and after.owes:
+        ended: list[bool] = []
+
+        def owed(record: RunRecord) -> float | None:
+            ended.append(record.stage in ENDED)
+            if ending == "completed" and not record.reported and not ended[-1]:
+                raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
+            return self.leases.coordinator if self._owes(record) else None
+
+        after = await self.store.end(run, by, ending, error, owed=owed, tenant=tenant)
+        if after.owes and not ended[-1]:
             self._finish(after)
         return after
 
@@ -357,8 +362,7 @@ class RunCoordinator(Openable):
 
         The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
         """
-        await self.store.get(run, tenant=tenant)
-        after = await self.store.stop(run, reason)
+        after = await self.store.stop(run, reason, tenant)
         if after.stage in ENDED:
             if run in self._starting:
                 self._starting[run][1].cancel()

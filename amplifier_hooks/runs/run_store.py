@@ -112,6 +112,14 @@ Decide = Callable[[RunRecord, datetime], "Change"]
 """A function that returns a run after a change, from the run as it is and the time."""
 
 
+Check = Callable[[RunRecord], "float | None"]
+"""A function that may raise for a run as it is."""
+
+
+def nothing(_: RunRecord) -> None:
+    """Raise nothing, and return None."""
+
+
 class RunStore(Openable):
     """Runs over a database.
 
@@ -264,32 +272,51 @@ class RunStore(Openable):
         """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
         return await self._change(run, lambda record, now: hand_back_run(record, now, by), WAITING)
 
-    async def renew(self, run: str, by: Holder, lease: float) -> RunRecord:
+    async def renew(self, run: str, by: Holder, lease: float, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run."""
-        return await self._change(run, lambda record, now: (_held(move_run(record, "renew", now, by), now, lease), ()))
 
-    async def report(self, run: str, by: Holder, text: str | None, data: Any) -> RunRecord:
-        """Store the result of a run that is going on; a later result replaces it."""
+        def extend(record: RunRecord, now: datetime) -> Change:
+            return _held(move_run(record, "renew", now, by), now, lease), ()
+
+        return await self._change(run, extend, tenant=tenant)
+
+    async def report(
+        self, run: str, by: Holder, text: str | None, data: Any, *, check: Check = nothing, tenant: str | None = None
+    ) -> RunRecord:
+        """Store the result of a run that is going on; a later result replaces it. `check` may raise for the run."""
 
         def keep(record: RunRecord, now: datetime) -> Change:
+            check(record)
             after = move_run(record, "report", now, by)
             after = replace(after, reported=True, result_text=text, result_data=data)
             return after, (NewRunEvent("run_result", result_fields(after)),)
 
-        return await self._change(run, keep)
+        return await self._change(run, keep, tenant=tenant)
 
     async def end(
-        self, run: str, by: Holder, ending: RunEnding, error: str | None, *, owed: float | None = None
+        self,
+        run: str,
+        by: Holder,
+        ending: RunEnding,
+        error: str | None,
+        *,
+        owed: Check = nothing,
+        tenant: str | None = None,
     ) -> RunRecord:
         """End a run. Repeating the same ending by the same holder changes nothing.
 
-        With `owed`, the run has finish hooks; the caller will run them, and has so many seconds to renew that.
+        `owed` may raise for the run. If the run has finish hooks, `owed` returns the seconds for which the caller, who
+        will run them, holds them.
         """
-        return await self._change(run, lambda record, now: end_run(record, now, by, ending, error=error, owed=owed))
 
-    async def stop(self, run: str, reason: str) -> RunRecord:
+        def finish(record: RunRecord, now: datetime) -> Change:
+            return end_run(record, now, by, ending, error=error, owed=owed(record))
+
+        return await self._change(run, finish, tenant=tenant)
+
+    async def stop(self, run: str, reason: str, tenant: str | None = None) -> RunRecord:
         """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-        return await self._change(run, lambda record, now: stop_run(record, now, reason))
+        return await self._change(run, lambda record, now: stop_run(record, now, reason), tenant=tenant)
 
     async def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> RunRecord:
         """Store events of a run. `settled` means that its finish hooks have run."""
@@ -339,10 +366,15 @@ class RunStore(Openable):
         rows = await self.database.fetch(f"SELECT {self.NOW}, body FROM {{schema}}.run WHERE {condition}", *values)
         return [(_load(body), self._at(now)) for now, body in rows]
 
-    async def _change(self, run: str, decide: Decide, *topics: str) -> RunRecord:
-        """Change a run as `decide` says, which is asked again if the run has changed meanwhile."""
+    async def _change(self, run: str, decide: Decide, *topics: str, tenant: str | None = None) -> RunRecord:
+        """Change a run as `decide` says, which is asked again if the run has changed meanwhile.
+
+        Raise `UnknownRun`, also for a run of another tenant.
+        """
         while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
             record, now = found[0]
+            if tenant not in (None, record.tenant):
+                break
             after, told = decide(record, now)
             if after is record and not told:
                 return record

@@ -1,7 +1,7 @@
 """Hooks of runs in a procrastinate task, without our queue: the task asks before its agent runs, and tells after it.
 
-procrastinate queues the task in PostgreSQL, at DATABASE_URL. A task that is done again after a crash asks the start hook
-again, under the same run id: that of the job. The blueprint and its schema are those of our own queue.
+procrastinate queues the task in PostgreSQL, at DATABASE_URL. A task that is done again after a crash asks the start
+hook again, under the same run id: that of the job. The blueprint and its schema are those of our own queue.
 
 Prints:
 

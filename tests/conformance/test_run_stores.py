@@ -20,7 +20,7 @@ from amplifier_hooks.runs.run_store import ClaimFilter
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from amplifier_hooks.runs.run_store import RunStore
@@ -54,6 +54,11 @@ def by(record: RunRecord) -> Holder:
 async def kinds(store: RunStore, run: str) -> list[str]:
     """Return the kinds of the run's events."""
     return [event.type for event in await store.events(run)]
+
+
+def owing(seconds: float | None) -> Callable[[RunRecord], float | None]:
+    """Return a function that says that a run owes its finish hooks within these seconds."""
+    return lambda _: seconds
 
 
 @pytest.mark.rule("RUN-7", "RUN-10")
@@ -271,7 +276,7 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
-    await store.end(record.id, by(record), "completed", None, owed=30)
+    await store.end(record.id, by(record), "completed", None, owed=owing(30.0))
     assert await store.take_owing(30) == []
     await shelf.advance(29)
     await store.owe(record.id, 30)
@@ -401,9 +406,9 @@ async def test_purging(shelf: Shelf) -> None:
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
-    for owed in (None, 1.0):
+    for seconds in (None, 1.0):
         record = await take(store)
-        await store.end(record.id, by(record), "completed", None, owed=owed)
+        await store.end(record.id, by(record), "completed", None, owed=owing(seconds))
     assert await store.purge(3600) == 0
     await shelf.advance(3601)
     assert await store.purge(3600) == 1
@@ -448,7 +453,7 @@ async def test_letting_go(shelf: Shelf) -> None:
     await store.submit(new_run(1), DEEP)
     await store.submit(new_run(2, hooked=True), DEEP)
     ended = await take(store)
-    await store.end(ended.id, by(ended), "completed", None, owed=30)
+    await store.end(ended.id, by(ended), "completed", None, owed=owing(30.0))
     begun = await take(store)
     await store.let_go("another")
     assert (await store.get(begun.id)).stage == "starting"

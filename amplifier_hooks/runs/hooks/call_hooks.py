@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from attrs import field, frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder, AgentResult, AgentRuns
+from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder, AgentRuns
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON, decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.python import build_hook
@@ -54,23 +54,12 @@ def find_function(name: str) -> Any:
     return build_hook(name, {})
 
 
-class NoAgents:
-    """No way to start agents: a hook of the kind agent fails."""
-
-    async def run(self, order: AgentOrder) -> AgentResult:
-        """Raise `HookUnavailable`."""
-        raise HookUnavailable(f"agent {order.agent!r} cannot be started: give RunHooks(agents=…)")
-
-    async def launch(self, order: AgentOrder) -> str:
-        """Raise `HookUnavailable`."""
-        return (await self.run(order)).run
-
-
 @frozen(kw_only=True)
 class HookKit:
     """The agents, functions, URLs and variables that hooks of blueprints need."""
 
-    agents: AgentRuns = field(factory=NoAgents)
+    agents: AgentRuns | None = None
+    """The way to start agents; without one, hooks of the kind agent fail."""
     find: Callable[[str], Any] = find_function
     """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
     reach: AllowedUrls = PUBLIC
@@ -143,6 +132,8 @@ class BlueprintHook:
     async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
         entry, agents = self.entry, self.kit.agents
         if entry.type == "agent":
+            if agents is None:
+                raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")
             parent = given["run_id"]
             order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=self.point)
             if self.point == "on_run_finish":  # started without waiting

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
 from attrs import evolve, field, frozen
-from attrs.converters import default_if_none
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
@@ -68,6 +67,10 @@ class Blocked:
     failed: bool = False
 
 
+def _registry(given: HookRegistry | None) -> HookRegistry:
+    return HookRegistry() if given is None else given
+
+
 async def _drop(run: str, told: Sequence[NewRunEvent]) -> None:
     """Store no events: an engine of its own has its own history."""
 
@@ -79,7 +82,7 @@ class RunHooks(HookKit):
     `note` stores events of a run. Hooks of the kind agent need `agents`, which starts agents for them.
     """
 
-    registry: HookRegistry = field(default=None, converter=default_if_none(factory=HookRegistry))
+    registry: HookRegistry = field(default=None, converter=_registry)
     note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]] = _drop
     clock: Clock = field(factory=SystemClock)
     _registries: dict[str, tuple[Blueprint, HookRegistry]] = field(factory=dict, init=False)
