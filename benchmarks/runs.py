@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUNNERS: Final = 4
-RUNS: Final = 1_000
+RUNS: Final = 300
 TARGET: Final = 200
 """Whole runs a second through one coordinator on PostgreSQL."""
 HOOK: Final = {"type": "python", "handler_ref": "benchmark:hook", "on_error": "block"}
