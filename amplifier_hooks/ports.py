@@ -466,13 +466,17 @@ class AuditSink(Protocol):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one."""
+    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one.
+
+    `place` names the host and the file of the log, so that a store finds a log that is gone.
+    """
 
     log: str
     segment: int
     size: int
     head: str
     note: str = ""
+    place: str = ""
 
 
 class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -508,6 +512,10 @@ class HeadStore(Protocol):
 @runtime_checkable
 class MarkedStore(HeadStore, Protocol):
     """A store of heads that counts. The log keeps the count, and so detects an older copy in the store's place."""
+
+    async def at(self, place: str) -> Head | None:
+        """Return the latest head of the log that was last written at a place, or None. Raises as `latest` does."""
+        ...
 
     async def latest_mark(self) -> StoreMark | None:
         """Return the latest mark; None if the store never counted. Raises if the store cannot be read."""

@@ -21,8 +21,7 @@ PACKAGES = ["amplifier_hooks", "approval_backends"]
 PURE = [
     "amplifier_hooks.act",
     "amplifier_hooks.injection.budget",
-    "amplifier_hooks.record.format.checkpoint",
-    "amplifier_hooks.record.format.line",
+    "amplifier_hooks.record.line",
     "amplifier_hooks.events",
     "amplifier_hooks.text.matching",
     "amplifier_hooks.dispatch.merge",

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.act import Act
     from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, KeptResult, Settlement, Stop
-    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.result import Outcome
 
 

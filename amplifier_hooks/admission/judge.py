@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.admission.hook_inventory import Inventory
     from amplifier_hooks.dispatch.chain import Chain
     from amplifier_hooks.ports import Clock, RuleVerdict
-    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.text.json_schema import Schema
 

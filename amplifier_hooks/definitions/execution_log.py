@@ -20,7 +20,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.clock import SystemClock, micros_of
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier
+from amplifier_hooks.record.encode_facts import Redactor, TooMuch, ValueSimplifier
 from amplifier_hooks.result import Action, Status
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable, transaction
 from amplifier_hooks.text.escape import clip, for_log

@@ -37,7 +37,7 @@ from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable
 from amplifier_hooks.events import SESSION_END, TOOL_PRE
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
-from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.result import CONTINUE
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.model_output import missing_files, text_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
-from amplifier_hooks.record.format.encode_facts import Redactor
+from amplifier_hooks.record.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder

@@ -36,7 +36,7 @@ from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, ToolMatch
-from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier, omission
+from amplifier_hooks.record.encode_facts import Redactor, TooMuch, ValueSimplifier, omission
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder

@@ -45,7 +45,7 @@ from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens import choose_counter
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder
+from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session import operations
 from amplifier_hooks.session.display import show

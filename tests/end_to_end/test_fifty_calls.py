@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.library.parts.ready_made import ReadyMade
     from amplifier_hooks.library.tool_ledger import LedgerEntry
-    from amplifier_hooks.record.format.line import LogEntry
+    from amplifier_hooks.record.line import LogEntry
     from amplifier_hooks.session.tool_call import ToolOutcome
 
 TURNS: Final = 5

@@ -20,7 +20,7 @@ from amplifier_hooks.cli.chat.chat_session import Room
 from amplifier_hooks.cli.chat.conversation import TurnResult
 from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.record.read.report import Observation
+from amplifier_hooks.record.report import Observation
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
 from amplifier_hooks.threads import DaemonPool
 

@@ -20,7 +20,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.definitions.execution_log import HookExecutionLog, HookRun, HookStatistics, hook_run_of
 from amplifier_hooks.definitions.model import FailMode, Kind
-from amplifier_hooks.record.format.encode_facts import Redactor, TooMuch, ValueSimplifier
+from amplifier_hooks.record.encode_facts import Redactor, TooMuch, ValueSimplifier
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import Risk
 from amplifier_hooks.server.problem_details import Problem

@@ -23,7 +23,7 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.doctor import check_machine, check_project
 from amplifier_hooks.cli.doctor.check_machine import Patient, run_checks
 from amplifier_hooks.cli.doctor.doctor_command import checks
-from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.log import AuditLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
