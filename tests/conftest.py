@@ -27,7 +27,9 @@ GROUPS: Final = {
     "acp": "agents",
     "agent_framework": "agents",
     "axe_playwright_python": "browser",
+    "dbos": "engines",
     "playwright": "browser",
+    "procrastinate": "engines",
 }
 """Modules that come with a dependency group only, each with its group."""
 NEEDS: Final = {"agents": "agents", "browser": "chromium", "claude-agent-sdk": "agents", "postgres": "postgres"}
