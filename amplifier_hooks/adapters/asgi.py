@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field
 
 from amplifier_hooks.act import MAX_DEPTH
-from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.middleware import RequestContext
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
@@ -162,15 +161,14 @@ class HookedRequest:
     async def _decide(self) -> str | None:
         """Ask the hooks, and again if they change meanwhile. Return the reason of a refusal, or None."""
         hooks = self.owner.hooks
-        fields = Snapshot({name: self.data[name] for name in ("headers", "body")})  # no hook holds what another reads
         before = hooks.in_force(REQUEST_PRE)
-        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, snapshot=fields)
+        outcome = await hooks.decide(REQUEST_PRE, self.data)
         reason = denial_reason(outcome)
         for _ in range(LOOKS):
             now = hooks.in_force(REQUEST_PRE)
             if reason is not None or now is before:
                 break
-            outcome, before = await hooks.look_again(outcome, self.data, before, fields), now
+            outcome, before = await hooks.look_again(outcome, self.data, before), now
             reason = denial_reason(outcome)
         else:
             reason = TOO_MANY_CHANGES
