@@ -88,16 +88,20 @@ EXTRAS: Final[Mapping[str, str]] = {
     "claude_agent_sdk": "claude-agent-sdk",
     "ctok": "claude",
     "fastapi": "server",
+    "httpx2": "http",
+    "jsonschema_rs": "schemas",
     "langchain": "langchain",
     "langchain_core": "langchain",
     "langgraph": "langchain",
     "opentelemetry": "otel",
     "prometheus_client": "server",
     "pydantic_ai": "pydantic-ai",
+    "standardwebhooks": "http",
     "starlette": "server",
     "tree_sitter": "shell",
     "tree_sitter_bash": "shell",
     "uvicorn": "server",
+    "yaml": "yaml",
 }
 """Modules that come with an extra only, each with its extra."""
 

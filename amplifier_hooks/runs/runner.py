@@ -28,7 +28,7 @@ from uuid import uuid4
 from attrs import frozen
 
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import HookError, HookFailed
+from amplifier_hooks.errors import HookError, HookFailed, MissingExtra
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
@@ -125,7 +125,7 @@ class Runner:
         self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
-        """Open the client. Raise `RunnerUnavailable` for an address or a token with which no request can be made."""
+        """Open the client. Raise `MissingExtra`, or `RunnerUnavailable` for an address or a token that cannot be used."""
         await self._threads.run(_check_usable, self._url, self._headers)
         import httpx2  # in that thread, the first time
 
@@ -346,11 +346,14 @@ class Runner:
 
 
 def _check_usable(url: str, headers: Mapping[str, str]) -> None:
-    """Raise `RunnerUnavailable` for an address or a token with which no request can be made.
+    """Raise `RunnerUnavailable` for an address or a token with which no request can be made, or `MissingExtra`.
 
     Asking again would not help.
     """
-    import httpx2
+    try:
+        import httpx2
+    except ModuleNotFoundError:
+        raise MissingExtra("a runner", "http") from None
 
     try:
         address = httpx2.URL(url)
