@@ -88,6 +88,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "claude_agent_sdk": "claude-agent-sdk",
     "ctok": "claude",
     "fastapi": "server",
+    "h11": "server",
     "httpx2": "http",
     "jsonschema_rs": "schemas",
     "langchain": "langchain",
