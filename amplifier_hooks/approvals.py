@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
@@ -119,7 +119,7 @@ def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = No
 
     Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
-    return tuple(evolve(key, session=None) for key in grant_keys(request, act_of(request, arguments).grant_digest))
+    return tuple(replace(key, session=None) for key in grant_keys(request, act_of(request, arguments).grant_digest))
 
 
 def make_grants(request: ApprovalRequest, decision: Decision, time: datetime, digest: str) -> tuple[Grant, ...]:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
 from amplifier_hooks.foreign_code import keep_until_done
@@ -117,7 +117,7 @@ class StoreApprovals(AsUpstream):
         self._versions[request_id] = record.version
         if record.decision is None or record.status == "expired":
             return None
-        return evolve(record.decision, took=record.took, digest=record.request.digest)
+        return replace(record.decision, took=record.took, digest=record.request.digest)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ def _decision(record: RequestRecord) -> Decision:
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
     if record.status not in ("approved", "denied"):
         raise AlreadyRun(record.id, record.status, record.result)
-    return evolve(record.decision, took=record.took, digest=record.request.digest)
+    return replace(record.decision, took=record.took, digest=record.request.digest)
 
 
 async def _finish_despite_cancel(work: Coroutine[Any, Any, object]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.approvals import act_of, match_grants
@@ -190,7 +191,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         if record is not None:
             expect(
                 "a request comes back as it was",
-                holds=evolve(record.request, arguments={}) == evolve(request, arguments={}),
+                holds=replace(record.request, arguments={}) == replace(request, arguments={}),
             )
             same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
             expect("arguments come back as they were", holds=same)
@@ -222,8 +223,13 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
 async def arguments_have_their_digest(subject: StoreSubject) -> None:
     """A request whose arguments do not have its digest is refused, and nothing of it is kept."""
     shown = a_request(arguments={"command": "ls"})
-    forged = evolve(shown, arguments={"command": "rm -rf /"})
-    for request in (forged, evolve(shown, tool="Other"), evolve(shown, cwd="/"), evolve(shown, arguments={"n": {1}})):
+    forged = replace(shown, arguments={"command": "rm -rf /"})
+    for request in (
+        forged,
+        replace(shown, tool="Other"),
+        replace(shown, cwd="/"),
+        replace(shown, arguments={"n": {1}}),
+    ):
         await _raises(ApprovalMismatch, subject.store.submit(request), "a request shows the act that its digest names")
     expect("nothing of it is kept", holds=await subject.store.get(shown.id) is None)
     await subject.store.submit(shown)
@@ -495,16 +501,16 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     expect("together they allow", holds=match_grants(request, found) == "allow")
     expect("a grant says who gave it", holds={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
-        evolve(request, agent="other"),
-        evolve(request, session="session-2"),
-        evolve(request, tenant="other"),
-        evolve(request, tool="Bash"),
-        evolve(request, cwd="/elsewhere"),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Delete?"),)),
-        evolve(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
+        replace(request, agent="other"),
+        replace(request, session="session-2"),
+        replace(request, tenant="other"),
+        replace(request, tool="Bash"),
+        replace(request, cwd="/elsewhere"),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Delete?"),)),
+        replace(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
         verdict = match_grants(other, await store.grants_for(other))
         expect("a grant answers nothing else", holds=verdict is None)
@@ -555,12 +561,12 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     await _allow_always(store, low)
     found = await store.grants_for(low)
     expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
-    verdicts = [match_grants(evolve(low, risk=risk), found) for risk in RISKS]
+    verdicts = [match_grants(replace(low, risk=risk), found) for risk in RISKS]
     expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
     never = a_request(3, risk="low", tool="Bash")
     await store.submit(never)
     expect_record(await store.answer(an_answer(never, NEVER)), "a never")
-    denied = match_grants(evolve(never, risk="high"), await store.grants_for(never))
+    denied = match_grants(replace(never, risk="high"), await store.grants_for(never))
     expect("a never holds at every risk", holds=denied == "deny")
 
 
@@ -580,7 +586,7 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("a granted denial denies", holds=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
-    later = evolve(kept, session="session-2")
+    later = replace(kept, session="session-2")
     expect("a kept grant holds", holds=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
     expect("a kept grant for an action holds", holds=match_grants(again, await store.grants_for(again)) == "allow")
@@ -915,7 +921,7 @@ BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
 def _now(request: ApprovalRequest) -> ApprovalRequest:
     """Return the request as if made now: backends look at the wall clock."""
     now = datetime.now(UTC)
-    return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
+    return replace(request, created=now, expires=now + timedelta(seconds=LIFETIME))
 
 
 async def _ask_and_answer(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:

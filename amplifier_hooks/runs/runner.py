@@ -125,7 +125,7 @@ class Runner:
         self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
-        """Open the client. Raise `MissingExtra`, or `RunnerUnavailable` for an address or a token that cannot be used."""
+        """Open the client. Raise `MissingExtra`, or `RunnerUnavailable` for a wrong address or token."""
         await self._threads.run(_check_usable, self._url, self._headers)
         import httpx2  # in that thread, the first time
 

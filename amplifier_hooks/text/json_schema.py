@@ -72,7 +72,10 @@ class SchemaMistake:
 
 @frozen
 class Schema:
-    """One schema, checked and compiled. Its constructor raises `SchemaError` for a broken or harmful schema, or `MissingExtra`."""
+    """One schema, checked and compiled.
+
+    Its constructor raises `SchemaError` for a broken or harmful schema, and `MissingExtra`.
+    """
 
     document: Any
     _thorough: bool = field(init=False, repr=False, eq=False)

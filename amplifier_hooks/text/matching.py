@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -111,15 +112,19 @@ def _from_names(spec: str) -> Matcher:
 
 
 _IN_A_PATH: Final = r"(?P<below>/\*\*(?=/|\Z))|(?P<whole>(?<=/)\*+(?=/|\Z))|(?P<slash>/)|"
-_GLOB_PARTS: Final = [
-    re.compile(
+
+
+@cache
+def _glob_parts(*, path: bool) -> re.Pattern[str]:
+    first, outside = (_IN_A_PATH, "/") if path else ("", "")  # brackets in a path end within their name
+    return re.compile(
         rf"{first}(?P<star>\*+)|(?P<one>\?)"
         rf"|\[(?P<no>[!^]?)(?P<set>\]?(?:\[:\w+:\]|[^\]{outside}])*)\]|\\?(?P<text>.)",
         re.DOTALL,
     )
-    for first, outside in (("", ""), (_IN_A_PATH, "/"))  # brackets in a path end within their name
-]
-_IN_A_SET: Final = re.compile(r"(\[:\w+:\])|([\\\[\]])")
+
+
+_IN_A_SET: Final = r"(\[:\w+:\])|([\\\[\]])"
 _NAME_GLOB: Final = {"star": ".*?", "one": ".", "set": ""}
 _PATH_GLOB: Final = {
     "below": "(?:/.*)?", "whole": "[^/]+", "slash": "/+", "star": "[^/]*?", "one": "[^/]", "set": "(?!/)"
@@ -135,7 +140,7 @@ def translate_glob(glob: str, *, path: bool = False) -> str:
     table = _PATH_GLOB if path else _NAME_GLOB
     translated: list[str] = []
     star = None  # the place of the last star in this name
-    for part in _GLOB_PARTS[path].finditer(glob):
+    for part in _glob_parts(path=path).finditer(glob):
         kind = str(part.lastgroup)
         if kind == "star" and star is not None:  # the first match up to the next star is as good as any: no way back
             translated[star] = f"(?>{translated[star]}"
@@ -144,7 +149,7 @@ def translate_glob(glob: str, *, path: bool = False) -> str:
             star = len(translated) if kind == "star" else None
         translated.append(table[kind] if kind in table else re.escape(part["text"]))
         if kind == "set":
-            members = _IN_A_SET.sub(lambda found: found[1] or f"\\{found[2]}", part["set"])
+            members = re.sub(_IN_A_SET, lambda found: found[1] or f"\\{found[2]}", part["set"])
             translated.append(f"[{'^' * bool(part['no'])}{members}]")
     return f"(?s:{''.join(translated)})"
 

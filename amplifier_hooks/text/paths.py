@@ -324,7 +324,9 @@ class PathPattern:
         found = dict.fromkeys(root.rstrip("/") + fixed for root in whereabouts.roots.get(self.root, ("",)))
         if follow:
             found |= dict.fromkeys(tidy(os.path.realpath(base or "/")) for base in found)
-        return tuple(MAGIC_OR_QUOTE.sub(r"\\\g<0>", base).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found)
+        return tuple(
+            MAGIC_OR_QUOTE.sub(r"\\\g<0>", base).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found
+        )
 
 
 def parse_patterns(value: object) -> tuple[PathPattern, ...]:

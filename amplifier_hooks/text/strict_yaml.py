@@ -20,8 +20,6 @@ from amplifier_hooks.text.strict_json import refuse_constant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import yaml
-
 
 KeyPath = tuple[str | int, ...]
 """Position of a part in a file: keys of objects and indexes of lists."""
@@ -79,7 +77,9 @@ def _loader() -> Any:
     """Return a loader of YAML without implicit types that surprise authors."""
     yaml = yaml_library()
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # the module is only there with its extra
+    base: Any = yaml.SafeLoader
+
+    class Loader(base):  # type: ignore[misc]  # it is there with the extra only
         yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # the base's; replaced, not changed
 
         def compose_node(self, parent: Any, index: Any) -> Any:
@@ -132,10 +132,10 @@ def _text(data: bytes) -> str:
         raise NotReadable(line, "this is not UTF-8; save the file as that") from None
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose(text: str) -> Any:
     yaml = yaml_library()
     try:
-        return yaml.compose(text, Loader=_loader())  # type: ignore[no-any-return]  # as above
+        return yaml.compose(text, Loader=_loader())
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         said = " ".join(filter(None, (problem.context, problem.problem)))
@@ -148,7 +148,7 @@ def _compose(text: str) -> yaml.Node | None:
         raise NotReadable(1, TOO_DEEP) from None
 
 
-def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
+def _value(node: Any, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
     line = lines[at] = node.start_mark.line + 1
     if node.id == "scalar":
         return _scalar(node, line)
@@ -168,7 +168,7 @@ def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
     return found
 
 
-def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> None:
+def _mark(node: Any, at: KeyPath, lines: dict[KeyPath, int]) -> None:
     """Add the line of each part to `lines`."""
     if node is None:
         return
@@ -186,7 +186,7 @@ def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> Non
             _mark(value, place, lines)
 
 
-def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
+def _scalar(node: Any, line: int) -> str | int | float | bool | None:
     """Return a plain value. Raises `NotReadable` for `!!int yes`, where tag and text disagree, and for huge numbers."""
     for tag, pattern, _ in SCALARS:
         if node.tag == tag and pattern.fullmatch(node.value) and len(node.value) <= LONGEST_NUMBER:

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
-from attrs import evolve
-from attrs import fields as fields_of
+from msgspec.structs import replace
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
@@ -90,8 +89,6 @@ def _fields(value: object) -> object:
         return value.isoformat()
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
-    if isinstance(value, ApprovalRequest | Decision):
-        return {field.name: getattr(value, field.name) for field in fields_of(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be kept")
@@ -148,7 +145,7 @@ def end_values(record: RequestRecord) -> tuple[Any, ...]:
 
 def decision_value(decision: Decision) -> str:
     """Return a decision as a column; its time has a column of its own."""
-    return _json(decision if decision.at is None else evolve(decision, at=None))
+    return _json(decision if decision.at is None else replace(decision, at=None))
 
 
 def load_record(row: Row) -> RequestRecord:
@@ -179,7 +176,7 @@ def load_record(row: Row) -> RequestRecord:
         status=status,
         epoch=epoch,
         version=version,
-        decision=None if decision is None else evolve(_decode(_decision, decision), at=_time_of(decided)),
+        decision=None if decision is None else replace(_decode(_decision, decision), at=_time_of(decided)),
         decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),
         reason=from_stored_text(reason),
         ended=None if ended is None else _time_of(ended),

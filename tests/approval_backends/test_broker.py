@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.ports import Question
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -265,7 +266,7 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     assert await decided(broker, request, ALWAYS)
     assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)
     await broker.end_session("acme", "session-1")
-    later = evolve(request, session="session-2")
+    later = replace(request, session="session-2")
     assert await broker.match_grants(later) is not None
     await subject.advance(100)
     assert await broker.match_grants(later) is None

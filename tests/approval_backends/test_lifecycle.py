@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import act_of, grant_keys, match_grants
 from amplifier_hooks.ports import Grant, Option, Question
@@ -64,7 +65,7 @@ def at(seconds: float, *, reading: float | None = None, boot: str = "boot-1") ->
 
 def pending(**changes: Any) -> RequestRecord:
     """Return a record that waits for an answer."""
-    return new_record(evolve(REQUEST, **changes), START)
+    return new_record(replace(REQUEST, **changes), START)
 
 
 def approved(option: Option = ALLOW, seconds: float = 1.0, **changes: Any) -> RequestRecord:
@@ -344,7 +345,7 @@ def test_scope_of_a_grant() -> None:
     """A grant is for the prompt, for this very action, or for a key; one never passes for another."""
 
     def scope(**fields: Any) -> str:
-        request = evolve(REQUEST, questions=(Question(hook="guard", **fields),))
+        request = replace(REQUEST, questions=(Question(hook="guard", **fields),))
         return grant_keys(request)[0].scope
 
     assert scope(prompt="Write?") == "prompt:Write?"
@@ -352,14 +353,14 @@ def test_scope_of_a_grant() -> None:
     assert scope(prompt="") == f"action:{REQUEST.digest}"
     assert scope(prompt="Write?", key="writes") == "key:writes"
     assert scope(prompt="Write?", scope="action", key="") == "key:"
-    assert grant_keys(evolve(REQUEST, questions=(Question(hook="g", prompt=""),)), "d2")[0].scope == "action:d2"
+    assert grant_keys(replace(REQUEST, questions=(Question(hook="g", prompt=""),)), "d2")[0].scope == "action:d2"
 
 
 def granted(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
     """Return the grants of a decision once it holds: of an approval, after the claim."""
     assert record.decision is not None
     status = "claimed" if record.status == "approved" else record.status
-    return grants_of(evolve(record, status=status, decision=evolve(record.decision, keep=keep)))
+    return grants_of(evolve(record, status=status, decision=replace(record.decision, keep=keep)))
 
 
 @pytest.mark.rule("APR-5")
@@ -380,7 +381,7 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
         assert (one.expires, one.revoked, one.key.session, one.key.tenant) == (None, None, "session-1", "acme")
         assert (one.key.agent, one.key.tool, one.key.cwd, one.key.scope) == ("coder", "Write", "/project", "prompt:A?")
         kept = granted(record, 100)[0]
-        assert (kept.key, kept.expires) == (evolve(one.key, session=None), at(101).wall)
+        assert (kept.key, kept.expires) == (replace(one.key, session=None), at(101).wall)
     assert grants_of(pending()) == ()
     assert grants_of(evolve(record, status="claimed", decided=None)) == ()
     assert grants_of(evolve(record, status="claimed", decision=None)) == ()
@@ -391,12 +392,12 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
 @pytest.mark.fault("F-APR-14")
 def test_edited_arguments_are_what_is_granted() -> None:
     """An "always" about one action, given with other arguments, is about the action with those."""
-    request = evolve(REQUEST, questions=(Question(hook="guard", prompt=""),))
+    request = replace(REQUEST, questions=(Question(hook="guard", prompt=""),))
     record = judge(new_record(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
     assert isinstance(record, RequestRecord)
     assert granted(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
-    later = evolve(request, session="session-2")
-    assert match_grants(evolve(later, arguments={}), granted(record, 100)) == "allow"
+    later = replace(request, session="session-2")
+    assert match_grants(replace(later, arguments={}), granted(record, 100)) == "allow"
     assert match_grants(later, granted(record, 100)) is None
 
 
@@ -407,11 +408,11 @@ def test_edited_arguments_are_what_is_granted() -> None:
 )
 def test_one_action_in_every_session(change: dict[str, Any]) -> None:
     """A kept grant for one action holds for that action in every session, and for no other."""
-    request = evolve(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
+    request = replace(REQUEST, questions=(Question(hook="guard", prompt="Write?", scope="action"),))
     record = judge(new_record(request, START), an_answer(request, ALWAYS), at(1))
     assert isinstance(record, RequestRecord)
     for_session, kept = granted(record), granted(record, 100)
-    elsewhere = evolve(request, session="session-2", **change)
+    elsewhere = replace(request, session="session-2", **change)
     assert match_grants(request, for_session) == match_grants(request, kept) == "allow"
     assert match_grants(elsewhere, for_session) is None
     assert match_grants(elsewhere, kept) == (None if change else "allow")
@@ -420,11 +421,11 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
 @pytest.mark.rule("APR-5")
 def test_standing() -> None:
     """Allows have to cover every hook that asks; one deny is enough; for a kept grant the session does not matter."""
-    both = evolve(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
+    both = replace(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
     of_a, of_b = granted(evolve(approved(ALWAYS), request=both))
-    never_a = evolve(of_a, allows=False)
-    kept = evolve(of_b, key=evolve(of_b.key, session=None))
-    stranger = evolve(of_b, key=evolve(of_b.key, session="session-2"))
+    never_a = replace(of_a, allows=False)
+    kept = replace(of_b, key=replace(of_b.key, session=None))
+    stranger = replace(of_b, key=replace(of_b.key, session="session-2"))
     assert match_grants(both, ()) is None
     assert match_grants(both, [of_a]) is None
     assert match_grants(both, [of_a, stranger]) is None
@@ -432,5 +433,5 @@ def test_standing() -> None:
     assert match_grants(both, [of_a, kept]) == "allow"
     assert match_grants(both, [of_a, of_b, never_a]) == "deny"
     assert match_grants(both, [never_a]) == "deny"
-    assert match_grants(both, [evolve(kept, allows=False), of_a, of_b]) == "deny"
-    assert match_grants(evolve(REQUEST, questions=()), [of_a]) is None
+    assert match_grants(both, [replace(kept, allows=False), of_a, of_b]) == "deny"
+    assert match_grants(replace(REQUEST, questions=()), [of_a]) is None

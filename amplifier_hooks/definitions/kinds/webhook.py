@@ -26,7 +26,14 @@ from attrs import Factory, define, field, frozen
 
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_ANSWER, NATIVE, Codec
-from amplifier_hooks.errors import HookError, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult, MissingExtra
+from amplifier_hooks.errors import (
+    HookError,
+    HookFailed,
+    HookUnavailable,
+    InvalidRegistration,
+    InvalidResult,
+    MissingExtra,
+)
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
