@@ -84,6 +84,7 @@ __all__ = [
 EXTRAS: Final[Mapping[str, str]] = {
     "agent_hooks": "agent-hooks",
     "agents": "openai-agents",
+    "anthropic": "chat",
     "asyncpg": "postgres",
     "claude_agent_sdk": "claude-agent-sdk",
     "ctok": "claude",
@@ -94,6 +95,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "langchain": "langchain",
     "langchain_core": "langchain",
     "langgraph": "langchain",
+    "openai": "chat",
     "opentelemetry": "otel",
     "prometheus_client": "server",
     "pydantic_ai": "pydantic-ai",

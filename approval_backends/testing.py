@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
@@ -359,22 +359,22 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     """An answer with a wrong digest, option, right, tenant or session leaves the request pending."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    viewer = evolve(ROBIN, may_decide=False)
+    viewer = replace(ROBIN, may_decide=False)
     expect_refusal(
         await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action"
     )
     expect_refusal(
-        await store.answer(evolve(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
+        await store.answer(replace(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
     )
     expect_refusal(
         await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide"
     )
-    agent = evolve(ROBIN, name="coder")
+    agent = replace(ROBIN, name="coder")
     expect_refusal(
         await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer"
     )
     unknown = expect_refusal(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
-    for by in (evolve(ROBIN, tenant="other"), evolve(ROBIN, sessions=frozenset({"session-2"}))):
+    for by in (replace(ROBIN, tenant="other"), replace(ROBIN, sessions=frozenset({"session-2"}))):
         foreign = expect_refusal(
             await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
         )

@@ -21,7 +21,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
-from attrs import frozen
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
@@ -72,8 +71,7 @@ STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
 """The status that callers see in each stage."""
 
 
-@frozen
-class MoveRule:
+class MoveRule(msgspec.Struct, frozen=True):
     """One row of the table: the source stages, the target stage (None: the stage stays), and the required hold.
 
     `own`: the caller holds the run. `over`: the hold has expired, or the run has no holder. `any`: the hold does not
@@ -106,8 +104,7 @@ END_OF: Final[Mapping[RunEnding, RunMove]] = {"completed": "complete", "failed":
 """The move with which a runner brings a run to each ending."""
 
 
-@frozen
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """A coordinator or runner that holds a run, and the number of its hold."""
 
     name: str
@@ -175,8 +172,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.parameters if self.ran_with is None else self.ran_with
 
 
-@frozen
-class RunRefusal:
+class RunRefusal(msgspec.Struct, frozen=True):
     """The reason why a move was refused; `record` is the run as it is."""
 
     record: RunRecord
@@ -241,8 +237,7 @@ RunEventType = Literal[
 HOOK_EVENTS: Final[frozenset[RunEventType]] = frozenset({"hook_start", "hook_complete", "hook_failed", "hook_blocked"})
 
 
-@frozen
-class NewRunEvent:
+class NewRunEvent(msgspec.Struct, frozen=True):
     """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
 
     type: RunEventType
@@ -250,8 +245,7 @@ class NewRunEvent:
     at: datetime | None = None
 
 
-@frozen
-class RunEvent:
+class RunEvent(msgspec.Struct, frozen=True):
     """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
 
     run: str

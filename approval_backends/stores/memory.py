@@ -193,7 +193,7 @@ class MemoryStore:
             if record.status == "claimed":
                 self._try_move(record, "lose", now, "its owner is gone")
             if record.ended is None:
-                self._put(evolve(self._records[record.id], epoch=epoch))
+                self._put(replace(self._records[record.id], epoch=epoch))
                 found.append(self._records[record.id])
         return SessionTakeover(
             epoch=epoch,

@@ -8,7 +8,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.storage.database import Migrations, Statement
@@ -157,7 +157,7 @@ class PostgresStore(DatabaseStore):
         if created is None:
             return await super().submit(request, epoch=epoch)
         self._postgres.notify(NEW)
-        return evolve(draft, created=_moment(created))
+        return replace(draft, created=_moment(created))
 
     async def get(self, request_id: str) -> RequestRecord | None:
         """Return the record, or None."""

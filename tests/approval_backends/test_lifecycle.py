@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import pytest
-from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks.approvals import act_of, grant_keys, match_grants
@@ -145,8 +144,8 @@ def test_over() -> None:
     assert not is_over(early, at(599))
     assert is_over(early, at(600))
     assert CLAIM_WITHIN == 60.0
-    assert is_over(evolve(approved(seconds=59), status="claimed"), at(60))
-    doubtful = evolve(late, decided=Moment(at(-100).wall, "boot-2", 0.0))
+    assert is_over(replace(approved(seconds=59), status="claimed"), at(60))
+    doubtful = replace(late, decided=Moment(at(-100).wall, "boot-2", 0.0))
     assert is_over(doubtful, at(-100, reading=-90, boot="boot-2"))
     assert not is_over(late, at(-100, reading=60))
 
@@ -186,15 +185,15 @@ def test_answer_counts(option: Option, status: str, ended: datetime | None) -> N
 def test_answers_that_do_not_count() -> None:
     """Each reason for an answer not to count has a name and a sentence, and the strictest comes first."""
     record = pending()
-    viewer, agent = evolve(ROBIN, may_decide=False), evolve(ROBIN, name="coder")
+    viewer, agent = replace(ROBIN, may_decide=False), replace(ROBIN, name="coder")
     refusals = [
         judge(None, an_answer(REQUEST), at(1)),
-        judge(record, an_answer(REQUEST, by=evolve(viewer, tenant="other")), at(1)),
+        judge(record, an_answer(REQUEST, by=replace(viewer, tenant="other")), at(1)),
         judge(record, an_answer(REQUEST, by=viewer), at(1)),
         judge(record, an_answer(REQUEST, by=agent), at(1), four_eyes=True),
         judge(record, an_answer(REQUEST, digest="other"), at(60)),
-        judge(record, evolve(an_answer(REQUEST, digest="other"), option="Allow"), at(1)),
-        judge(record, evolve(an_answer(REQUEST, arguments={"n": float("nan")}), option="Allow"), at(1)),
+        judge(record, replace(an_answer(REQUEST, digest="other"), option="Allow"), at(1)),
+        judge(record, replace(an_answer(REQUEST, arguments={"n": float("nan")}), option="Allow"), at(1)),
         judge(record, an_answer(REQUEST, arguments={"n": float("nan")}), at(1)),
     ]
     assert [(code(one), getattr(one, "reason", "")) for one in refusals] == [
@@ -240,11 +239,11 @@ def test_same_decision_again() -> None:
     same = an_answer(REQUEST, id="d1")
     later: tuple[Status, ...] = ("approved", "claimed", "done", "failed", "unknown", "expired", "cancelled")
     for status in later:
-        now = evolve(record, status=status)
+        now = replace(record, status=status)
         assert judge(now, same, at(2)) is now
-        others = [evolve(same, id="d2"), evolve(same, option="deny"), evolve(same, by=evolve(ROBIN, name="Kim"))]
+        others = [replace(same, id="d2"), replace(same, option="deny"), replace(same, by=replace(ROBIN, name="Kim"))]
         assert all(isinstance(judge(now, other, at(2)), Refusal) for other in others)
-    assert code(judge(record, evolve(same, by=evolve(ROBIN, may_decide=False)), at(2))) == "not_allowed"
+    assert code(judge(record, replace(same, by=replace(ROBIN, may_decide=False)), at(2))) == "not_allowed"
 
 
 @pytest.mark.rule("APR-6")
@@ -260,7 +259,7 @@ def test_same_decision_again() -> None:
 )
 def test_late_answers_are_told_who(status: Status, reason: str) -> None:
     """A late approver reads who decided, and the state of the request."""
-    record = evolve(approved(), status=status)
+    record = replace(approved(), status=status)
     refusal = judge(record, an_answer(REQUEST, DENY), at(3))
     assert refusal == Refusal(code="already_resolved", reason=reason, record=record)
 
@@ -279,7 +278,7 @@ def test_late_answers_to_other_ends() -> None:
         ("superseded", "withdrawn", "superseded: no more"),
     )
     for status, name, reason in ends:
-        record = evolve(pending(), status=status, reason="no more")
+        record = replace(pending(), status=status, reason="no more")
         assert judge(record, answer, at(3)) == Refusal(code=name, reason=reason, record=record)
 
 
@@ -304,13 +303,13 @@ def test_moves() -> None:
     """A move sets status, reason, version, and the end where it is one; nothing else."""
     record = approved()
     claimed = move_request(record, "claim", at(2), digest=record.digest, epoch=0)
-    assert claimed == evolve(record, status="claimed", version=3)
+    assert claimed == replace(record, status="claimed", version=3)
     assert isinstance(claimed, RequestRecord)
     unknown = move_request(claimed, "lose", at(3), reason="gone")
-    assert unknown == evolve(claimed, status="unknown", reason="gone", version=4)
+    assert unknown == replace(claimed, status="unknown", reason="gone", version=4)
     assert isinstance(unknown, RequestRecord)
     done = move_request(unknown, "finish", at(4))
-    assert done == evolve(unknown, status="done", ended=at(4).wall, version=5)
+    assert done == replace(unknown, status="done", ended=at(4).wall, version=5)
 
 
 @pytest.mark.rule("APR-8")
@@ -331,9 +330,9 @@ def test_moves_that_are_refused() -> None:
     assert move_request(record, "claim", at(2), epoch=1) == Refusal(
         code="fenced", reason="another process has taken this session over", record=record
     )
-    assert code(move_request(evolve(record, status="claimed"), "claim", at(2))) == "already_resolved"
-    assert code(move_request(evolve(record, status="claimed"), "withdraw", at(2))) == "already_resolved"
-    bare = evolve(pending(), status="claimed")
+    assert code(move_request(replace(record, status="claimed"), "claim", at(2))) == "already_resolved"
+    assert code(move_request(replace(record, status="claimed"), "withdraw", at(2))) == "already_resolved"
+    bare = replace(pending(), status="claimed")
     assert move_request(bare, "claim", at(2)) == Refusal(
         code="already_resolved", reason="already approved, now claimed", record=bare
     )
@@ -360,7 +359,7 @@ def granted(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ..
     """Return the grants of a decision once it holds: of an approval, after the claim."""
     assert record.decision is not None
     status = "claimed" if record.status == "approved" else record.status
-    return grants_of(evolve(record, status=status, decision=replace(record.decision, keep=keep)))
+    return grants_of(replace(record, status=status, decision=replace(record.decision, keep=keep)))
 
 
 @pytest.mark.rule("APR-5")
@@ -383,9 +382,9 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
         kept = granted(record, 100)[0]
         assert (kept.key, kept.expires) == (replace(one.key, session=None), at(101).wall)
     assert grants_of(pending()) == ()
-    assert grants_of(evolve(record, status="claimed", decided=None)) == ()
-    assert grants_of(evolve(record, status="claimed", decision=None)) == ()
-    assert grants_of(evolve(record, status="approved")) == ()
+    assert grants_of(replace(record, status="claimed", decided=None)) == ()
+    assert grants_of(replace(record, status="claimed", decision=None)) == ()
+    assert grants_of(replace(record, status="approved")) == ()
 
 
 @pytest.mark.rule("APR-5")
@@ -422,7 +421,7 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
 def test_standing() -> None:
     """Allows have to cover every hook that asks; one deny is enough; for a kept grant the session does not matter."""
     both = replace(REQUEST, questions=(Question(hook="a", prompt="A?"), Question(hook="b", prompt="B?")))
-    of_a, of_b = granted(evolve(approved(ALWAYS), request=both))
+    of_a, of_b = granted(replace(approved(ALWAYS), request=both))
     never_a = replace(of_a, allows=False)
     kept = replace(of_b, key=replace(of_b.key, session=None))
     stranger = replace(of_b, key=replace(of_b.key, session="session-2"))

@@ -235,13 +235,14 @@ def model_from(environment: Mapping[str, str], provider: str = "auto", name: str
     if provider not in PROVIDERS:
         raise ModelFailed(f"there is no provider {provider!r}; there are {', '.join(PROVIDERS)} and script")
     kind, prefix, usual = PROVIDERS[provider]
+    name = name or environment.get(f"{prefix}_MODEL") or usual
+    key, address = environment.get(f"{prefix}_API_KEY") or "none", environment.get(f"{prefix}_BASE_URL") or None
     try:
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import infer_provider_class
-    except ModuleNotFoundError:
+
+        making: Any = infer_provider_class
+        model = infer_model(f"{kind}:{name}", lambda one: making(one)(api_key=key, base_url=address))
+    except ImportError:  # of pydantic-ai, or of the provider's library
         raise MissingExtra(f"a model of {provider}", "chat", "chat with the script: --provider script") from None
-    name = name or environment.get(f"{prefix}_MODEL") or usual
-    key, address = environment.get(f"{prefix}_API_KEY") or "none", environment.get(f"{prefix}_BASE_URL") or None
-    making: Any = infer_provider_class
-    model = infer_model(f"{kind}:{name}", lambda one: making(one)(api_key=key, base_url=address))
     return RemoteModel(name, model, f"{prefix}_API_KEY, {prefix}_BASE_URL and --model")
