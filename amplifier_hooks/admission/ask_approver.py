@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_result import (
@@ -420,7 +421,7 @@ class Approver:
         except Exception as error:  # noqa: BLE001  # after any error the act is not approved
             said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
             used = error if isinstance(error, AlreadyRun) else None
-            return evolve(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
+            return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
         finally:
             self._open.discard(stop)
 
@@ -468,7 +469,7 @@ class Approver:
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
         if decision.digest not in (None, request.digest):
-            return evolve(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
+            return replace(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
