@@ -19,6 +19,7 @@ import hashlib
 import json
 import math
 import re
+from struct import Struct
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +40,9 @@ LARGE: Final = 65_536
 _DOMAIN: Final = b"amplifier-hooks/act/1\n"
 _GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
 _decode: Final = json.JSONDecoder().raw_decode
+_length: Final = Struct(">Q").pack
+_SIZED: Final = (str, bytes, dict, list, tuple)
+_LISTS: Final = (list, tuple)
 
 
 def freeze(value: object) -> bytes:
@@ -71,17 +75,16 @@ def is_larger(value: object, limit: int) -> bool:
     The function stops as soon as that is known.
     """
     waiting, size = [value], 0
-    while waiting and size <= limit:
-        one = waiting.pop()
-        size += len(one) if isinstance(one, str | bytes | dict | list | tuple) else 1
+    for one in waiting:  # the list grows meanwhile
+        size += len(one) if type(one) is str or isinstance(one, _SIZED) else 1
         if size > limit:
-            break
+            return True
         if isinstance(one, dict):
             waiting += one
             waiting += one.values()
-        elif isinstance(one, list | tuple):
+        elif isinstance(one, _LISTS):
             waiting += one
-    return size > limit
+    return False
 
 
 def thaw(data: bytes) -> object:
@@ -121,11 +124,13 @@ class Act:
     event: str
     name: str
     cwd: str
-    input: bytes = attrs.field(validator=attrs.validators.instance_of(bytes))  # a bytearray could still change
+    input: bytes
     digest: str = attrs.field(init=False)
 
     @digest.default
     def _hash(self) -> str:
+        if type(self.input) is not bytes:  # a bytearray could still change
+            raise TypeError(f"the input of an act is bytes, and not {type(self.input).__name__}")
         return _digest(_DOMAIN, (self.tenant, self.session, self.event, self.name, self.cwd), self.input)
 
     @property
@@ -161,11 +166,13 @@ class Call:
     """True if a later call with this id may take the decision up. Other questions expire with their caller."""
 
 
-def _digest(domain: bytes, texts: Iterable[str], data: bytes) -> str:
+def _digest(domain: bytes, texts: tuple[str, ...], data: bytes) -> str:
     # surrogatepass: an odd tool name must get a digest too, and still one of its own
     parts = [domain]
-    for field in (*(text.encode("utf-8", "surrogatepass") for text in texts), data):
-        parts += (len(field).to_bytes(8, "big"), field)
+    for text in texts:
+        field = text.encode("utf-8", "surrogatepass")
+        parts += (_length(len(field)), field)
+    parts += (_length(len(data)), data)
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 

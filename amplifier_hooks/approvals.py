@@ -67,6 +67,14 @@ def within_ceiling(option: Option, risk: Risk) -> bool:
     return option.kind != "allow_always" or RISKS.index(risk) <= RISKS.index(CEILING)
 
 
+CHANGED_ONCE: Final = 'changed arguments are allowed once: an "always" is for the question as it was asked'
+
+
+def is_for_another(option: Option, request: ApprovalRequest, digest: str) -> bool:
+    """Return True if this option would keep an "allow always" for another action than the request asks about."""
+    return option.allows and option.lasts and digest != request.digest
+
+
 def offered(request: ApprovalRequest) -> tuple[Option, ...]:
     """Return the options that a card shows."""
     return tuple(option for option in request.options if within_ceiling(option, request.risk))
@@ -95,7 +103,7 @@ class Claims:
         self._approved.pop(request_id, None)
 
 
-def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[GrantKey, ...]:
+def grant_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
     """Return one key for each hook that asked; a grant for each of these keys covers the request."""
     return tuple(
         GrantKey(
@@ -106,35 +114,31 @@ def grant_keys(request: ApprovalRequest, digest: str | None = None) -> tuple[Gra
             version=question.version,
             tool=request.tool,
             cwd=request.cwd,
-            scope=_scope(question, digest or request.digest),
+            scope=_scope(question, request.digest),
         )
         for question in request.questions
     )
 
 
-def kept_keys(request: ApprovalRequest, arguments: Mapping[str, Any] | None = None) -> tuple[GrantKey, ...]:
-    """Return the keys of grants that outlive their session, for the request or for the approver's own arguments.
+def kept_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
+    """Return the keys of grants that outlive their session.
 
     They hold in every session, so their digest is that of the action without its session.
-
-    Raises `InputNotFreezable` for arguments that are not plain JSON.
     """
-    return tuple(replace(key, session=None) for key in grant_keys(request, act_of(request, arguments).grant_digest))
+    keys = grant_keys(replace(request, digest=act_of(request).grant_digest))
+    return tuple(replace(key, session=None) for key in keys)
 
 
-def make_grants(request: ApprovalRequest, decision: Decision, time: datetime, digest: str) -> tuple[Grant, ...]:
+def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) -> tuple[Grant, ...]:
     """Return the grants that a decision makes: none, unless the approver chose an "always" within the ceiling of risk.
 
-    They last as long as the decision says. `digest` is that of the action that was decided about.
+    They last as long as the decision says.
     """
     option = next((option for option in request.options if option.id == decision.option), None)
     if option is None or not option.lasts or not within_ceiling(option, request.risk):
         return ()
     keep = decision.keep
-    if keep is None:
-        keys = grant_keys(request, digest)
-    else:
-        keys = kept_keys(request, decision.arguments if option.allows else None)
+    keys = grant_keys(request) if keep is None else kept_keys(request)
     return tuple(
         Grant(
             id=f"{request.id}:{number}",

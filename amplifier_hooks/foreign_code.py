@@ -1,6 +1,7 @@
 """Foreign code, which may hang: it runs outside of a hook's capture, within a timeout, and is abandoned if it runs on.
 
-Cancelled work has a moment to clean up; abandoned work is kept alive. Two callers cannot give their work a task of
+Cancelled work has a moment to clean up; abandoned work is kept alive. Cleaning up itself runs to its end by
+`finish_despite_cancel`, however often its caller is cancelled. Two callers cannot give their work a task of
 its own, as `within` does: `dispatch/timeouts.py` for chains of hooks, and `PunctualSink` for records.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -64,6 +67,28 @@ async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
         yield task
     finally:
         await cancel_all({task})
+
+
+async def finish_despite_cancel(work: Awaitable[T], seconds: float = inf) -> T:
+    """Carry `work` out to its end, and return its result. A cancellation is raised once the work has ended.
+
+    Work that takes longer than `seconds` goes on by itself, and `TooLate` is raised. Without `seconds` the work has to
+    bound its own time. Raises what the work raises, unless the caller was cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    keep_until_done(task)
+    cancelled: asyncio.CancelledError | None = None
+    until = monotonic() + seconds
+    while not task.done() and (left := until - monotonic()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=None if left == inf else left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    if not task.done():
+        raise TooLate(f"not finished within {seconds:g} s")
+    return result_of(task)
 
 
 def result_of(task: asyncio.Future[T]) -> T:

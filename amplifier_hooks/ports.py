@@ -243,6 +243,18 @@ class DurableApprovals(Protocol):
         ...
 
 
+@runtime_checkable
+class CallStore(Protocol):
+    """The port of an approval backend that remembers the calls whose acts have begun."""
+
+    async def check_call(self, request: ApprovalRequest) -> None:
+        """Return if no act of this request's call has begun yet, whatever was asked about the call.
+
+        Raises `AlreadyRun` if it has, and `ApprovalMismatch` if that was another act than the request's `given` one.
+        """
+        ...
+
+
 class UpstreamMethod(Protocol):
     """The upstream kernel's approver: one method, four arguments by position, plain or async."""
 
@@ -302,8 +314,8 @@ class GrantStore(Protocol):
         """Judge a request by the grants: allows have to cover every hook that asks, one deny is enough."""
         ...
 
-    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
-        """Keep the grants that a decision makes, if it makes any; `digest` is of the action that was decided about.
+    async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Keep the grants that a decision makes, if it makes any.
 
         Called with a refusal when it is given, and with an approval when it is claimed. If the store keeps the decision
         itself, it keeps the grants in the same transaction, and this call does nothing.

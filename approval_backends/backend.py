@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
-from amplifier_hooks.foreign_code import keep_until_done
+from amplifier_hooks.foreign_code import finish_despite_cancel
 from amplifier_hooks.ports import Decision, Unfinished
 from approval_backends.broker import Broker
-from approval_backends.errors import RequestWithdrawn
+from approval_backends.errors import RequestMismatch, RequestWithdrawn
 from approval_backends.in_process import AsUpstream
 from approval_backends.lifecycle import Refusal, RequestRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
     from approval_backends.lifecycle import Status
@@ -69,7 +70,9 @@ class StoreApprovals(AsUpstream):
         try:
             record = await self._ask_approvers(request)
         except asyncio.CancelledError:
-            await _finish_despite_cancel(self.withdraw(request.id, self._reasons.get(request.id, "cancelled")))
+            withdrawing = self.withdraw(request.id, self._reasons.get(request.id, "cancelled"))
+            with suppress(Exception):  # the caller reads only the cancellation
+                await finish_despite_cancel(withdrawing, WITHDRAW_TIMEOUT)
             raise
         finally:
             self._asking -= Counter([request.id])
@@ -92,6 +95,17 @@ class StoreApprovals(AsUpstream):
         if isinstance(result, Refusal) and result.code == "stopped":
             raise StopInForce(result.reason)
         return self._note_result(result)
+
+    async def check_call(self, request: ApprovalRequest) -> None:
+        """Return if no act of this request's call has begun yet.
+
+        Raises `AlreadyRun`, and `RequestMismatch` if that was another act.
+        """
+        begun = await self.broker.store.begun(request.tenant, request.session, request.call)
+        if begun is not None and begun.request.given != request.given:
+            raise RequestMismatch(begun.id)
+        if begun is not None:
+            raise AlreadyRun(begun.id, begun.status, begun.result)
 
     async def stops(self) -> Sequence[Stop]:
         """Return the stops in force, and those that ended lately; see `Broker.stops`."""
@@ -162,7 +176,7 @@ class StoreApprovals(AsUpstream):
         """Return what the grants in force answer to a request; see `Broker.match_grants`."""
         return await self.broker.match_grants(request)
 
-    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
+    async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
         """Do nothing: a grant is kept with its decision, in one transaction."""
 
     async def list_grants(self, tenant: str, session: str) -> list[Grant]:
@@ -206,10 +220,3 @@ def _decision(record: RequestRecord) -> Decision:
     if record.status not in ("approved", "denied"):
         raise AlreadyRun(record.id, record.status, record.result)
     return replace(record.decision, took=record.took, digest=record.request.digest)
-
-
-async def _finish_despite_cancel(work: Coroutine[Any, Any, object]) -> None:
-    """Finish this work although the task is being cancelled, within a bound; then the cancellation continues."""
-    task = asyncio.ensure_future(work)
-    keep_until_done(task)
-    await asyncio.wait({task}, timeout=WITHDRAW_TIMEOUT)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from amplifier_hooks.approvals import answered_digest, make_grants, within_ceiling
+from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another, make_grants, within_ceiling
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
 
@@ -80,6 +80,9 @@ MOVES: Final[Mapping[Move, MoveRule]] = {
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in MOVES.values() for source in row.sources}
 """States that nothing leads out of."""
+
+BEGUN: Final[frozenset[Status]] = frozenset({"claimed", "done", "failed", "unknown"})
+"""States in which the approval is used up."""
 
 CLAIM_WITHIN: Final = 60.0
 """Seconds. An approval given at the last moment can still be claimed for so long."""
@@ -235,8 +238,8 @@ def judge(  # noqa: C901, PLR0911  # one way out for each reason
     """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
     An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
-    the right to decide; an "allow always" only up to its ceiling of risk. With `four_eyes` an agent does not decide
-    about itself. `keep` is the seconds for which an "always" outlives its session.
+    the right to decide; an "allow always" only up to its ceiling of risk, and without edited arguments. With
+    `four_eyes` an agent does not decide about itself. `keep` is the seconds for which an "always" outlives its session.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -263,6 +266,8 @@ def judge(  # noqa: C901, PLR0911  # one way out for each reason
         digest = answered_digest(request, answer.arguments)
     except InputNotFreezable as problem:
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
+    if is_for_another(option, request, digest):
+        return Refusal(code="bad_arguments", reason=CHANGED_ONCE, record=record)
     return _decided_record(record, decision_of(answer, now.wall, option, keep), option, digest, now)
 
 
@@ -367,4 +372,4 @@ def grants_of(record: RequestRecord) -> tuple[Grant, ...]:
     """Return the grants that this record makes with its present status: those of a denial, or of a claimed approval."""
     if record.decision is None or record.decided is None or record.status not in ("denied", "claimed"):
         return ()
-    return make_grants(record.request, record.decision, record.decided.wall, record.digest)
+    return make_grants(record.request, record.decision, record.decided.wall)

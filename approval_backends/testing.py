@@ -280,6 +280,29 @@ async def a_settlement_keeps_the_result(subject: StoreSubject) -> None:
         expect("and changes nothing", holds=await store.get(request.id) == again)
 
 
+async def a_call_that_has_begun_is_found(subject: StoreSubject) -> None:
+    """A store finds the newest request of a call whose act has begun, settled or not, and no other call's."""
+    store = subject.store
+    first, second, pending, odd = a_request(1, call="c1"), a_request(2, call="c1"), a_request(3, call="c2"), "c\0"
+    oddly = a_request(4, call=odd)
+    for request in (first, second, pending, oddly):
+        await store.submit(request)
+        await subject.advance(0.01)
+    expect("nothing has begun", holds=await store.begun("acme", "session-1", "c1") is None)
+    for request in (first, oddly):
+        expect_record(await store.answer(an_answer(request)), "an answer")
+        expect("an answer begins nothing", holds=await store.begun("acme", "session-1", request.call) is None)
+        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+        found = await store.begun("acme", "session-1", request.call)
+        expect("a claim begins it", holds=found is not None and found.id == request.id)
+    result = KeptResult(digest="d", size=2, json="{}")
+    expect_record(await store.move(first.id, "finish", result=result), "an end")
+    found = await store.begun("acme", "session-1", "c1")
+    expect("the end is found with its result", holds=found is not None and found.result == result)
+    others = [("acme", "session-1", "c2"), ("acme", "session-2", "c1"), ("other", "session-1", "c1")]
+    expect("no other call is found", holds=[await store.begun(*one) for one in others] == [None] * 3)
+
+
 async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
     """Page after page, both lists have every request once and in one order, also the requests of one instant."""
     store = subject.store
@@ -796,6 +819,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     submitting_twice_is_one_request,
     arguments_have_their_digest,
     an_approval_is_claimed_and_settled_once,
+    a_call_that_has_begun_is_found,
     a_settlement_keeps_the_result,
     a_list_goes_on_where_it_ended,
     a_denial_is_final,

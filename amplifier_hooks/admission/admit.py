@@ -20,15 +20,15 @@ from amplifier_hooks.admission.decisions import Judged, Pending, Permit, Refused
 from amplifier_hooks.admission.judge import Judge, deny_outcome
 from amplifier_hooks.approvals import act_of
 from amplifier_hooks.errors import InputNotFreezable, StopInForce
+from amplifier_hooks.foreign_code import finish_despite_cancel
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Ask, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from amplifier_hooks.admission.approval_result import Approval, Ending
     from amplifier_hooks.admission.ask_approver import Approver
-    from amplifier_hooks.dispatch.chain import Chain
     from amplifier_hooks.ports import ApprovalRequest, KeptResult, Question, Settlement
     from amplifier_hooks.result import Cause
 
@@ -71,35 +71,25 @@ class Admission:
     judge: Judge
     approver: Approver
 
-    async def admit(
+    def admit(
         self, act: Act, call: Call, handles: Mapping[str, Any] | None = None, *, kind: str, problem: str = ""
-    ) -> Verdict:
+    ) -> Awaitable[Verdict]:
         """Return a permit, a refusal, or the question that stays open.
 
         Hooks see `handles`, the fields of the event that are no JSON; no card shows them. `kind` is the first word of
         the act's records (`tool.running`). With a `problem`, such as a field that is neither JSON nor a declared
         handle, a question about the act refuses it. Cancelling takes back open questions and unused approvals.
         """
-        attempt = Attempt(self.judge, self.approver, call, act, handles or {}, kind, problem)
-        try:
-            return await attempt.carry_out()
-        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            await attempt.give_up()
-            raise
+        return Attempt(self.judge, self.approver, call, act, handles or {}, kind, problem).carry_out()
 
-    async def admit_event(self, judged: Judged, problem: str = "") -> Verdict:
+    def admit_event(self, judged: Judged, problem: str = "") -> Awaitable[Verdict]:
         """Let an approver decide about an event whose hooks have answered already.
 
         No later call can come back to its question, and the record has no `running` of it. An approver cannot edit it.
         With a `problem` the event cannot be frozen, and is refused.
         """
         attempt = Attempt(self.judge, self.approver, judged.call, judged.act, judged.handles, "", problem)
-        attempt.judged = judged
-        try:
-            return await attempt.go_on()
-        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            await attempt.give_up()
-            raise
+        return attempt.carry_out(judged)
 
     async def admit_change(self, permit: Permit, changed: bytes) -> Outcome | None:
         """Look at an input that middleware changed after the permit. Return the denial, or None if it may run.
@@ -116,10 +106,31 @@ class Admission:
             return deny_outcome(judged.outcome, "session", ASKED_AFTER, "approval_unavailable")
         return None
 
-    async def settle(self, permit: Permit, became: Settlement, result: KeptResult | None = None) -> None:
-        """Store the end of an act that began, and its result."""
-        for approval in permit.approvals:
-            await self.approver.settle(approval, became, result)
+    def settle(
+        self,
+        permit: Permit,
+        became: Settlement,
+        end: str = "",
+        facts: Mapping[str, Any] | None = None,
+        result: KeptResult | None = None,
+    ) -> Awaitable[None]:
+        """Record the end of an act, and store it, with its result, where its approvals are.
+
+        `end` is the second word of the record (`tool.done`); an act without a kind, or an empty `end`, has none.
+        Cancelling stops neither: the cancellation is raised after both.
+        """
+        settling = self._settle(permit, became, end, facts or {}, result)
+        # An act without approvals that ends well has one record, and cancelling does not take that record back.
+        return settling if became == "done" and not permit.approvals else finish_despite_cancel(settling)
+
+    async def _settle(
+        self, permit: Permit, became: Settlement, end: str, facts: Mapping[str, Any], result: KeptResult | None
+    ) -> None:
+        if permit.kind and end:
+            about = act_facts(permit.act, permit.judged.call, permit.kind)
+            await self.judge.recorder.note(f"{permit.kind}.{end}", {**about, **facts}, durable=became == "unknown")
+        if permit.approvals:
+            await self.approver.settle(permit.approvals, became, result)
 
 
 @define(eq=False)
@@ -152,14 +163,23 @@ class Attempt:
     def __attrs_post_init__(self) -> None:
         self.given = self.act.digest
 
-    async def carry_out(self) -> Verdict:
-        """Return the end of the way to the effect."""
-        if self.call.chosen and self.call.returns and (verdict := await self._select()) is not None:
-            return verdict
-        self.judged = await self._judge()
-        return await self.go_on()
+    async def carry_out(self, judged: Judged | None = None) -> Verdict:
+        """Return the end of the way to the effect; a look that is given takes the place of the first one.
 
-    async def go_on(self) -> Verdict:
+        A way that is cancelled, or fails, leaves nothing that could be used later.
+        """
+        try:
+            if judged is None:
+                if self.call.chosen and self.call.returns and (verdict := await self._select()) is not None:
+                    return verdict
+                judged = await self._judge()
+            self.judged = judged
+            return await self._go_on()
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
+            await finish_despite_cancel(self._give_up(cancelled=not isinstance(error, Exception)))
+            raise
+
+    async def _go_on(self) -> Verdict:
         """Ask, look again, record and claim."""
         while True:
             outcome = self.judged.outcome
@@ -197,10 +217,15 @@ class Attempt:
         self.act, self.after = act_of(self.resumed), self.resumed.id
         return None
 
-    async def _judge(self) -> Judged:
-        """Return the first look at the act. The stored act and open questions of a resumed call stay as they are."""
-        judged = await self.judge.judge(self.act, self.call, self.handles)
-        if self.resumed is None or judged.outcome.denied:
+    def _judge(self) -> Awaitable[Judged]:
+        """Return the first look at the act."""
+        first_look = self.judge.judge(self.act, self.call, self.handles)
+        return first_look if self.resumed is None else self._judge_resumed(self.resumed, first_look)
+
+    async def _judge_resumed(self, resumed: ApprovalRequest, first_look: Awaitable[Judged]) -> Judged:
+        """Return a look at the stored act of a resumed call; act and open questions stay as they are."""
+        judged = await first_look
+        if judged.outcome.denied:
             return judged
         if judged.act.digest != self.act.digest:
             judged = await self.judge.look_again(replace(judged, act=self.act), whole=True)
@@ -208,8 +233,8 @@ class Attempt:
             return judged
         asks = judged.outcome.asks
         open_questions = (
-            ask_of(question, self.resumed)
-            for question in self.resumed.questions
+            ask_of(question, resumed)
+            for question in resumed.questions
             if question.version == self.judge.version_of(question.hook)
             and not any(answers(question, ask, question.version) for ask in asks)
         )
@@ -309,13 +334,21 @@ class Attempt:
     # -- record and claim ------------------------------------------------------------------------------------------
 
     async def _claim(self) -> Verdict | None:
-        """Record that the act is about to run, and claim its approvals. Return None if another look is due."""
+        """Record that the act is about to run, and claim its approvals. Return None if another look is due.
+
+        The record is on disk where a gate, a rule or a person looked at the act.
+        """
         judge, judged = self.judge, self.judged
-        in_force = judge.in_force(judged.act.event)
-        try:
-            await self._record_running(in_force[0])
-        except RecordUnavailable as error:
-            return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
+        if self.kind and self.recorded != judged.act.digest:
+            act, chain = judged.act, judge.hooks.in_force(judged.act.event)
+            durable = chain.careful or bool(self.approvals) or judge.rules is not None
+            try:
+                await judge.recorder.keep(act.digest, act.input)
+                facts = act_facts(act, self.call, self.kind)
+                await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
+            except RecordUnavailable as error:
+                return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
+            self.recorded = act.digest
         if (why := await self._find_stop()) is not None:
             return await self._refuse_stopped(why)
         if judge.stopped is not None:
@@ -323,18 +356,8 @@ class Attempt:
         if judged.in_force is not None and judged.in_force != judge.in_force(judged.act.event):
             return await self._look_once_more()
         if not self.approvals:
-            return Permit(judged)
+            return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule)
         return await self._claim_approvals()
-
-    async def _record_running(self, chain: Chain) -> None:
-        """Record that the act is about to run; on disk, where a gate, a rule or a person looked at it."""
-        act, call = self.judged.act, self.call
-        if self.kind and self.recorded != act.digest:
-            durable = chain.careful or bool(self.approvals) or self.judge.rules is not None
-            await self.judge.recorder.keep(act.digest, act.input)
-            facts = act_facts(act, call, self.kind)
-            await self.judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
-            self.recorded = act.digest
 
     async def _look_once_more(self) -> Verdict | None:
         """Look at the act again, because hooks or rules have changed since the last look."""
@@ -365,7 +388,7 @@ class Attempt:
         if objection is not None:
             return await self._refuse(objection)
         outcome = replace(outcome, action="continue", reason=self.claimed[-1].reason)
-        return Permit(replace(self.judged, outcome=outcome), tuple(self.claimed))
+        return Permit(self.judged.act, outcome, self.judged, self.kind, True, tuple(self.claimed))  # noqa: FBT003
 
     async def _look_after_claim(self) -> Outcome | None:
         """Return an objection to the act if hooks or rules have changed while the store claimed."""
@@ -384,12 +407,13 @@ class Attempt:
     async def _refuse(self, outcome: Outcome) -> Refused:
         """Withdraw everything open or unused of this call, and return the refusal."""
         await self._withdraw("superseded" if outcome.denied_by == "session" else f"denied by {outcome.denied_by}")
-        for approval in self.claimed:
-            await self.approver.settle(approval, "failed")
+        await self.approver.settle(self.claimed, "failed")
         return Refused(outcome=outcome, act=self.judged.act)
 
     async def _find_stop(self) -> str | None:
         """Return the reason of a stop that covers the session or one above it, or None."""
+        if not self.approver.knows_stops:
+            return None
         judge: Judge | None = self.judge
         sessions = []
         while judge is not None:
@@ -402,15 +426,18 @@ class Attempt:
         """Return the refusal of a stop. Answers that the same call can come back to stay unused in the store."""
         self.approvals = [one for one in self.approvals if not await self.approver.keep_for_later(one, self.call)]
         await self._withdraw_approvals("stopped")
-        for approval in self.claimed:
-            await self.approver.settle(approval, "failed")
+        await self.approver.settle(self.claimed, "failed")
         outcome = deny_outcome(self.judged.outcome, "session", why, "emergency_stop")
         return Refused(outcome=outcome, act=self.judged.act)
 
-    async def give_up(self) -> None:
+    async def _give_up(self, *, cancelled: bool) -> None:
         """Withdraw everything of a call that was cancelled; settle what was claimed, since nothing will run."""
+        if cancelled and self.kind:
+            act = self.judged.act if self.recorded else self.act
+            facts = {**act_facts(act, self.call, self.kind), "ran": False}
+            await self.judge.recorder.note(f"{self.kind}.cancelled", facts)
+        await self.approver.settle(self.claimed, "failed")
         for approval in self.claimed:
-            await self.approver.settle(approval, "failed")
             await self.approver.withdraw(approval.request, "cancelled")  # its claim may have come to nothing
         await self._withdraw("cancelled")
 

@@ -196,9 +196,9 @@ class SessionGrants:
         said = match_grants(request, found)
         return None if said is None else (said, tuple(grant for grant in found if grant.allows == (said == "allow")))
 
-    async def remember(self, request: ApprovalRequest, decision: Decision, digest: str) -> None:
+    async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
         """Store a decision that lasts as grants."""
-        for grant in make_grants(request, decision, decision.at or self._clock.now(), digest):
+        for grant in make_grants(request, decision, decision.at or self._clock.now()):
             self._kept[grant.id] = grant
 
     async def list_grants(self, tenant: str, session: str) -> list[Grant]:

@@ -30,7 +30,7 @@ from amplifier_hooks.admission.approval_result import (
     stop_facts,
 )
 from amplifier_hooks.admission.build_request import Origin, build_request
-from amplifier_hooks.approvals import answered_digest
+from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
     AlreadyRun,
@@ -42,14 +42,14 @@ from amplifier_hooks.errors import (
     StopInForce,
 )
 from amplifier_hooks.events import APPROVAL_REQUIRED
-from amplifier_hooks.foreign_code import result_of, underway, within
+from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalRequest, Decision, DurableApprovals, StopSource, Unfinished
+from amplifier_hooks.ports import ApprovalRequest, CallStore, Decision, DurableApprovals, StopSource, Unfinished
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from amplifier_hooks.act import Act
     from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, KeptResult, Settlement, Stop
@@ -244,6 +244,8 @@ class Approver:
         request = resumed or build_request(
             outcome, act, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable, given=given
         )
+        if call.chosen and resumed is None and (begun := await self._find_begun(request)) is not None:
+            return begun
         approval = await self._match_grants(request) or await self._ask_person(request, call.id or None)
         if approval.status == "pending":
             await self.recorder.note("approval.pending", request_summary(request), durable=True)
@@ -269,6 +271,11 @@ class Approver:
         if claimed:
             await self._remember(approval)
         return claimed
+
+    @property
+    def knows_stops(self) -> bool:
+        """True if the backend knows the stops of acts."""
+        return self._stop_source is not None
 
     async def find_stop(self, sessions: Sequence[tuple[str, str]]) -> Stop | None:
         """Return a stop that covers one of these sessions, or None. A stop that is new here, or over, goes on record.
@@ -300,21 +307,25 @@ class Approver:
         await self.lease.mark_recorded(approval.request)
         return True
 
-    async def settle(self, approval: Approval | None, became: Settlement, result: KeptResult | None = None) -> None:
+    async def settle(self, approvals: Iterable[Approval], became: Settlement, result: KeptResult | None = None) -> None:
         """Report the end of a claimed act. A report that fails is repeated until the session ends: the act has run."""
-        if approval is not None and approval.claimable:
-            self._unsettled[approval.request.id] = approval.request, became, result
-            await self._settle_all()
+        claimed = (approval.request for approval in approvals if approval.claimable)
+        self._unsettled |= {request.id: (request, became, result) for request in claimed}
+        await self._settle_all()
 
     async def _settle_all(self) -> None:
-        """Report every end that is not reported yet; after a failure, the rest waits for the next time."""
-        while self.backend is not None and self._unsettled:
-            request, became, result = next(iter(self._unsettled.values()))
-            try:
-                await within(BACKEND_TIMEOUT, self.backend.settle(request.id, became, result))
-            except Exception as error:  # noqa: BLE001  # a backend may raise anything
-                log.warning("approval_settle_failed", error=describe(error))
-                return
+        """Report every end that is not reported yet, all at once. One that fails waits for the next time."""
+        if self.backend is not None and self._unsettled:
+            await asyncio.gather(*(self._settle(self.backend, *one) for one in self._unsettled.values()))
+
+    async def _settle(
+        self, backend: ApprovalBackend, request: ApprovalRequest, became: Settlement, result: KeptResult | None
+    ) -> None:
+        try:
+            await within(BACKEND_TIMEOUT, backend.settle(request.id, became, result))
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything
+            log.warning("approval_settle_failed", error=describe(error))
+        else:
             self._unsettled.pop(request.id, None)
             await self.lease.mark_recorded(request)
 
@@ -373,6 +384,16 @@ class Approver:
 
     # -- before asking -------------------------------------------------------------------------------------------
 
+    async def _find_begun(self, request: ApprovalRequest) -> Approval | None:
+        """Return the denial of a call that an earlier attempt began: no grant and no person lets it run twice."""
+        backend: object = self.backend
+        try:
+            if isinstance(backend, CallStore) and request.call:
+                await within(BACKEND_TIMEOUT, backend.check_call(request))
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything; a call that is unknown does not run
+            return failed_approval(request, error)
+        return None
+
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """Return the approval by grants, or None. If the store fails, a person is asked."""
         try:
@@ -412,18 +433,20 @@ class Approver:
             log.info("approval_requested", hook=asking_hooks(request), prompt=request.prompt, options=options)
             return await self._denial_by_hook(request, call) or await self._await_answer(self.backend, request, stop)
         except asyncio.CancelledError:
-            approval = await self._unanswered(request, "cancelled")
-            await self.recorder.note("approval.decided", decision_facts(approval))
-            await self.lease.mark_recorded(request)
+            await finish_despite_cancel(self._record_cancelled(request))
             raise
         except RecordUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  # after any error the act is not approved
-            said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
-            used = error if isinstance(error, AlreadyRun) else None
-            return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
+            return failed_approval(request, error)
         finally:
             self._open.discard(stop)
+
+    async def _record_cancelled(self, request: ApprovalRequest) -> None:
+        """Withdraw a question whose caller was cancelled, and record its end."""
+        approval = await self._unanswered(request, "cancelled")
+        await self.recorder.note("approval.decided", decision_facts(approval))
+        await self.lease.mark_recorded(request)
 
     async def _denial_by_hook(self, request: ApprovalRequest, call: str | None) -> Approval | None:
         """Return the denial of a hook at `approval:required`. Any other answer there has no effect."""
@@ -474,9 +497,11 @@ class Approver:
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
         try:
-            answered_digest(request, decision.arguments)
+            digest = answered_digest(request, decision.arguments)
         except (InputNotFreezable, TypeError, ValueError) as error:
             return unavailable_approval(request, f"the edited arguments cannot be used: {error}")
+        if is_for_another(chosen, request, digest):
+            return unavailable_approval(request, CHANGED_ONCE)
         took = decision.took
         if took is None:
             took = max(0.0, (self.clock.now() - request.created).total_seconds())
@@ -514,12 +539,12 @@ class Approver:
         """Record the end, then let it take effect. Without the record it has no effect."""
         request = approval.request
         try:
-            await self.recorder.write("approval.decided", decision_facts(approval))
+            await finish_despite_cancel(self.recorder.write("approval.decided", decision_facts(approval)))
         except RecordUnavailable:
             await self._take_back(request, "the record cannot be written")
             raise
         except asyncio.CancelledError:
-            await self._take_back(request, "cancelled")
+            await finish_despite_cancel(self._take_back(request, "cancelled"))
             raise
         self.lease.waiting.pop(request.id, None)
         if approval.status == EXPIRED:
@@ -533,7 +558,7 @@ class Approver:
                 await self._remember(approval)  # an allowance is kept when it is claimed
             await self.emit(EVENT_OF[approval.status], event_data(request, call, approval))
         except asyncio.CancelledError:
-            await self.withdraw(request, "cancelled")
+            await finish_despite_cancel(self.withdraw(request, "cancelled"))
             raise
         return approval
 
@@ -542,9 +567,16 @@ class Approver:
         if approval.decision is None or approval.grants or approval.option is None or not approval.option.lasts:
             return
         try:
-            await within(BACKEND_TIMEOUT, self.grants.remember(approval.request, approval.decision, approval.digest))
+            await within(BACKEND_TIMEOUT, self.grants.remember(approval.request, approval.decision))
         except Exception as error:  # noqa: BLE001  # a store may raise anything
             log.warning("approval_grants_failed", error=describe(error))
+
+
+def failed_approval(request: ApprovalRequest, error: Exception) -> Approval:
+    """Return the end of a question whose backend raised an error."""
+    said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
+    used = error if isinstance(error, AlreadyRun) else None
+    return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
 
 
 def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:

@@ -35,23 +35,15 @@ class Judged(msgspec.Struct, frozen=True):
 class Permit(msgspec.Struct, frozen=True):
     """The only thing that lets an effect begin, once: the caller runs exactly `act.input`."""
 
+    act: Act
+    outcome: Outcome
+    """The merged answers, as an outcome that goes on."""
     judged: Judged
+    kind: str
+    """The first word of the act's records; empty for an event without records of its own."""
+    allowed: bool
+    """True if a person, a rule or a grant allowed the act; False if no part of the path denied it."""
     approvals: tuple[Approval, ...] = ()
-
-    @property
-    def act(self) -> Act:
-        """The act that may run."""
-        return self.judged.act
-
-    @property
-    def outcome(self) -> Outcome:
-        """The merged answers, as an outcome that goes on."""
-        return self.judged.outcome
-
-    @property
-    def allowed(self) -> bool:
-        """True if a person, a rule or a grant allowed the act; False if no part of the path denied it."""
-        return bool(self.approvals) or self.judged.by_rule
 
 
 class Refused(msgspec.Struct, frozen=True):

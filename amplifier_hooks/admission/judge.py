@@ -300,7 +300,7 @@ class Judge:
     async def _ask_hooks(self, event: str, payload: dict[str, Any], snapshot: Snapshot | None = None) -> Outcome:
         """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
-            answering = self.deliberate(self.hooks.decide(event, payload, snapshot))
+            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, snapshot=snapshot))
             try:
                 if self.inventory is not None and self.inventory.every_run:
                     return await self.inventory.run(event, payload, answering)

@@ -352,11 +352,14 @@ class Snapshot:
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values
         self._only: tuple[str, dict[str, Any]] | None = None  # the usual case, a flat object, takes half the time
-        nested = any(not CONTAINERS.isdisjoint(map(type, _parts(value))) for value in values.values())
-        self._packed = marshal.dumps(values) if nested else None  # a third of the time that JSON takes
-        if not nested and len(values) == 1:
+        self._packed: bytes | None = None
+        if len(values) == 1:
             ((name, value),) = values.items()
-            self._only = (name, value) if type(value) is dict else None
+            if type(value) is dict and CONTAINERS.isdisjoint(map(type, value.values())):
+                self._only = (name, value)
+                return
+        if any(not CONTAINERS.isdisjoint(map(type, _parts(value))) for value in values.values()):
+            self._packed = marshal.dumps(values)  # a third of the time that JSON takes
 
     def view(self, payload: Mapping[str, Any]) -> DataView:
         """Return a view of the payload with fresh copies of the fields."""

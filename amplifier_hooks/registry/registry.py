@@ -168,11 +168,9 @@ class HookRegistry(Registrar):
             await self._notify(chain, outcome, snapshot)
         return outcome
 
-    def decide(
-        self, event: str, data: Mapping[str, Any], snapshot: Snapshot | None = None
-    ) -> Coroutine[Any, Any, Outcome]:
+    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
         """Call the participants only, the first half of `emit`. Call `notify` once the effects are known."""
-        return self.emit(event, data, notify=False, snapshot=snapshot)
+        return self.emit(event, data, notify=False)
 
     def in_force(self, event: str) -> Chain:
         """Return the hooks in force at an event; any change to the registry puts another object in force."""

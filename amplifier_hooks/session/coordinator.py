@@ -40,7 +40,7 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.foreign_code import TooLate, within
+from amplifier_hooks.foreign_code import TooLate, finish_despite_cancel, within
 from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens import choose_counter
@@ -266,14 +266,7 @@ class SessionCoordinator:
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        cancelled: asyncio.CancelledError | None = None
-        while not self._closing.done():
-            try:
-                await asyncio.wait({self._closing})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
+        await finish_despite_cancel(self._closing)
 
     async def end(self) -> None:
         """Close the session for good: take back its pending questions in a durable backend, and end its grants."""
@@ -462,7 +455,7 @@ class SessionCoordinator:
 
     # -- operations ----------------------------------------------------------------------------------------------
 
-    async def call_tool(
+    def call_tool(
         self,
         name: str,
         tool_input: Mapping[str, Any],
@@ -470,7 +463,7 @@ class SessionCoordinator:
         *,
         call_id: str | None = None,
         cwd: str | PathLike[str] | None = None,
-    ) -> ToolOutcome[T]:
+    ) -> Coroutine[Any, Any, ToolOutcome[T]]:
         """Run one tool call past the hooks: decide, ask, record, run, notify.
 
         `cwd` is the folder in which this call happens: its paths are resolved there, and it is part of what is
@@ -483,7 +476,7 @@ class SessionCoordinator:
         Cancelling takes back an open question, or cancels the tool; the record tells the two apart. The method
         `cancel` leaves a running tool alone.
         """
-        return await self._tool_call(name, tool_input, call, call_id=call_id, cwd=cwd).carry_out()
+        return self._tool_call(name, tool_input, call, call_id=call_id, cwd=cwd).carry_out()
 
     def _tool_call(
         self,

@@ -11,7 +11,7 @@ import msgspec
 from attrs import define
 
 from amplifier_hooks.act import Call, freeze, thaw
-from amplifier_hooks.admission.decisions import Permit
+from amplifier_hooks.admission.decisions import Permit, Verdict
 from amplifier_hooks.admission.judge import problem_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
@@ -58,7 +58,13 @@ class OperationCall:
         it. Cancelling takes back an open question, or cancels the call.
         """
         session, row = self.session, OPERATIONS[self.kind]
-        permit = await self._admit()
+        verdict = await self._admit()
+        if not isinstance(verdict, Permit):
+            await self._deliver(verdict)
+            by, outcome = verdict.outcome.denied_by or "registry", verdict.outcome
+            reasons = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
+            raise await self._record_denial(HookAbortError("\n\n".join(reasons), by, outcome.cause))
+        permit = verdict
         data = {name: permit.outcome.data[name] for name in self.data} | permit.act.arguments()
         around = self._context(data)
         began = perf_counter()
@@ -73,6 +79,8 @@ class OperationCall:
                 return await value if inspect.isawaitable(value) else value
 
         try:
+            await self._deliver(permit)
+            began = perf_counter()
             result = await session.wrap(self.kind, lambda: around, operate)
             became = "done"
         except HookAbortError as abort:
@@ -84,13 +92,13 @@ class OperationCall:
             await session.emit(row.last, {**data, **facts, "status": "failed"})
             raise
         finally:
-            await self._settle(permit, became, (perf_counter() - began) * 1e3)
-        spent = (perf_counter() - began) * 1e3
-        await session.emit(row.last, {**data, "result": result, "duration_ms": spent, "status": "completed"})
+            spent = {"duration_ms": (perf_counter() - began) * 1e3}
+            await session.admission.settle(permit, became, ENDS[became], spent)
+        await session.emit(row.last, {**data, "result": result, **spent, "status": "completed"})
         return result
 
-    async def _admit(self) -> Permit:
-        """Return the permit for the data as the hooks at the pre event left it, after the effects of their answers."""
+    async def _admit(self) -> Verdict:
+        """Return the verdict on the data as the hooks at the pre event left it."""
         session, row = self.session, OPERATIONS[self.kind]
         if session.stopped is not None:
             raise await self._record_denial(HookAbortError(session.stopped, "session", "session_cancelled"))
@@ -98,18 +106,16 @@ class OperationCall:
         name = "/".join(str(self.data[part]) for part in row.name if self.data.get(part) is not None)
         act = session.act(row.first, name, fields)
         with session.undecided:
-            verdict = await session.admission.admit(
+            return await session.admission.admit(
                 act, Call(id=session.new_id(), chosen=False, returns=False), handles, kind=self.kind, problem=problem
             )
-        await session.inject(verdict.outcome)
-        notifying = session.start_notifying(verdict.outcome, verdict.act)
+
+    async def _deliver(self, verdict: Verdict) -> None:
+        """Inject what the hooks want the model to read, and show the observers the outcome."""
+        await self.session.inject(verdict.outcome)
+        notifying = self.session.start_notifying(verdict.outcome, verdict.act)
         if notifying is not None:
             await notifying
-        if isinstance(verdict, Permit):
-            return verdict
-        by, outcome = verdict.outcome.denied_by or "registry", verdict.outcome
-        reasons = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
-        raise await self._record_denial(HookAbortError("\n\n".join(reasons), by, outcome.cause))
 
     async def _check_layers(self, permit: Permit, around: HookContext, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data for the call, as the layers left it where their context lets them change it."""
@@ -123,12 +129,6 @@ class OperationCall:
             if denial is not None:
                 raise HookAbortError(denial.reason or "denied", denial.denied_by or "registry", denial.cause)
         return {**given, **cast("dict[str, Any]", thaw(frozen))}
-
-    async def _settle(self, permit: Permit, became: Settlement, spent: float) -> None:
-        """Record the end of the operation, and report it to the approver."""
-        facts = {"name": permit.act.name, "digest": permit.act.digest, "duration_ms": spent}
-        await self.session.recorder.note(f"{self.kind}.{ENDS[became]}", facts)
-        await self.session.admission.settle(permit, became)
 
     async def _record_denial(self, abort: HookAbortError) -> HookAbortError:
         facts = {"by": abort.hook, "reason": abort.reason, "cause": abort.cause}

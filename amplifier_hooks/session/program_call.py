@@ -16,6 +16,7 @@ from attrs import define, field
 
 from amplifier_hooks.admission.judge import frozen_object
 from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.foreign_code import finish_despite_cancel
 from amplifier_hooks.session.model_call import ModelOutcome
 from amplifier_hooks.session.tool_call import ToolOutcome
 
@@ -76,7 +77,7 @@ class ProgramCall(ABC, Generic[Became]):
         """End the call without a result; an admitted call is on record as cancelled. A second call is harmless."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
-            await asyncio.wait({self._task})
+            await finish_despite_cancel(asyncio.wait({self._task}))
 
     @abstractmethod
     def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[Became]:

@@ -21,7 +21,7 @@ from amplifier_hooks.admission.judge import Judge, Stopped, deny_outcome, fields
 from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
-from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE
+from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE, find
 from amplifier_hooks.result import ContextInjection, Outcome
 from amplifier_hooks.session.display import show, transcript
 from amplifier_hooks.text.escape import for_model
@@ -146,9 +146,10 @@ class Session(Judge):
         call = Call(id=call_id if isinstance(call_id, str) else "", chosen=False, returns=False)
         judged = Judged(act, call, outcome, in_force, handles)
         verdict = await self.admission.admit_event(judged)
-        if isinstance(verdict, Permit):
-            await self.admission.settle(verdict, "done")
-        return verdict.outcome
+        if not isinstance(verdict, Permit):
+            return verdict.outcome
+        await self.admission.settle(verdict, "done")
+        return replace(verdict.outcome, data=approved_data(verdict.outcome))
 
     # -- the effects ---------------------------------------------------------------------------------------------
 
@@ -233,6 +234,14 @@ class Session(Judge):
     async def quote_injections(self, outcome: Outcome) -> list[str]:
         """Return the injections of an outcome as its denial quotes them."""
         return await self.injector.quote(outcome.injections) if outcome.injections else []
+
+
+def approved_data(outcome: Outcome) -> Mapping[str, Any]:
+    """Return the data of an approved event, without the fields of a tool call that the approval does not cover."""
+    row = find(outcome.event)
+    if outcome.event != TOOL_PRE or row is None:
+        return outcome.data
+    return {name: value for name, value in outcome.data.items() if name in row.keeps or name == row.replaces}
 
 
 def denial_line(what: str, outcome: Outcome) -> str:

@@ -22,7 +22,7 @@ from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.foreign_code import without_capture
+from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
 from amplifier_hooks.ports import KeptResult
 from amplifier_hooks.result import Cause, Outcome, UserMessage
 from amplifier_hooks.session.display import show
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.ports import Settlement
-    from amplifier_hooks.result import ContextInjection
     from amplifier_hooks.session.session import Session
 
     T = TypeVar("T")
@@ -114,7 +113,6 @@ class ToolCall:
         Cancelling takes back the question or approval, or cancels the tool, and records that.
         """
         session = self.session
-        act: Act | None = None
         try:
             with session.undecided:
                 reason = session.stopped or session.denial_of_answer(self.call_id if self.chosen else "")
@@ -135,10 +133,11 @@ class ToolCall:
         except InputNotFreezable as error:
             return await self._refuse(type(error).__name__, str(error))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            await self._give_up(act)
+            await finish_despite_cancel(self._give_up())
             raise
         finally:
-            await self._await_notified()
+            if self.notifying is not None:
+                await self._await_notified()
 
     # -- running it ----------------------------------------------------------------------------------------------
 
@@ -153,10 +152,11 @@ class ToolCall:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
                 raise
-            return await self._fail(act, error, permit.outcome.injections, (perf_counter() - began) * 1e3)
+            return await self._fail(permit, error, (perf_counter() - began) * 1e3)
         spent = (perf_counter() - began) * 1e3
-        await self._record("tool.done", act, {"duration_ms": spent}, keep_result(value) if permit.allowed else None)
-        await self._await_notified()
+        await self._settle(permit, "done", {"duration_ms": spent}, keep_result(value) if permit.allowed else None)
+        if self.notifying is not None:
+            await self._await_notified()
         if permit.outcome.injections:
             await session.injector.deliver(permit.outcome.injections)
         shown = await session.emit(TOOL_POST, {**self._event_data(act), "result": value, "duration_ms": spent}, act.cwd)
@@ -175,17 +175,15 @@ class ToolCall:
 
     # -- ends without a value ------------------------------------------------------------------------------------
 
-    async def _fail(
-        self, act: Act, error: BaseException, injections: tuple[ContextInjection, ...], spent: float
-    ) -> ToolOutcome[Any]:
+    async def _fail(self, permit: Permit, error: BaseException, spent: float) -> ToolOutcome[Any]:
         """Return the outcome of a call in which the tool raised, or an around hook stopped it."""
-        session = self.session
+        session, act, injections = self.session, permit.act, permit.outcome.injections
         if isinstance(error, HookAbortError) and not self.ran:
-            await self._settle()
+            await session.admission.settle(permit, "failed")
             outcome = Outcome(TOOL_PRE, {}, injections=injections, cause=error.cause)
             return await self._refuse(error.hook or "around hook", error.reason, outcome)
         problem = problem_of(error)
-        await self._record("tool.failed", act, {"error": problem, "duration_ms": spent})
+        await self._settle(permit, "failed", {"error": problem, "duration_ms": spent})
         await self._await_notified()
         await session.injector.deliver(injections)
         data = {**self._event_data(act), "error": problem, "duration_ms": spent}
@@ -226,14 +224,14 @@ class ToolCall:
         reason = f"{for_model(self.tool)} waits for an approval"
         return ToolOutcome(pending=verdict.request.id, call_id=self.call_id, reason=reason)
 
-    async def _give_up(self, act: Act | None) -> None:
+    async def _give_up(self) -> None:
         """End a call that was cancelled: cancel its observers, and record the end."""
         notifying, self.notifying = self.notifying, None
         if notifying is not None:
             notifying.cancel()
             await asyncio.wait({notifying})
-        if act is not None and not self.over:
-            await self._record("tool.cancelled", act if self.permit is None else self.permit.act, {})
+        if self.permit is not None and not self.over:
+            await self._settle(self.permit, "cancelled", {})
 
     async def end_in_mismatch(self, permit: Permit, tool: str, given: object) -> None:
         """Record that this act ran instead of the permit's, and warn the user. The outcome of the permit is unknown."""
@@ -243,9 +241,8 @@ class ToolCall:
         except InputNotFreezable as error:
             reported = str(error)
         self.over = True
-        facts = {**self._facts(act), "ran": self.ran, "reported_tool": tool, "reported": reported}
-        await self.session.recorder.note("tool.mismatch", facts, durable=True)
-        await self.session.admission.settle(permit, "unknown")
+        facts = {"ran": self.ran, "reported_tool": tool, "reported": reported}
+        await self.session.admission.settle(permit, "unknown", "mismatch", facts)
         text = f"{act.name} was decided about (digest {act.short}), and the program ran another call (tool {tool})"
         warning = UserMessage(text=text, level="warning", hook_name="session", source="session")
         await show(self.session.display, [warning])
@@ -258,18 +255,15 @@ class ToolCall:
         if telling is not None:
             await telling
 
-    async def _record(self, kind: str, act: Act, facts: dict[str, Any], result: KeptResult | None = None) -> None:
+    def _settle(
+        self, permit: Permit, end: str, facts: dict[str, Any], result: KeptResult | None = None
+    ) -> Awaitable[None]:
         """Record the end of the call, and report it to the approver."""
         self.over = True
-        await self.session.recorder.note(kind, {**self._facts(act), "ran": self.ran, **facts})
-        await self._settle(result, stopped=kind == "tool.cancelled")
-
-    async def _settle(self, result: KeptResult | None = None, *, stopped: bool = False) -> None:
-        if self.permit is not None and self.permit.approvals:
-            became: Settlement = "done" if self.ran and self.failure is None else "failed"
-            if stopped and self.failure is not None:
-                became = "unknown"  # the tool may or may not have had its effect
-            await self.session.admission.settle(self.permit, became, result)
+        became: Settlement = "done" if self.ran and self.failure is None else "failed"
+        if end == "cancelled" and self.failure is not None:
+            became = "unknown"  # the tool may or may not have had its effect
+        return self.session.admission.settle(permit, became, end, {"ran": self.ran, **facts}, result)
 
     def _context(self, act: Act) -> ToolContext:
         return ToolContext(

@@ -148,6 +148,10 @@ class ApprovalStore(Protocol):
         """Return the record, or None, and the store's time when it was read."""
         ...
 
+    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the newest request of a call whose act has begun, or None."""
+        ...
+
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
     ) -> RequestRecord | Refusal:

@@ -17,6 +17,7 @@ from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import (
+    BEGUN,
     Moment,
     Refusal,
     RequestRecord,
@@ -110,6 +111,11 @@ class MemoryStore:
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the time."""
         return self._find(request_id), self._clock()
+
+    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the newest request of a call whose act has begun, or None."""
+        there = (record for record in self._visible_records(tenant, [session]) if record.request.call == call)
+        return max((one for one in there if one.status in BEGUN), key=lambda one: one.created.wall, default=None)
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None

@@ -45,7 +45,7 @@ POSTGRES_TABLES = Migrations(
             """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
             """CREATE FUNCTION {schema}.approval_submit(
-                p_id TEXT, p_tenant TEXT, p_session TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
+                p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
                 p_agent TEXT, p_outcomes TEXT, p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER,
                 p_channel TEXT, p_topic TEXT
             ) RETURNS BIGINT LANGUAGE plpgsql AS $body$
@@ -66,9 +66,9 @@ POSTGRES_TABLES = Migrations(
                 IF v_tenant >= p_per_tenant OR v_session >= p_per_session THEN
                     RETURN NULL;
                 END IF;
-                INSERT INTO {schema}.approval_request (id, tenant, session, expires, request, created, boot, reading,
-                        lifetime, digest, status, epoch, version, reason, agent, outcomes)
-                    VALUES (p_id, p_tenant, p_session, v_now + p_lifetime, p_request, v_now, '', 0,
+                INSERT INTO {schema}.approval_request (id, tenant, session, call, expires, request, created, boot,
+                        reading, lifetime, digest, status, epoch, version, reason, agent, outcomes)
+                    VALUES (p_id, p_tenant, p_session, p_call, v_now + p_lifetime, p_request, v_now, '', 0,
                         p_lifetime, p_digest, 'pending', p_epoch, 1, '', p_agent, p_outcomes::JSONB)
                     ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
@@ -143,6 +143,7 @@ class PostgresStore(DatabaseStore):
             to_stored_text(request.id),
             to_stored_text(request.tenant),
             to_stored_text(request.session),
+            to_stored_text(request.call),
             round(draft.lifetime * 1e6),
             request_value(request),
             request.digest,
@@ -227,7 +228,7 @@ def _moment(now: int) -> Moment:
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 LOOK: Final = (
     f"SELECT {{schema}}.approval_now(), {COLUMNS} FROM (SELECT $1::TEXT AS wanted) w "

@@ -7,6 +7,7 @@ APPROVAL_TABLES: Final = (
         id TEXT PRIMARY KEY,
         tenant TEXT NOT NULL,
         session TEXT NOT NULL,
+        call TEXT NOT NULL,
         expires BIGINT NOT NULL,
         request TEXT NOT NULL,
         created BIGINT NOT NULL,
@@ -26,6 +27,7 @@ APPROVAL_TABLES: Final = (
         result TEXT
     )""",
     "CREATE INDEX approval_open ON {schema}.approval_request (tenant, session) WHERE ended IS NULL",
+    "CREATE INDEX approval_call ON {schema}.approval_request (tenant, session, call) WHERE call <> ''",
     """CREATE TABLE {schema}.approval_event (
         request TEXT NOT NULL,
         number BIGINT NOT NULL,

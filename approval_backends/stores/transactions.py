@@ -17,6 +17,7 @@ from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
 from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
 from approval_backends.lifecycle import (
+    BEGUN,
     Refusal,
     RequestRecord,
     grants_of,
@@ -153,7 +154,8 @@ class DatabaseStore(Openable):
         record = new_record(request, now, epoch)
         values = record_values(record)
         expires = micros(record.expires)
-        rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, expires, *values))
+        call = to_stored_text(request.call)
+        rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, call, expires, *values))
         if not rows:  # another tenant's, at the same instant
             raise RequestMismatch(request.id)
         yield from self._note(record, "submitted", now)
@@ -166,6 +168,11 @@ class DatabaseStore(Openable):
     async def get(self, request_id: str) -> RequestRecord | None:
         """Return the record, or None."""
         rows = await self.database.fetch(GET, to_stored_text(request_id))
+        return load_record(rows[0]) if rows else None
+
+    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the newest request of a call whose act has begun, or None."""
+        rows = await self.database.fetch(NEWEST_BEGUN, *map(to_stored_text, (tenant, session, call)))
         return load_record(rows[0]) if rows else None
 
     @transaction
@@ -474,7 +481,11 @@ UNRECORDED: Final = (
     "AND (CAST($2 AS TEXT) IS NULL OR r.tenant = $2) AND (CAST($3 AS TEXT) IS NULL OR r.session = $3))) "
     "ORDER BY at, e.request, number LIMIT $1"
 )
-ALL_COLUMNS: Final = f"id, tenant, session, expires, {COLUMNS}"
+NEWEST_BEGUN: Final = (
+    f"{REQUESTS} WHERE tenant = $1 AND session = $2 AND call = $3 AND call <> '' "
+    f"AND status IN ({', '.join(map(repr, sorted(BEGUN)))}) ORDER BY created DESC LIMIT 1"
+)
+ALL_COLUMNS: Final = f"id, tenant, session, call, expires, {COLUMNS}"
 INSERT: Final = (
     f"INSERT INTO {{schema}}.approval_request ({ALL_COLUMNS}) "
     f"VALUES ({', '.join(f'${n}' for n in range(1, len(ALL_COLUMNS.split(',')) + 1))}) "

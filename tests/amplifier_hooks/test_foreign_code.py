@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.foreign_code import LEFT_BEHIND, TooLate, within
+from amplifier_hooks.foreign_code import LEFT_BEHIND, TooLate, finish_despite_cancel, within
 
 
 async def at_once() -> str:
@@ -85,3 +85,39 @@ async def test_swallowing() -> None:
     del task
     gc.collect()
     assert (LEFT_BEHIND, complaints) == ({}, [])
+
+
+async def test_finishing() -> None:
+    """Work that is finished despite a cancellation passes on its result, its error, and that it took too long."""
+    assert await finish_despite_cancel(at_once()) == "done"
+    with pytest.raises(ValueError, match="no"):
+        await finish_despite_cancel(fail())
+    release = asyncio.Event()
+    with pytest.raises(TooLate, match=r"not finished within 0.01 s"):
+        await finish_despite_cancel(release.wait(), 0.01)
+    (task,) = LEFT_BEHIND.values()
+    release.set()
+    assert await task, "it goes on by itself"
+    await asyncio.sleep(0)
+    assert not LEFT_BEHIND
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no")])
+async def test_finishing_although_cancelled_again(error: Exception | None) -> None:
+    """The work ends, however often its caller is cancelled; then the caller is cancelled, whatever the work raised."""
+    ended: list[str] = []
+
+    async def clean_up() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        ended.append("done")
+        if error is not None:
+            raise error
+
+    caller = asyncio.create_task(finish_despite_cancel(clean_up()))
+    while not caller.done():
+        await asyncio.sleep(0)
+        caller.cancel()
+    assert ended == ["done"]
+    with pytest.raises(asyncio.CancelledError):
+        await caller

@@ -526,8 +526,8 @@ async def test_who_reads_again(here: bool, tmp_path: Path) -> None:
 # -- many --------------------------------------------------------------------------------------------------------------
 
 FINISHED = """INSERT INTO {schema}.approval_request
-    SELECT 'old-' || n.value, tenant, session, expires, request, created, boot, reading, lifetime, digest, 'denied',
-           epoch, version, decision, decided, decided_boot, decided_reading, reason, created, NULL
+    SELECT 'old-' || n.value, tenant, session, call, expires, request, created, boot, reading, lifetime, digest,
+           'denied', epoch, version, decision, decided, decided_boot, decided_reading, reason, created, NULL
     FROM {schema}.approval_request, (
         WITH RECURSIVE counted (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM counted WHERE value < 100000)
         SELECT value FROM counted

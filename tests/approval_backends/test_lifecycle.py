@@ -339,7 +339,6 @@ def test_moves_that_are_refused() -> None:
 
 
 @pytest.mark.rule("APR-5")
-@pytest.mark.fault("F-APR-14")
 def test_scope_of_a_grant() -> None:
     """A grant is for the prompt, for this very action, or for a key; one never passes for another."""
 
@@ -352,7 +351,7 @@ def test_scope_of_a_grant() -> None:
     assert scope(prompt="") == f"action:{REQUEST.digest}"
     assert scope(prompt="Write?", key="writes") == "key:writes"
     assert scope(prompt="Write?", scope="action", key="") == "key:"
-    assert grant_keys(replace(REQUEST, questions=(Question(hook="g", prompt=""),)), "d2")[0].scope == "action:d2"
+    assert grant_keys(replace(REQUEST, digest="d2", questions=(Question(hook="g", prompt=""),)))[0].scope == "action:d2"
 
 
 def granted(record: RequestRecord, keep: float | None = None) -> tuple[Grant, ...]:
@@ -388,20 +387,21 @@ def test_what_is_granted(option: Option, allows: bool | None) -> None:
 
 
 @pytest.mark.rule("APR-5")
-@pytest.mark.fault("F-APR-14")
-def test_edited_arguments_are_what_is_granted() -> None:
-    """An "always" about one action, given with other arguments, is about the action with those."""
-    request = replace(REQUEST, questions=(Question(hook="guard", prompt=""),))
-    record = judge(new_record(request, START), an_answer(request, ALWAYS, arguments={}), at(1))
-    assert isinstance(record, RequestRecord)
-    assert granted(record)[0].key.scope == f"action:{record.digest}" != f"action:{request.digest}"
-    later = replace(request, session="session-2")
-    assert match_grants(replace(later, arguments={}), granted(record, 100)) == "allow"
-    assert match_grants(later, granted(record, 100)) is None
+@pytest.mark.parametrize("question", [Question(hook="guard", prompt=""), Question(hook="guard", prompt="?", key="k")])
+def test_edited_arguments_are_granted_once(question: Question) -> None:
+    """An "allow always" with other arguments than the ones shown is refused; with the same ones it counts."""
+    record = new_record(replace(REQUEST, questions=(question,)), START)
+    refused = judge(record, an_answer(record.request, ALWAYS, arguments={}), at(1))
+    assert isinstance(refused, Refusal)
+    assert (refused.code, refused.record) == ("bad_arguments", record)
+    assert isinstance(judge(record, an_answer(record.request, ALLOW, arguments={}), at(1)), RequestRecord)
+    same = judge(record, an_answer(record.request, ALWAYS, arguments=record.request.arguments), at(1))
+    assert isinstance(same, RequestRecord)
+    assert match_grants(record.request, granted(same)) == "allow"
 
 
 @pytest.mark.rule("APR-5")
-@pytest.mark.fault("F-APR-24")
+@pytest.mark.fault("F-APR-14", "F-APR-24")
 @pytest.mark.parametrize(
     "change", [{"arguments": {"file_path": "b"}}, {"tool": "Move"}, {"event": "plan:pre"}, {"tenant": "other"}, {}]
 )

@@ -306,7 +306,7 @@ async def test_backend_whose_bookkeeping_fails() -> None:
     approval = await office.ask()
     assert approval.allowed
     assert not await office.approver.claim(approval)
-    await office.approver.settle(approval, "done")
+    await office.approver.settle([approval], "done")
     assert (await office.ask()).status == "expired"
 
 
@@ -326,16 +326,45 @@ async def test_an_end_that_could_not_be_stored() -> None:
     recorder = Recorder(office.audit, office.clock, "s1", "")
     office.approver = Approver(backend, recorder, office.clock, Origin(agent="coder"))
     first, second = await office.ask(), await office.ask()
-    await office.approver.settle(first, "done")
-    await office.approver.settle(second, "failed")
+    await office.approver.settle([first], "done")
+    await office.approver.settle([second], "failed")
     backend.broken = False
     third = await office.ask()
     assert backend.became == ["done", "failed"]
     backend.broken = True
-    await office.approver.settle(third, "unknown")
+    await office.approver.settle([third], "unknown")
     backend.broken = False
     await office.approver.end("closed")
     assert backend.became == ["done", "failed", "unknown"]
+
+
+@pytest.mark.rule("APR-12")
+async def test_one_end_of_several_that_could_not_be_stored() -> None:
+    """Where one of a call's approvals cannot be settled, the others are, and the one is settled later."""
+
+    class Refusing(ScriptedApprover):
+        refused: str | None = None
+        ends: list[str]
+
+        async def settle(self, request_id: str, outcome: Any, result: Any = None) -> None:
+            if request_id == self.refused:
+                raise OSError("this row is locked")
+            self.ends.append(request_id)
+
+    office, backend = Office(), Refusing("Allow", "Allow", "Allow")
+    backend.ends = []
+    recorder = Recorder(office.audit, office.clock, "s1", "")
+    office.approver = Approver(backend, recorder, office.clock, Origin(agent="coder"))
+    approvals = [await office.ask() for _ in range(3)]
+    first, second, third = (approval.request.id for approval in approvals)
+    backend.refused = first
+    await office.approver.settle(approvals, "done")
+    assert backend.ends == [second, third]
+    await office.approver.settle([], "done")
+    assert backend.ends == [second, third]
+    backend.refused = None
+    await office.approver.end("closed")
+    assert backend.ends == [second, third, first]
 
 
 @pytest.mark.rule("APR-7")

@@ -10,6 +10,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.ports import Decision
 from amplifier_hooks.testing import ScriptedApprover
 from approval_backends import DeferredApprovals
 from approval_backends.lifecycle import Decider
@@ -257,6 +258,78 @@ async def test_nonidempotent(desk: Desk) -> None:
     assert desk.ran == [{"n": 2}]
 
 
+@pytest.mark.rule("APR-12", "APR-5")
+async def test_a_grant_repeats_no_call(desk: Desk) -> None:
+    """A call that has run returns its kept result, also where a grant would allow it; a new call runs by the grant."""
+    registry = HookRegistry()
+    words = HookResult.ask("Write?", options=["Allow", "Allow always", "Deny"])
+    registry.gate("tool:pre", lambda event, data: words, name="guard")
+    session = desk.session(registry)
+    assert (await desk.call(session)).status == "pending"
+    await desk.answer("Allow always")
+    for again in (session, session, desk.session(registry)):
+        assert (await desk.call(again)).ok
+        assert desk.ran == [{"n": 1}]
+        assert (await desk.call(again, {"n": 2})).cause == "approval_mismatch"
+    assert desk.ran == [{"n": 1}]
+    assert (await desk.call(session, call_id="c2")).ok
+    assert desk.ran == [{"n": 1}, {"n": 1}]
+
+
+@pytest.mark.rule("APR-12")
+async def test_a_changed_hook_repeats_no_call(desk: Desk) -> None:
+    """A call that has run returns its kept result, also after the hook that asked about it was changed."""
+    for version in ("1", "2"):
+        registry = HookRegistry()
+
+        def guard(event: str, data: Any) -> HookResult:
+            return ask()
+
+        guard.hook_version = version  # type: ignore[attr-defined]
+        registry.gate("tool:pre", guard, name="guard")
+        outcome = await desk.call(desk.session(registry))
+        if version == "1":
+            await desk.answer("Allow")
+            outcome = await desk.call(desk.session(registry))
+        assert (outcome.status, desk.ran) == ("ok", [{"n": 1}])
+
+
+@pytest.mark.rule("APR-12")
+async def test_a_call_that_cannot_be_looked_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store cannot tell if a call has run, no grant lets the call run."""
+    registry = HookRegistry()
+    words = HookResult.ask("Write?", options=["Allow", "Allow always", "Deny"])
+    registry.gate("tool:pre", lambda event, data: words, name="guard")
+    session = desk.session(registry)
+    await desk.call(session)
+    await desk.answer("Allow always")
+    assert (await desk.call(session)).ok
+
+    async def fail(*_args: Any) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(desk.approvals.broker.store, "begun", fail)
+    assert (await desk.call(session, call_id="c2")).cause == "approval_unavailable"
+    assert desk.ran == [{"n": 1}]
+
+
+@pytest.mark.rule("APR-5", "APR-7")
+async def test_an_always_with_an_edit() -> None:
+    """An "allow always" with edited arguments allows nothing, and leaves no grant for the arguments as they were."""
+    registry, ran = HookRegistry(), list[Any]()
+    words = HookResult.ask("Write?", options=["Allow", "Allow always", "Deny"], approval_key="write")
+    registry.gate("tool:pre", lambda event, data: words, name="guard")
+
+    async def edit(request: Any) -> Decision:
+        always = next(one.id for one in request.options if one.lasts)
+        return Decision(option=always, by="Robin", channel="test", arguments={"n": 2})
+
+    session = SessionCoordinator(registry, approvals=ScriptedApprover(edit, "Deny"))
+    outcome = await session.call_tool("Write", {"n": 1}, ran.append)
+    assert (outcome.cause, await session.grants(), ran) == ("approval_unavailable", [], [])
+    assert (await session.call_tool("Write", {"n": 1}, ran.append)).cause == "denied_by_person"
+
+
 class Unreadable(Mapping[str, Any]):
     """A mapping that raises while it is read."""
 
@@ -302,3 +375,18 @@ async def test_raw_event_returns_what_was_approved() -> None:
     outcome = await session.emit("tool:pre", {"tool_name": "Write", "tool_call_id": "c", "tool_input": {"a": ["ls"]}})
     held[0]["a"].append("rm -rf /")
     assert (outcome.denied, outcome.data["tool_input"], outcome.data["tool_call_id"]) == (False, {"a": ["ls"]}, "c")
+
+
+@pytest.mark.rule("COO-4")
+async def test_fields_beside_the_input_are_not_approved() -> None:
+    """No field beside the input of an approved raw event reaches its effect, as the caller or a hook set it."""
+    registry = HookRegistry()
+    registry.on("tool:pre", lambda event, data: HookResult.modify({"sudo": True, "note": "x"}))
+    registry.gate("tool:pre", lambda event, data: HookResult.ask("Go?") if data["tool_input"] else None, name="guard")
+    session = SessionCoordinator(registry, approvals=ScriptedApprover("Allow"))
+    event = {"tool_name": "Bash", "tool_call_id": "c", "tool_input": {"a": 1}, "sudo": False, "root": "/"}
+    outcome = await session.emit("tool:pre", event)
+    assert (outcome.denied, outcome.data["tool_input"]) == (False, {"a": 1})
+    assert {"tool_name", "tool_call_id", "cwd", "event_id"} <= outcome.data.keys()
+    assert not {"sudo", "note"} & outcome.data.keys()
+    assert (await session.emit("tool:pre", {**event, "tool_input": {}})).data["note"] == "x"
