@@ -8,11 +8,10 @@ from __future__ import annotations
 
 # Needed when the program runs: stores read requests and decisions back by these annotations.
 from collections.abc import Awaitable, Mapping, Sequence
-from datetime import datetime  # noqa: TC003
+from datetime import datetime
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 import msgspec
-from attrs import frozen
 
 from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
@@ -94,8 +93,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
 
 
-@frozen(kw_only=True)
-class ApprovalRequest:
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One action that waits for a person.
 
     `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session
@@ -140,8 +138,7 @@ class ApprovalRequest:
         return tuple(one for one in self.assessments if one.risk == self.risk and one.reason)
 
 
-@frozen(kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The option that an approver chose, and the approver. It counts only if it was offered and the time was not up.
 
     `id` makes sending a decision twice harmless. `arguments` are those the approver wrote instead of the ones shown;
@@ -270,8 +267,7 @@ class UpstreamMethod(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class GrantKey:
+class GrantKey(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a grant. Every field has to be equal; no field is a pattern.
 
     A `session` of None means every session; only grants that outlive their session have it.
@@ -287,8 +283,7 @@ class GrantKey:
     scope: str
 
 
-@frozen(kw_only=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """An "allow always" or "deny always" that an approver gave to one hook's question.
 
     `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk.
@@ -342,8 +337,7 @@ class GrantStore(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop of acts. An empty `tenant` or `session` covers every one."""
 
     id: str

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
 from amplifier_hooks.foreign_code import finish_despite_cancel
@@ -131,7 +131,7 @@ class StoreApprovals(AsUpstream):
         self._versions[request_id] = record.version
         if record.decision is None or record.status == "expired":
             return None
-        return evolve(record.decision, took=record.took, digest=record.request.digest)
+        return replace(record.decision, took=record.took, digest=record.request.digest)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -219,4 +219,4 @@ def _decision(record: RequestRecord) -> Decision:
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
     if record.status not in ("approved", "denied"):
         raise AlreadyRun(record.id, record.status, record.result)
-    return evolve(record.decision, took=record.took, digest=record.request.digest)
+    return replace(record.decision, took=record.took, digest=record.request.digest)

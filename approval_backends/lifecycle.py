@@ -14,18 +14,19 @@ may follow.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
-from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another, make_grants, within_ceiling
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from amplifier_hooks.ports import Stop
 
@@ -51,8 +52,7 @@ RefusalCode = Literal[
 ]
 
 
-@frozen
-class MoveRule:
+class MoveRule(msgspec.Struct, frozen=True):
     """One row of the table: the states before, the state after, and the time: before the end, after it, or either."""
 
     sources: frozenset[Status]
@@ -115,8 +115,7 @@ def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
-class Decider:
+class Decider(msgspec.Struct, frozen=True, kw_only=True):
     """The person or program that answers, as its channel authenticated it; no field may come from the answer itself.
 
     `tenant` and `sessions` bound what the decider sees (None: all); `may_decide` is a right apart from seeing.
@@ -129,8 +128,7 @@ class Decider:
     may_decide: bool = True
 
 
-@frozen(kw_only=True)
-class ApprovalAnswer:
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A decider's answer to one request. `id` names this very decision, so that it can be sent twice."""
 
     request: str
@@ -142,8 +140,7 @@ class ApprovalAnswer:
     arguments: Mapping[str, Any] | None = None
 
 
-@frozen(kw_only=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A request and its state so far.
 
     `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.
@@ -178,8 +175,7 @@ class RequestRecord:
         return None if self.decided is None else (self.decided.wall - self.created.wall).total_seconds()
 
 
-@frozen(kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why an answer or a move did not count, and what is so instead. An unseen request has no `record`."""
 
     code: RefusalCode
@@ -278,7 +274,7 @@ def move_request(
         return Refusal(code="wrong_digest", reason="another action was approved", record=record)
     ended = now.wall if target in FINAL else None
     version, reason = record.version + 1, reason or record.reason
-    return evolve(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)
+    return replace(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)
 
 
 def refuse_stopped(record: RequestRecord, stops: Iterable[Stop]) -> Refusal | None:
@@ -320,7 +316,7 @@ def _status(option: Option) -> Status:
 def _decided_record(
     record: RequestRecord, decision: Decision, option: Option, digest: str, now: Moment
 ) -> RequestRecord:
-    return evolve(
+    return replace(
         record,
         status=_status(option),
         decision=decision,

@@ -18,7 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.approvals import act_of, match_grants
@@ -194,7 +195,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         if record is not None:
             expect(
                 "a request comes back as it was",
-                holds=evolve(record.request, arguments={}) == evolve(request, arguments={}),
+                holds=replace(record.request, arguments={}) == replace(request, arguments={}),
             )
             same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
             expect("arguments come back as they were", holds=same)
@@ -226,8 +227,13 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
 async def arguments_have_their_digest(subject: StoreSubject) -> None:
     """A request whose arguments do not have its digest is refused, and nothing of it is kept."""
     shown = a_request(arguments={"command": "ls"})
-    forged = evolve(shown, arguments={"command": "rm -rf /"})
-    for request in (forged, evolve(shown, tool="Other"), evolve(shown, cwd="/"), evolve(shown, arguments={"n": {1}})):
+    forged = replace(shown, arguments={"command": "rm -rf /"})
+    for request in (
+        forged,
+        replace(shown, tool="Other"),
+        replace(shown, cwd="/"),
+        replace(shown, arguments={"n": {1}}),
+    ):
         await _raises(ApprovalMismatch, subject.store.submit(request), "a request shows the act that its digest names")
     expect("nothing of it is kept", holds=await subject.store.get(shown.id) is None)
     await subject.store.submit(shown)
@@ -380,22 +386,22 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     """An answer with a wrong digest, option, right, tenant or session leaves the request pending."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    viewer = evolve(ROBIN, may_decide=False)
+    viewer = replace(ROBIN, may_decide=False)
     expect_refusal(
         await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action"
     )
     expect_refusal(
-        await store.answer(evolve(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
+        await store.answer(replace(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
     )
     expect_refusal(
         await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide"
     )
-    agent = evolve(ROBIN, name="coder")
+    agent = replace(ROBIN, name="coder")
     expect_refusal(
         await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer"
     )
     unknown = expect_refusal(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
-    for by in (evolve(ROBIN, tenant="other"), evolve(ROBIN, sessions=frozenset({"session-2"}))):
+    for by in (replace(ROBIN, tenant="other"), replace(ROBIN, sessions=frozenset({"session-2"}))):
         foreign = expect_refusal(
             await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
         )
@@ -568,16 +574,16 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     expect("together they allow", holds=match_grants(request, found) == "allow")
     expect("a grant says who gave it", holds={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
-        evolve(request, agent="other"),
-        evolve(request, session="session-2"),
-        evolve(request, tenant="other"),
-        evolve(request, tool="Bash"),
-        evolve(request, cwd="/elsewhere"),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Delete?"),)),
-        evolve(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
+        replace(request, agent="other"),
+        replace(request, session="session-2"),
+        replace(request, tenant="other"),
+        replace(request, tool="Bash"),
+        replace(request, cwd="/elsewhere"),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Delete?"),)),
+        replace(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
         verdict = match_grants(other, await store.grants_for(other))
         expect("a grant answers nothing else", holds=verdict is None)
@@ -628,12 +634,12 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     await _allow_always(store, low)
     found = await store.grants_for(low)
     expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
-    verdicts = [match_grants(evolve(low, risk=risk), found) for risk in RISKS]
+    verdicts = [match_grants(replace(low, risk=risk), found) for risk in RISKS]
     expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
     never = a_request(3, risk="low", tool="Bash")
     await store.submit(never)
     expect_record(await store.answer(an_answer(never, NEVER)), "a never")
-    denied = match_grants(evolve(never, risk="high"), await store.grants_for(never))
+    denied = match_grants(replace(never, risk="high"), await store.grants_for(never))
     expect("a never holds at every risk", holds=denied == "deny")
 
 
@@ -653,7 +659,7 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("a granted denial denies", holds=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
-    later = evolve(kept, session="session-2")
+    later = replace(kept, session="session-2")
     expect("a kept grant holds", holds=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
     expect("a kept grant for an action holds", holds=match_grants(again, await store.grants_for(again)) == "allow")
@@ -998,7 +1004,7 @@ BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
 def _now(request: ApprovalRequest) -> ApprovalRequest:
     """Return the request as if made now: backends look at the wall clock."""
     now = datetime.now(UTC)
-    return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
+    return replace(request, created=now, expires=now + timedelta(seconds=LIFETIME))
 
 
 async def _ask_and_answer(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_result import (
@@ -491,7 +492,7 @@ class Approver:
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
         if decision.digest not in (None, request.digest):
-            return evolve(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
+            return replace(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
@@ -575,7 +576,7 @@ def failed_approval(request: ApprovalRequest, error: Exception) -> Approval:
     """Return the end of a question whose backend raised an error."""
     said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
     used = error if isinstance(error, AlreadyRun) else None
-    return evolve(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
+    return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
 
 
 def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:

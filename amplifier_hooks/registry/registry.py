@@ -601,7 +601,7 @@ class HookRegistry(Registrar):
             row = self._row(name)
             hooks = self._roster.hooks_for(row)
             if self._vocabulary.find(name) is None and (name in self._required or _has_gate(hooks)):
-                row = evolve(row, gate=True)  # an undescribed event with a gate
+                row = replace(row, gate=True)  # an undescribed event with a gate
             chain = Chain(
                 row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),

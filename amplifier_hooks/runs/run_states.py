@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
-from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.runs.run_errors import RunMoved
@@ -73,8 +72,7 @@ END_OF: Final[Mapping[RunEnding, str]] = {"completed": "complete", "failed": "fa
 """The move with which a runner brings a run to each ending."""
 
 
-@frozen
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """A coordinator or runner that holds a run, and the number of its hold."""
 
     name: str
@@ -144,8 +142,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.parameters if self.ran_with is None else self.ran_with
 
 
-@frozen
-class NewRunEvent:
+class NewRunEvent(msgspec.Struct, frozen=True):
     """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
 
     type: str
@@ -153,8 +150,7 @@ class NewRunEvent:
     at: datetime | None = None
 
 
-@frozen
-class RunEvent:
+class RunEvent(msgspec.Struct, frozen=True):
     """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
 
     run: str
@@ -164,8 +160,7 @@ class RunEvent:
     body: Mapping[str, Any]
 
 
-@frozen(kw_only=True)
-class StartOutcome:
+class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run's start hooks: go on with `parameters`, or `error`; `blocked` if a hook blocked the run."""
 
     parameters: Mapping[str, Any] | None = None

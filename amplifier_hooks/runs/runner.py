@@ -31,7 +31,7 @@ from uuid import uuid4
 import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import HookError, HookFailed
+from amplifier_hooks.errors import HookError, HookFailed, MissingExtra
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
@@ -126,12 +126,15 @@ class Runner:
         self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
-        """Open the client. Raise `RunnerUnavailable` for an address or a token with which no request can be made."""
+        """Open the client. Raise `MissingExtra`, or `RunnerUnavailable` for a wrong address or token."""
         if not re.fullmatch(r"https?://[^/?#\s]+\S*", self._url):
             raise RunnerUnavailable(f"{self._url!r:.200} is no address of a coordinator; write http://127.0.0.1:8439")
         if not all(value.isascii() and value.isprintable() for value in self._headers.values()):
             raise RunnerUnavailable("the token is none: it has characters that no token has")
-        httpx2 = await self._threads.run(import_module, "httpx2")
+        try:
+            httpx2 = await self._threads.run(import_module, "httpx2")
+        except ModuleNotFoundError:
+            raise MissingExtra("a runner", "http") from None
         self._client = self._given or httpx2.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=self._wait + 15
         )

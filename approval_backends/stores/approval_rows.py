@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
-from attrs import evolve
-from attrs import fields as fields_of
+from msgspec.structs import replace
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
@@ -91,8 +90,6 @@ def _fields(value: object) -> object:
         return value.isoformat()
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
-    if isinstance(value, ApprovalRequest | Decision):
-        return {field.name: getattr(value, field.name) for field in fields_of(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be kept")
@@ -141,7 +138,7 @@ def _moment_values(moment: Moment | None) -> tuple[int | None, int | None]:
 
 def decision_value(decision: Decision) -> str:
     """Return a decision as a column; its time has a column of its own."""
-    return _json(decision if decision.at is None else evolve(decision, at=None))
+    return _json(decision if decision.at is None else replace(decision, at=None))
 
 
 def load_record(row: Row) -> RequestRecord:
@@ -155,7 +152,7 @@ def load_record(row: Row) -> RequestRecord:
         digest=digest,
         status=status,
         version=version,
-        decision=None if decision is None else evolve(_decode(_decision, decision), at=time_of(decided)),
+        decision=None if decision is None else replace(_decode(_decision, decision), at=time_of(decided)),
         decided=None if decided is None else Moment(time_of(decided), decided_age / 1e6),
         reason=from_stored_text(reason),
         ended=None if ended is None else time_of(ended),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
@@ -101,7 +102,7 @@ class MemoryStore:
         now = self._now()
         self._within_limits(request, now)
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
-        record = new_record(evolve(request, arguments=own), now)
+        record = new_record(replace(request, arguments=own), now)
         self._put(record)
         self._note(record, "submitted", now)
         self._signals.notify(NEW)
@@ -210,7 +211,7 @@ class MemoryStore:
             return []
         for grant in self._grants.values():
             if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
-                self._grants[grant.id] = evolve(grant, revoked=now.wall)
+                self._grants[grant.id] = replace(grant, revoked=now.wall)
         return [after for record in found if (after := self._try_move(record, "withdraw", now, reason))]
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
@@ -235,7 +236,7 @@ class MemoryStore:
         """End a grant."""
         there = [grant for grant in await self.grants(tenant=tenant) if grant.id == grant_id]
         for grant in there:
-            self._grants[grant.id] = evolve(grant, revoked=self._now().wall)
+            self._grants[grant.id] = replace(grant, revoked=self._now().wall)
             self._signals.notify(grant.request)
         return bool(there)
 
@@ -255,7 +256,7 @@ class MemoryStore:
         self._find("")
         known = self._stop_for(tenant, session)
         if known is not None:
-            known = self._stops[known.id] = evolve(known, ended=self._now().wall, ended_by=by)
+            known = self._stops[known.id] = replace(known, ended=self._now().wall, ended_by=by)
             self._signals.notify(STOPS)
         return known
 

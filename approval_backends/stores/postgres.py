@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.storage.database import Migrations
@@ -159,7 +159,7 @@ class PostgresStore(DatabaseStore):
             return await super().submit(request)
         self._postgres.notify(NEW)
         created, age = made
-        return evolve(draft, created=Moment(time_of(created), age / SECOND))
+        return replace(draft, created=Moment(time_of(created), age / SECOND))
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import check_digest, make_grants, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
@@ -28,7 +28,7 @@ def test_ceiling(ceiling: Risk, risk: Risk) -> None:
     decision = Decision(option=ALWAYS.id, by="Robin", channel="test")
     granted = make_grants(request, decision, request.created)
     assert granted
-    grants = [evolve(grant, ceiling=ceiling) for grant in granted]
+    grants = [replace(grant, ceiling=ceiling) for grant in granted]
     said = match_grants(a_request(questions=QUESTIONS, risk=risk), grants)
     assert (said == "allow") is (RISKS.index(risk) <= RISKS.index(ceiling) and risk != "high")
 
@@ -39,7 +39,7 @@ def test_other_arguments_than_the_digest() -> None:
     request = a_request(arguments={"command": "ls"})
     check_digest(request)
     with pytest.raises(ApprovalMismatch):
-        check_digest(evolve(request, arguments={"command": "rm -rf /"}))
+        check_digest(replace(request, arguments={"command": "rm -rf /"}))
 
 
 @pytest.mark.rule("APR-5")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.ports import Question
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -131,15 +131,15 @@ async def test_rights(subject: StoreSubject) -> None:
     )
     request = a_request()
     await broker.submit(request)
-    for stranger in (evolve(KIM, tenant="other"), evolve(KIM, sessions=frozenset({"session-2"}))):
+    for stranger in (replace(KIM, tenant="other"), replace(KIM, sessions=frozenset({"session-2"}))):
         assert await broker.show(request.id, stranger) is None
         assert await broker.pending(stranger) == []
         assert await broker.events(request.id, stranger) == []
         foreign = await broker.decide(request.id, request.digest, ALLOW.id, stranger)
         missing = await broker.decide("nothing", request.digest, ALLOW.id, stranger)
         assert foreign == missing
-    assert not await decided(broker, request, by=evolve(KIM, may_decide=False))
-    assert not await decided(broker, request, by=evolve(KIM, name="coder"))
+    assert not await decided(broker, request, by=replace(KIM, may_decide=False))
+    assert not await decided(broker, request, by=replace(KIM, name="coder"))
     assert [one.id for one in await broker.pending(KIM)] == [request.id]
     assert await broker.show(request.id, KIM) == (await broker.pending(KIM))[0]
     assert await decided(broker, request, by=KIM)
@@ -245,10 +245,10 @@ async def test_grants(subject: StoreSubject) -> None:
     said, (grant,) = found
     assert (said, grant.by, grant.request) == ("allow", "Robin", request.id)
     assert await broker.match_grants(a_request(session="session-2")) is None
-    assert await broker.grants(evolve(KIM, tenant="other")) == []
-    assert not await broker.revoke(grant.id, evolve(KIM, tenant="other"))
-    assert not await broker.revoke(grant.id, evolve(KIM, sessions=frozenset({"session-2"})))
-    assert not await broker.revoke(grant.id, evolve(KIM, may_decide=False))
+    assert await broker.grants(replace(KIM, tenant="other")) == []
+    assert not await broker.revoke(grant.id, replace(KIM, tenant="other"))
+    assert not await broker.revoke(grant.id, replace(KIM, sessions=frozenset({"session-2"})))
+    assert not await broker.revoke(grant.id, replace(KIM, may_decide=False))
     assert await broker.revoke(grant.id, KIM)
     assert not await broker.revoke(grant.id, KIM)
     assert await broker.match_grants(request) is None
@@ -265,7 +265,7 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     assert await decided(broker, request, ALWAYS)
     assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)
     await broker.end_session("acme", "session-1")
-    later = evolve(request, session="session-2")
+    later = replace(request, session="session-2")
     assert await broker.match_grants(later) is not None
     await subject.advance(100)
     assert await broker.match_grants(later) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
@@ -90,9 +89,9 @@ class Life(RuleBasedStateMachine):
         by = Decider(name=name, channel="x", tenant="other" if valid == "tenant" else None, may_decide=valid != "right")
         answer = an_answer(self.request, option, by=by)  # type: ignore[arg-type]
         if valid == "digest":
-            answer = evolve(answer, digest="other")
+            answer = replace(answer, digest="other")
         if valid == "option":
-            answer = evolve(answer, option="nothing")
+            answer = replace(answer, option="nothing")
         counts = valid == "yes" and self.expected == "pending" and not self.over
         if self.take(judge(self.record, answer, self.now), should=counts):
             self.allowed, self.decided = option is not DENY, self.age

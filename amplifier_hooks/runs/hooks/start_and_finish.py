@@ -152,7 +152,7 @@ class RunHooks(HookKit):
             if not hooks.done():
                 hooks.cancel()
                 await asyncio.wait({hooks})
-        return evolve(passed, told=passed.told if late else (*told, *passed.told))
+        return replace(passed, told=passed.told if late else (*told, *passed.told))
 
     async def _ask_all(self, record: RunRecord, blueprint: Blueprint, add: Add) -> StartOutcome:
         try:
@@ -165,7 +165,7 @@ class RunHooks(HookKit):
         first = await _emit_start(shared, act, payload)
         told += _answer_events(first.hook_results, first, self.clock.now())
         if (refusal := _refusal(first)) is not None:
-            return evolve(refusal, told=tuple(told))
+            return replace(refusal, told=tuple(told))
         try:
             act = evolve(act, input=freeze_parameters(blueprint, first.data["parameters"]))
         except InvalidResult as problem:
@@ -187,7 +187,7 @@ class RunHooks(HookKit):
             objections = [one for one in found.answers if one.recheck and one.action in OBJECTIONS]
             told += _answer_events(objections, found, self.clock.now())
             refusal = _refusal(found)
-        return evolve(refusal or StartOutcome(parameters=done.arguments()), told=tuple(told))
+        return replace(refusal or StartOutcome(parameters=done.arguments()), told=tuple(told))
 
     # -- the finish ----------------------------------------------------------------------------------------------------
 
