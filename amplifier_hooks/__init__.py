@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, HookError
     from amplifier_hooks.injection.memory_context import InMemoryContext
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, ContextManager, Decision, DisplaySystem
-    from amplifier_hooks.record.write.log import AuditLog
-    from amplifier_hooks.record.write.recorder import NoRecord
+    from amplifier_hooks.record.log import AuditLog
+    from amplifier_hooks.record.recorder import NoRecord
     from amplifier_hooks.registry.handler_shapes import HookMatcher
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import ContextInjection, HookResult, Outcome
@@ -93,8 +93,8 @@ __getattr__ = load_on_use(
             "Decision",
             "DisplaySystem",
         ),
-        "record.write.log": ("AuditLog",),
-        "record.write.recorder": ("NoRecord",),
+        "record.log": ("AuditLog",),
+        "record.recorder": ("NoRecord",),
         "registry.handler_shapes": ("HookMatcher",),
         "registry.registry": ("HookRegistry",),
         "result": (

@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.encode_facts import Redactor
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.encode_facts import Redactor
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
 from benchmarks.options import parser
 from benchmarks.rounds import QUICK, Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number

@@ -18,12 +18,11 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.format.line import ChainPosition, Opening, encode_log_record, read, unseal
-from amplifier_hooks.record.read.read_segment import iter_chained, open_segment
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.line import ChainPosition, Opening, VerifierKey, encode_log_record, read, unseal
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.read_segment import iter_chained, open_segment
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from benchmarks.options import parser
 from benchmarks.rounds import Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict
@@ -48,8 +47,8 @@ DUE: Final = 256
 ALONE: Final = """
 import resource, sys, time
 from pathlib import Path
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.verify import verify
 start = time.process_time()
 report = verify({1: Path(sys.argv[1])}, keys=[VerifierKey.parse(sys.argv[2])])
 spent = time.process_time() - start
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         subjects = {
             "one hash over the file": doing(lambda: hashed(path)),
             "chain": doing(lambda: follow(path)),
-            "verify": doing(lambda: intact(path)),
+            "verify": doing(lambda: unbroken(path)),
             "stranger's verifier": doing(stranger(path)),
         }
         samples = asyncio.run(measure(subjects, Effort(rounds=2 if chosen.quick else ROUNDS, seconds=0), number=1))
@@ -134,10 +133,10 @@ def follow(path: Path) -> None:
             pass
 
 
-def intact(path: Path) -> None:
+def unbroken(path: Path) -> None:
     """Verify the record as the command does."""
-    if verify({1: path}, keys=[VerifierKey.parse(KEY.vkey())]).verdict is not LogVerdict.INTACT:
-        raise SystemExit("the record that was written is not intact")
+    if verify({1: path}, keys=[VerifierKey.parse(KEY.vkey())]).verdict is not LogVerdict.UNBROKEN:
+        raise SystemExit("the record that was written does not verify")
 
 
 def stranger(path: Path) -> Callable[[], object]:

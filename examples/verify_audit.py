@@ -3,7 +3,7 @@
     python verify_audit.py record.jsonl "$(cat audit.key.pub)"
 
 It imports nothing of the packages; `cryptography` checks the signatures. The verifier key is the public half of the
-key, kept elsewhere. `amplifier-hooks audit verify` tells more; what is intact, both call so.
+key, kept elsewhere. `amplifier-hooks audit verify` tells more; what is unbroken, both call so.
 
 Prints:
 
@@ -26,7 +26,7 @@ TEXTS = ("log", "segment", "previous", "tenant", "session", "sdk", "key")
 
 
 def verify(record: Path, public: bytes) -> str:
-    """`intact`, or the first thing that is wrong or missing; `public` is the key that has to have signed the record."""
+    """`unbroken`, or the first thing that is wrong or missing; `public` is the key that must have signed the record."""
     others = record.parent.glob(f"{record.stem}.{'[0-9]' * 6}*{record.suffix}")
     files = [record, *sorted(others, key=lambda path: int(path.stem.rpartition(".")[2]))]
     log, seq, head, doubts = "", 0, b"", list[str]()
@@ -59,7 +59,7 @@ def verify(record: Path, public: bytes) -> str:
         closing = "log.closed" if number == len(files) else "segment.closed"
         if left or kinds != [closing, "log.checkpoint"]:
             doubts.append(f"not closed: {file.name}, behind line {seq}: {left or 'lines may be missing'}")
-    return doubts[0] if doubts else "intact"
+    return doubts[0] if doubts else "unbroken"
 
 
 def lines(file: Path, count: int | None) -> Iterator[bytes]:
@@ -96,4 +96,4 @@ if __name__ == "__main__":
         sys.exit(print("usage: verify_audit.py RECORD VERIFIER-KEY"))
     verdict = verify(Path(sys.argv[1]), base64.b64decode(sys.argv[2].split("+", 2)[2])[1:])
     print(verdict)
-    sys.exit(verdict != "intact")
+    sys.exit(verdict != "unbroken")

@@ -1,4 +1,4 @@
-"""A disk that fails at the n-th call, for every n, and loses unsynced bytes in a power cut."""
+"""A disk that fails at the n-th call, for every n, and loses unsynced bytes and names in a power cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.log_files import Files
 
 if TYPE_CHECKING:
     import random
@@ -48,6 +48,8 @@ class FaultyFiles(Files):
         self._paths: dict[int, Path] = {}
         self.synced: dict[Path, int] = {}
         """Content of each file that would survive a power cut."""
+        self.unsynced_names: set[Path] = set()
+        """Names of files that would not survive a power cut."""
 
     @property
     def failed(self) -> bool:
@@ -84,6 +86,7 @@ class FaultyFiles(Files):
         self._step("link")
         super().link(path, name)
         self.synced[name] = self.synced.pop(path)
+        self.unsynced_names.add(name)
         self._paths = {descriptor: name if known == path else known for descriptor, known in self._paths.items()}
 
     def remove(self, path: Path) -> None:
@@ -119,9 +122,19 @@ class FaultyFiles(Files):
         """Sync names."""
         self._step("sync_folder")
         super().sync_folder(path)
+        self.unsynced_names = {name for name in self.unsynced_names if name.parent != path}
+
+    def restart(self, first: int) -> None:
+        """Go on for another process, with another call that fails. The power stays on."""
+        self.calls, self.first = [], first
 
     def power_cut(self, chance: random.Random) -> None:
-        """Lose unsynced bytes: a part of them, all of them, or a page in their middle."""
+        """Lose unsynced names, and unsynced bytes: a part of them, all of them, or a page in their middle."""
+        for name in sorted(self.unsynced_names):
+            if chance.randrange(2):
+                name.unlink()
+                del self.synced[name]
+        self.unsynced_names.clear()
         for path, kept in self.synced.items():
             data = path.read_bytes() if path.exists() else b""
             lost = data[kept:]

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, sign_checkpoint
-from amplifier_hooks.record.format.line import Opening, chain_hash, seal
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.line import Checkpoint, Opening, VerifierKey, chain_hash, seal, sign_checkpoint
+from amplifier_hooks.record.log_files import AuditKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

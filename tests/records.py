@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import LogEntry, Opening, chain_hash, read, unseal
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.record.line import Checkpoint, LogEntry, Opening, VerifierKey, chain_hash, open_note, read, unseal
+from amplifier_hooks.record.log_files import file_of, numbers_of
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from amplifier_hooks.dispatch.chain import Hook
-    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Outcome

@@ -146,8 +146,8 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
     """
     import asyncio
 
+    from amplifier_hooks.record.log import AuditLog
     from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
-    from amplifier_hooks.record.write.log import AuditLog
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
     from amplifier_hooks.storage.database import StoreUnavailable
     from approval_backends.errors import UnknownStore

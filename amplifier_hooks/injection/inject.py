@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.injection.budget import Budget
     from amplifier_hooks.injection.tokens.counter import TokenCount
     from amplifier_hooks.ports import Clock, ContextManager
-    from amplifier_hooks.record.write.recorder import Recorder
+    from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.result import ContextInjection
 
 

@@ -31,7 +31,7 @@ from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.model_output import missing_files, text_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
-from amplifier_hooks.record.format.encode_facts import Redactor
+from amplifier_hooks.record.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
@@ -156,7 +156,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         if not lacking:
             return None
         try:
-            number = await self._database.run(lambda: self._save_round(data, lacking))
+            number = await self._database.run(self._save_round(data, lacking))
         except StoreUnavailable as error:
             return _message_result(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
         most = self.settings.rounds

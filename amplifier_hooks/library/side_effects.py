@@ -6,19 +6,18 @@ from amplifier_hooks.library import SideEffects
 
 registry = HookRegistry()
 SideEffects().register(registry)
-command = {"command": "mkdir -p out && python build.py > out/log.txt && rm -r old"}
-print((await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": command})).context_injection)
+command = {"command": "mkdir -p out && ./build.sh > out/log.txt && rm -r old"}
+print((await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": command, "cwd": "/nowhere"})).context_injection)
 ```
 
 ```output
-As far as it can be read, this command creates out, out/log.txt; deletes old. Not seen is what python does. None of the files it creates is there yet.
+As far as it can be read, this command writes out, out/log.txt; deletes old. Not seen is what build.sh does. None of the files it writes is there yet.
 ```
-"""  # noqa: E501  # the output is one line
+"""  # noqa: E501  # the call and its output are one line each
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.impact.shell_impact import IMPACT_KINDS, predict_impact
-from amplifier_hooks.impact.shell_parser import ShellReader
+from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.kinds import ImpactPolicy
+from amplifier_hooks.impact.shell import load_grammar
+from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -35,12 +36,13 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.impact.shell_impact import ShellImpact
-
+    from amplifier_hooks.impact.kinds import CallImpact
 
 PRIORITY: Final = 240
 MOST_NAMED: Final = 12
 LONGEST_NAME: Final = 120
+UNSEEN: Final = frozenset(("unreadable", "unknown_program", "runs_unread", "runs_project", "inline_code"))
+"""Kinds of impact whose effect on files is unknown."""
 
 
 class SideEffectsSettings(HookSettings):
@@ -57,9 +59,9 @@ class SideEffectsSettings(HookSettings):
 
 
 class SideEffects(ReadyMade[SideEffectsSettings]):
-    """Before a shell command that creates, moves, changes or deletes files, says which, and which are there already.
+    """Before a shell command that writes, moves or deletes files, says which, and which are there already.
 
-    The model reads a note; later hooks find the effects in the payload as `side_effects`. The hook cannot see the
+    The model reads a note; later hooks find the files in the payload as `side_effects`. The hook cannot see the
     effects of scripts and unknown programs, nor the values of variables, and the note says so. The hook guards nothing.
 
     Raise `MissingExtra` if the grammar of the shell is not installed.
@@ -70,7 +72,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
 
     def __init__(self, settings: SideEffectsSettings | None = None) -> None:
         super().__init__(settings)
-        self._reader = ShellReader()
+        load_grammar()
 
     def points(self) -> tuple[Point, ...]:
         """Return a hook before tools that run commands."""
@@ -81,36 +83,55 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
         given = data.get("tool_input")
         inputs = given if isinstance(given, Mapping) else {}
         command = next((inputs[name] for name in self.settings.arguments if isinstance(inputs.get(name), str)), None)
-        foreseen = None if command is None else predict_impact(self._reader, command)
-        if foreseen is None or not foreseen.impacts:
+        if command is None:
             return CONTINUE
-        there = await asyncio.to_thread(_existing_files, foreseen, folder_of(self.settings.cwd, data))
-        facts = {what: foreseen.paths_of(what) for what in IMPACT_KINDS} | {"unseen": foreseen.unseen}
+        folder = folder_of(self.settings.cwd, data)
+        policy = ImpactPolicy(folder, str(Path.home()))
+        impact = await asyncio.to_thread(
+            predict_impact, "shell", {"command": command}, policy, ask_file_system, folder=folder
+        )
+        facts = _facts(impact, folder)
+        if not facts["writes"] and not facts["deletes"]:
+            return CONTINUE
         noted = {"side_effects": {name: value for name, value in facts.items() if value}}
-        return HookResult.modify(noted, context_injection=_note(foreseen, there), ephemeral=True)
+        return HookResult.modify(noted, context_injection=_note(facts, _existing(impact, folder)), ephemeral=True)
 
 
-def _existing_files(foreseen: ShellImpact, folder: str) -> list[str] | None:
-    """Return the created files that exist already, or None if that cannot be determined."""
-    created = [effect for effect in foreseen.impacts if effect.what == "creates"]
-    if foreseen.moves or not all(effect.known for effect in created):
+def _facts(impact: CallImpact, folder: str) -> dict[str, list[str]]:
+    """Return the files that a command writes and deletes, and its parts of unknown effect, each once."""
+
+    def places(*beginnings: str) -> list[str]:
+        found = (_short(one.place, folder) for one in impact.impacts if one.kind.startswith(beginnings))
+        return list(dict.fromkeys(place for place in found if place))
+
+    unseen = [one for one in impact.impacts if one.kind in UNSEEN]
+    named = [f"what {_short(one.place, folder)} does" if one.place else one.reason for one in unseen]
+    return {"writes": places("writes"), "deletes": places("deletes"), "unseen": list(dict.fromkeys(named))}
+
+
+def _existing(impact: CallImpact, folder: str) -> list[str] | None:
+    """Return the written files that exist already, or None if a place is not known for sure."""
+    kinds = dict(impact.answers)
+    written = list(dict.fromkeys(one.place for one in impact.impacts if one.kind.startswith("writes")))
+    if not all(place in kinds for place in written):
         return None
-    names = dict.fromkeys(effect.path for effect in created)
-    return [
-        name for name in names if os.path.lexists(Path(folder, Path(name).expanduser() if name[:1] == "~" else name))
-    ]
+    return [_short(place, folder) for place in written if kinds[place].kind in ("file", "folder", "other")]
 
 
-def _note(foreseen: ShellImpact, there: list[str] | None) -> str:
-    done = "; ".join(f"{what} {_name_list(named)}" for what in IMPACT_KINDS if (named := foreseen.paths_of(what)))
+def _short(place: str, folder: str) -> str:
+    return place.removeprefix(f"{folder}/")
+
+
+def _note(facts: Mapping[str, Sequence[str]], there: list[str] | None) -> str:
+    done = "; ".join(f"{what} {_name_list(facts[what])}" for what in ("writes", "deletes") if facts[what])
     said = [f"As far as it can be read, this command {done}."]
-    if foreseen.unseen:
-        said.append(f"Not seen is {_name_list(foreseen.unseen)}.")
-    if there is not None and foreseen.paths_of("creates"):
+    if facts["unseen"]:
+        said.append(f"Not seen is {_name_list(facts['unseen'])}.")
+    if there is not None and facts["writes"]:
         said.append(
             f"There already: {_name_list(there)}; look before repeating it."
             if there
-            else "None of the files it creates is there yet."
+            else "None of the files it writes is there yet."
         )
     return " ".join(said)
 

@@ -3,9 +3,10 @@
 ```
 LogUnavailable (OSError)   the log cannot write a record; gates deny
 ├── LogClosed              the log is closed
-├── LogInUse               another process, or another log in this process, writes to the file
+├── LogInUse               another process, or another log in this process, writes to the file, whatever its name
 ├── LogForked              the parent process opened the log before the fork
 ├── LogHangs               the disk does not answer in time
+├── LogReplaced            another program removed, replaced or changed the file under its writer
 ├── UnsafeLog              other users can read or replace the file or its key, or the file is not a plain file
 ├── LogCut                 the store knows lines that the file lacks; the operator decides
 └── StoreReplaced          the file names another store, or a later mark of this one; the operator decides
@@ -18,7 +19,21 @@ BadNote (ValueError)       a malformed checkpoint, signature or key
 
 from __future__ import annotations
 
+from typing import Final
+
 from amplifier_hooks.errors import HookError
+from amplifier_hooks.text.escape import clip, for_log
+
+LONGEST_PROBLEM: Final = 300
+
+
+def problem_text(error: BaseException) -> str:
+    """Return the type and the message of a foreign error on one line: escaped, and clipped."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001  # the error brings code of its own
+        message = "its message cannot be read"
+    return clip(for_log(f"{type(error).__name__}: {message}"), LONGEST_PROBLEM)
 
 
 class RecordUnavailable(HookError):
@@ -26,7 +41,7 @@ class RecordUnavailable(HookError):
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem
-        super().__init__(f"audit_unavailable, the record cannot be written ({type(problem).__name__}: {problem})")
+        super().__init__(f"audit_unavailable, the record cannot be written ({problem_text(problem)})")
 
 
 class LogUnavailable(HookError, OSError):
@@ -47,6 +62,10 @@ class LogForked(LogUnavailable):
 
 class LogHangs(LogUnavailable):
     """The disk did not answer in time."""
+
+
+class LogReplaced(LogUnavailable):
+    """Another program removed, replaced, shortened or extended the file while the log was written."""
 
 
 class UnsafeLog(LogUnavailable):

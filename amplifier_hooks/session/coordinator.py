@@ -48,7 +48,7 @@ from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens import choose_counter
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.write.recorder import NoRecord, PunctualSink, Recorder
+from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session import operations
 from amplifier_hooks.session.display import show
@@ -140,7 +140,6 @@ class SessionCoordinator:
             outcome of the call is pending; with any other backend the question expires.
         grants: The store of grants; by default the backend if it is one, or memory.
         audit_required: True if an act that cannot be recorded is denied. If False, the failure is only logged.
-        arguments: A store for the arguments of tool calls, beside the record; none unless it is given.
         audit_runs: True if the record has the start and the end of every run of hooks, and not only their answers.
 
     Raises `InvalidCollaborator` for `hooks` that are no registry, and for two names of one thing at once.
@@ -253,7 +252,7 @@ class SessionCoordinator:
             await self._session.emit(event, about)
 
     async def _begin_lease(self) -> bool:
-        """Become the session's owner in a durable backend. Return True if the session existed before.
+        """Begin the session in a durable backend. Return True if the session existed before.
 
         If the backend fails now, the session tries again before its first question. Unfinished actions are shown only
         once, and a session that asks nothing needs no backend.
@@ -647,7 +646,6 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         session_id,
         tenant,
         required=settings.audit_required,
-        arguments=settings.arguments,
     )
     origin = Origin(
         agent=settings.agent,

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import (
         ApprovalBackend,
-        ArgumentStore,
         AuditSink,
         Clock,
         ContextManager,
@@ -72,7 +71,6 @@ class SessionOptions(TypedDict, total=False):
     grants: GrantStore | None
     audit_required: bool
     audit_runs: bool
-    arguments: ArgumentStore | None
     tool_schemas: Mapping[str, Any] | None
 
 
@@ -151,7 +149,6 @@ class Settings:
     grants: GrantStore | None = None
     audit_required: bool = True
     audit_runs: bool = False
-    arguments: ArgumentStore | None = None
     tool_schemas: Mapping[str, Schema] = field(factory=dict, converter=compile_schemas)
 
     @classmethod

@@ -34,7 +34,7 @@ from attrs import define, evolve, frozen
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
-from amplifier_hooks.text.matching import MatchTimedOut, compile_matcher
+from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 from amplifier_hooks.text.paths import (
     COMMAND_NAMES,
     PATH_NAMES,
@@ -409,20 +409,10 @@ def _argument_matcher(given: Any) -> Matcher:
         raise ValueError(f"needs a text as its {kind}")
     try:
         # A dot is any character, so that a new line hides nothing.
-        matcher = compile_matcher(f"re:{_glob_regex(pattern) if kind == 'glob' else '(?s)' + pattern}")
+        matcher = compile_glob(pattern) if kind == "glob" else compile_matcher(f"re:(?s){pattern}")
     except InvalidRegistration as problem:
         raise ValueError(f"has a pattern that cannot be used: {problem}") from None
     return evolve(matcher, spec=f"the {kind} {pattern!r}")
-
-
-def _glob_regex(pattern: str) -> str:
-    """Return the glob as a regular expression."""
-    from wcmatch import fnmatch
-
-    [translated], _ = fnmatch.translate(pattern, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
-    if "(?!)" in translated:
-        raise ValueError(f"has the glob {pattern!r}, which nothing matches; turn the range in its brackets around")
-    return str(translated)
 
 
 def _matches_anywhere(value: Value, given: object) -> bool | None:

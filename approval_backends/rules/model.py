@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from attrs import frozen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -43,7 +43,7 @@ from approval_backends.rules.conditions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -137,10 +137,6 @@ def _reason(given: object) -> object:
     return given
 
 
-def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
-    return PlainValidator(reader)
-
-
 class StrictRulesModel(BaseModel):
     """A model that guesses nothing: an unknown key or a value of another kind is a mistake."""
 
@@ -150,21 +146,21 @@ class StrictRulesModel(BaseModel):
 class RuleModel(StrictRulesModel):
     """One rule of a file. All of its conditions have to hold."""
 
-    id: Annotated[str, _from_file(_id), Field(description="a name of its own")]
+    id: Annotated[str, PlainValidator(_id), Field(description="a name of its own")]
     effect: RuleEffect = Field(description="allow, ask or deny")
-    tool: Annotated[Matcher, _from_file(_matcher), Field(description="a tool, or '*'")]
-    event: Annotated[Matcher, _from_file(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
-    risk: Annotated[frozenset[Risk] | None, _from_file(_risks)] = None
-    arguments: Annotated[dict[str, Value] | None, _from_file(as_values)] = None
-    other_arguments: Annotated[tuple[str, ...] | None, _from_file(_others)] = ()
-    command: Annotated[tuple[CommandPattern, ...] | None, _from_file(as_patterns)] = None
+    tool: Annotated[Matcher, PlainValidator(_matcher), Field(description="a tool, or '*'")]
+    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
+    risk: Annotated[frozenset[Risk] | None, PlainValidator(_risks)] = None
+    arguments: Annotated[dict[str, Value] | None, PlainValidator(as_values)] = None
+    other_arguments: Annotated[tuple[str, ...] | None, PlainValidator(_others)] = ()
+    command: Annotated[tuple[CommandPattern, ...] | None, PlainValidator(as_patterns)] = None
     command_argument: Annotated[str | None, BeforeValidator(_text)] = None
-    path: Annotated[tuple[PathPattern, ...] | None, _from_file(parse_patterns)] = None
-    path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
-    hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
-    reason: Annotated[str, _from_file(_reason)] = ""
+    path: Annotated[tuple[PathPattern, ...] | None, PlainValidator(parse_patterns)] = None
+    path_arguments: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
+    hooks: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
+    reason: Annotated[str, PlainValidator(_reason)] = ""
     with_risk: Risk | None = None
-    risk_reason: Annotated[str, _from_file(_reason)] = ""
+    risk_reason: Annotated[str, PlainValidator(_reason)] = ""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -234,7 +230,7 @@ class RuleModel(StrictRulesModel):
 class RulesModel(StrictRulesModel):
     """A whole file."""
 
-    version: Annotated[Literal[1], _from_file(_version), Field(description="1")]
+    version: Annotated[Literal[1], PlainValidator(_version), Field(description="1")]
     otherwise: Literal["ask", "deny"] | None = None
     rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
 

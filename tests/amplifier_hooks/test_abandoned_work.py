@@ -7,7 +7,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, sys
-import amplifier_hooks.record.read.verify  # as the command does; by chance fewer modules are cleared without it
+import amplifier_hooks.record.verify  # as the command does; by chance fewer modules are cleared without it
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.definitions.install.build_hooks import Background
 from amplifier_hooks.admission.upstream_backend import as_backend

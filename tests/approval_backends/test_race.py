@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.errors import AlreadyRun, ApprovalPending, ApprovalTimeout
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def now(number: int = 1, seconds: float = 60.0, **changes: Any) -> ApprovalRequest:
     """Return a request made now."""
     created = datetime.now(UTC)
-    return evolve(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
+    return replace(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
 
 
 class Channel(InProcessBackend):
@@ -98,7 +98,7 @@ async def test_both_answer_in_the_same_tick() -> None:
     record = await race.broker.store.get(request.id)
     assert record is not None
     assert record.decision is not None
-    assert decision == evolve(record.decision, took=record.took, digest=record.request.digest)
+    assert decision == replace(record.decision, took=record.took, digest=record.request.digest)
     assert await race.claim(request.id, request.digest) is (decision.option == ALLOW.id)
 
 

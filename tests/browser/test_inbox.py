@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.ports import Assessment, Option, Question
-from amplifier_hooks.record.write.recorder import NoRecord
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.text.escape import for_page
 from tests.browser.office import ALLOW, ALWAYS, DENY, is_off, press, see, spot, still
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from amplifier_hooks.ports import Assessment, Question
-from amplifier_hooks.record.write.recorder import NoRecord
+from amplifier_hooks.record.recorder import NoRecord
 from approval_backends.gateway import waiting_requests
 from tests.browser.office import ALLOW, ALWAYS, DENY, see, still
 from tests.browser.pictures import keep

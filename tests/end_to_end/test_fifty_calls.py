@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from amplifier_hooks import AuditLog, HookRegistry, SessionCoordinator, library
 from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.library.parts.daily_usage import Usage
+from amplifier_hooks.library.cost_guard import Usage
 from amplifier_hooks.testing import CollectingDisplay
 from tests.records import entries
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.library.parts.ready_made import ReadyMade
     from amplifier_hooks.library.tool_ledger import LedgerEntry
-    from amplifier_hooks.record.format.line import LogEntry
+    from amplifier_hooks.record.line import LogEntry
     from amplifier_hooks.session.tool_call import ToolOutcome
 
 TURNS: Final = 5

@@ -16,7 +16,7 @@ from amplifier_hooks.injection.budget import Budget, InjectionLimits, Reservatio
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
 from amplifier_hooks.provenance import SourceTrust
-from amplifier_hooks.record.write.recorder import Recorder
+from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import ROLES, ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
 from amplifier_hooks.threads import DaemonPool

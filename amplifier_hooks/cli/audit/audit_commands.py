@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import RecordFiles
-    from amplifier_hooks.record.read.report import Report
+    from amplifier_hooks.record.report import Report
 
 
 HELP: Final = """Read the record, and find out whether it is unchanged.
@@ -36,11 +36,12 @@ VERIFY: Final = """Find out whether the record is unchanged since it was written
 \b
 Examples:
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
-  amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite
-  amplifier-hooks audit verify record.jsonl --key audit.key.pub --anchor note.txt --json
+  amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite --require-head
+  amplifier-hooks audit verify --anchor note.txt --json
 
-A record is all its segments: name the first file. The key is the public half; keep it out of reach of the programs that
-write the record. Without a key, and without a head or anchor, the verdict is cannot tell.
+A record is all its segments: name the first file, or nothing for the record of serve. The key is the public half; keep
+it out of reach of the programs that write the record. The heads are looked up in the store of your approvals, unless
+you name another one. Without a key, and without a head or anchor, the verdict is cannot tell.
 """
 TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
 
@@ -80,15 +81,18 @@ Each chat keeps a record of its own; these go as a whole. The record of serve st
 --record` named.
 """
 VERDICTS: Final = (
-    "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1 it is tampered or "
-    "truncated, or the record cannot be read; 2 it was called wrongly; 3 it is cannot tell."
+    "Exit codes: 0 the verdict is intact or unbroken; 1 it is tampered or truncated, or the record cannot be read; "
+    "2 it was called wrongly; 3 it is cannot tell; 4 it is unbroken, and --require-head was given."
 )
 READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
 
 PAUSE: Final = 0.25
 """Seconds between two reads of a record with `--follow`."""
 
-Record = Annotated[Path, typer.Argument(metavar="RECORD", help="The first file of the record.", show_default=False)]
+Record = Annotated[
+    Path | None,
+    typer.Argument(metavar="RECORD", help="Its first file; otherwise the record of serve.", show_default=False),
+]
 Keys = Annotated[
     list[str] | None,
     typer.Option(
@@ -99,8 +103,13 @@ Keys = Annotated[
     ),
 ]
 Heads = Annotated[
-    Path | None,
-    typer.Option("--heads", metavar="FILE", help="The store that keeps the heads of logs.", show_default=False),
+    str | None,
+    typer.Option(
+        "--heads",
+        metavar="ADDRESS",
+        help="The store that keeps the heads; otherwise that of approvals.",
+        show_default=False,
+    ),
 ]
 Anchors = Annotated[
     list[Path] | None,
@@ -121,17 +130,21 @@ audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 @audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
 def verify(
-    record: Record,
+    record: Record = None,
     *,
     key: Keys = None,
     heads: Heads = None,
     anchor: Anchors = None,
     log: LogId = None,
+    require_head: Annotated[
+        bool, typer.Option("--require-head", help="Exit with 4 unless a head vouches for the end.")
+    ] = False,
     json: AsJson = False,
     html: AsPage = False,
 ) -> None:
     """Print the report."""
     from amplifier_hooks.cli.audit import html_page, record_text
+    from amplifier_hooks.record.report import LogVerdict
 
     check_one_form(json=json, html=html)
     with check_record(record, key, heads, anchor, log) as (found, report):
@@ -139,12 +152,13 @@ def verify(
             print_lines(html_page.page(report, name=found.path.name))
         else:
             print_lines(record_text.report_as_json(report) if json else record_text.report_lines(report))
-    raise typer.Exit(record_text.EXITS[report.verdict])
+    headless = require_head and report.verdict is LogVerdict.UNBROKEN
+    raise typer.Exit(record_text.HEADLESS if headless else record_text.EXITS[report.verdict])
 
 
 @audit_app.command("tail", help=TAIL, epilog=READING)
 def tail(
-    record: Record,
+    record: Record = None,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="The number of lines.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
@@ -169,7 +183,7 @@ def tail(
 
 @audit_app.command("show", help=SHOW, epilog=READING)
 def show(
-    record: Record,
+    record: Record = None,
     *,
     kind: Annotated[
         list[str] | None,
@@ -204,9 +218,7 @@ def show(
 
 @audit_app.command("accept", help=ACCEPT)
 def accept(
-    record: Annotated[
-        Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise yours.", show_default=False)
-    ] = None,
+    record: Record = None,
     *,
     store: Store = None,
     yes: Yes = False,
@@ -214,14 +226,14 @@ def accept(
 ) -> None:
     """Print each mismatch of the record and the store, and go on if the operator confirms."""
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
-    from amplifier_hooks.cli.audit.repair import Accepted, resume_log
+    from amplifier_hooks.cli.audit.repair import resume_log
 
-    accepted = Accepted()
+    accepted = set[type]()
     while problem := run_or_stop(resume_log(record, store, accepted)):
         print_error(str(problem))
         confirm("Go on all the same?", yes=yes, no_input=no_input)
-        accepted = accepted.and_also(problem)
-    print_error("They fit together." if accepted == Accepted() else "Accepted, and on record.")
+        accepted.add(type(problem))
+    print_error("They fit together." if not accepted else "Accepted, and on record.")
 
 
 @audit_app.command("purge", help=PURGE)
@@ -252,18 +264,20 @@ def purge(
 
 @contextmanager
 def check_record(
-    record: Path, keys: list[str] | None, heads: Path | None, anchors: list[Path] | None, log: str | None
+    record: Path | None, keys: list[str] | None, heads: str | None, anchors: list[Path] | None, log: str | None
 ) -> Iterator[tuple[RecordFiles, Report]]:
     """Yield the record and the report on it, checked by the keys, heads and anchors that the options name.
 
     If the record cannot be read, in the block too, print the reason and end the command.
     """
-    from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys, signed_notes, stored_heads
+    from amplifier_hooks.cli.audit.find_record import KeptHeads, RecordFiles, pinned_keys, signed_notes
 
     with report_unreadable():
-        found, known = RecordFiles(record), pinned_keys(keys or ())
-        kept = None if heads is None else stored_heads(heads, found.log)
-        yield found, found.verify(known, log, kept, signed_notes(anchors or (), known))
+        store = KeptHeads(heads)
+        found = RecordFiles(record, remembered=store.remember)
+        known = pinned_keys(keys or ())
+        kept, notes = store.of(found.log, found.path), signed_notes(anchors or (), known)
+        yield found, found.verify(known, log, kept, notes, store.name)
 
 
 def check_one_form(*, json: bool, html: bool) -> None:

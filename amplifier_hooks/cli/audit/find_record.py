@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections import deque
 from pathlib import Path
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING, Final
 import typer
 from attrs import define, frozen
 
-from amplifier_hooks.record.format.checkpoint import Checkpoint, VerifierKey, open_note
-from amplifier_hooks.record.format.line import FORMAT, LogEntry, read, unseal
-from amplifier_hooks.record.read.read_segment import Walk, open_segment
-from amplifier_hooks.record.read.verify import verify
+from amplifier_hooks.record.line import FORMAT, Checkpoint, LogEntry, VerifierKey, open_note, read, unseal
+from amplifier_hooks.record.log_files import file_of, numbers_of
+from amplifier_hooks.record.read_segment import Walk, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
-from amplifier_hooks.record.write.segments import file_of, numbers_of
+from amplifier_hooks.record.verify import verify
+from amplifier_hooks.storage.state_folder import StateFolder
+from approval_backends.errors import UnknownStore
+from approval_backends.stores.address import database_at, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from amplifier_hooks.ports import Head
-    from amplifier_hooks.record.read.report import Report
+    from amplifier_hooks.record.report import Report
 
 
 _NOTE: Final = re.compile(r"[^\n]+\n[^\n]+\n[^\n]+\n\n(?:\u2014 [^\n]*\n)+")
@@ -43,13 +46,15 @@ class Line:
 
 
 class RecordFiles:
-    """A record, by its first file. It finds the segments, reads their lines and verifies them."""
+    """A record, by its first file, or that of `serve`. It finds the segments, reads their lines and verifies them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None, *, remembered: Callable[[Path], bool] = lambda _: False) -> None:
+        """Raise `typer.BadParameter` for a record that is not there, unless a store remembers it."""
+        path = path or StateFolder().record
         segment = re.fullmatch(r"(.+)\.[0-9]{6,}", path.stem)
         first = path.with_name(f"{segment[1]}{path.suffix}") if segment else path
         self.path = first if first.exists() else path
-        if not numbers_of(self.path):
+        if not self.path.parent.is_dir() or (not numbers_of(self.path) and not remembered(self.path)):
             raise typer.BadParameter(f"{path} is not there; name the record's first file", param_hint="RECORD")
         if self.path.is_dir():
             raise typer.BadParameter(f"{path} is a folder; name the record's first file in it", param_hint="RECORD")
@@ -71,9 +76,10 @@ class RecordFiles:
         log: str | None,
         heads: Iterable[Checkpoint] | None,
         anchors: Iterable[Checkpoint],
+        store: str = "",
     ) -> Report:
         """Return the report on all segments."""
-        return verify(self.files, keys=keys, log=log, heads=heads, anchors=anchors)
+        return verify(self.files, keys=keys, log=log, heads=heads, anchors=anchors, store=store)
 
     def lines(
         self, *, kinds: Collection[str] = (), session: str | None = None, last: int | None = None
@@ -214,26 +220,58 @@ def _checkpoint(note: str, keys: Iterable[VerifierKey]) -> Checkpoint:
     return checkpoint
 
 
-def stored_heads(file: Path, log: str) -> list[Checkpoint]:
-    """Return the latest head of a log in a store of heads: one checkpoint, or none.
+@define
+class KeptHeads:
+    """The store that keeps heads: the one that an option names, or else the one of this user's approvals."""
 
-    Raises `typer.BadParameter` when the store is not there, or cannot be read.
-    """
-    from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
-    from amplifier_hooks.storage.database import StoreUnavailable
-    from amplifier_hooks.storage.sqlite import SqliteDatabase
+    named: str | None
 
-    async def latest() -> Head | None:
-        async with SqliteDatabase(file, HEADS) as database:
-            return await StoredHeads(database).latest(log)
+    @property
+    def name(self) -> str:
+        """The address of the store, without secrets."""
+        return without_secrets(self._address)
 
-    if not file.exists():  # opening would make it
-        raise typer.BadParameter(f"{file} is not there", param_hint="--heads")
-    try:
-        head = asyncio.run(latest())
-    except (StoreUnavailable, OSError) as problem:
-        raise typer.BadParameter(str(problem), param_hint="--heads") from None
-    return [Checkpoint(f"{FORMAT}/{head.log}/{head.segment}", head.size, bytes.fromhex(head.head))] if head else []
+    def remember(self, path: Path) -> bool:
+        """Return True if the store knows a log that was written at this path."""
+        return self._fetch("", path) is not None
+
+    def of(self, log: str, path: Path) -> list[Checkpoint] | None:
+        """Return the latest head of a log, or of the log that was last written at its path: one checkpoint, or none.
+
+        Returns None if no option names a store and the user's own knows neither. Raises `typer.BadParameter` if the
+        store that an option names is not there, or cannot be read.
+        """
+        head = self._fetch(log, path)
+        if head is None:
+            return None if self.named is None else []
+        return [Checkpoint(f"{FORMAT}/{head.log}/{head.segment}", head.size, bytes.fromhex(head.head))]
+
+    @property
+    def _address(self) -> str:
+        return self.named or os.environ.get("AMPLIFIER_HOOKS_STORE") or str(StateFolder().approvals)
+
+    def _fetch(self, log: str, path: Path) -> Head | None:
+        from amplifier_hooks.record.beside_the_log import StoredHeads, place_of
+        from amplifier_hooks.storage.database import StoreUnavailable
+
+        async def latest() -> Head | None:
+            database = database_at(self._address)  # without migrations: reading changes no store
+            file = getattr(database, "path", None)
+            if file is not None and not file.exists():  # opening would make it
+                raise UnknownStore(f"{file} is not there")
+            await database.open()
+            try:
+                heads = StoredHeads(database)
+                return await heads.latest(log) or await heads.at(place_of(path))
+            finally:
+                await database.close()
+
+        try:
+            return asyncio.run(latest())
+        except (UnknownStore, StoreUnavailable, OSError) as problem:
+            if self.named is not None:
+                raise typer.BadParameter(str(problem), param_hint="--heads") from None
+            return None
 
 
 def _contents(file: Path) -> str:

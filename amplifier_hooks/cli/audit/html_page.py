@@ -13,24 +13,22 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.cli.audit import record_text
-from amplifier_hooks.record.read.report import MEANING, LogVerdict
+from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.text.escape import for_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import LogEntry
-    from amplifier_hooks.record.read.report import LogFinding, Report, SegmentReport
+    from amplifier_hooks.record.line import LogEntry
+    from amplifier_hooks.record.report import LogFinding, Report, SegmentReport
 
 
 TONES: Final = {
     LogVerdict.TAMPERED: "high",
     LogVerdict.TRUNCATED: "high",
     LogVerdict.CANNOT_TELL: "mid",
-    LogVerdict.TO_ANCHOR: "good",
-    LogVerdict.TO_HEAD: "good",
-    LogVerdict.REPAIRED: "mid",
+    LogVerdict.UNBROKEN: "low",
     LogVerdict.INTACT: "good",
     None: "low",
 }
@@ -133,14 +131,14 @@ def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) ->
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(report.verdict.capitalize())} · {_text(name, marks=False)}</title>"
+        f"<title>{html.escape(report.title.capitalize())} · {_text(name, marks=False)}</title>"
         f"<style>{STYLE}</style></head><body>"
     )
     hook = f'<svg viewBox="0 0 20 20" aria-hidden="true">{_HOOK}</svg>'
     yield f'<header class="bar">{hook}Record {_untrusted_text(name)}</header><main>'
     yield (
-        f'<section class="verdict {tone}">{_shape(tone)}<h1>{html.escape(report.verdict.capitalize())}</h1>'
-        f"<p>{html.escape(MEANING[report.verdict])}</p></section>"
+        f'<section class="verdict {tone}">{_shape(tone)}<h1>{html.escape(report.title.capitalize())}</h1>'
+        f"<p>{_text(report.meaning)}</p></section>"
     )
     yield from _findings_section(report)
     yield from _checks_section(report)
@@ -167,7 +165,10 @@ def _location_text(finding: LogFinding) -> str:
 
 
 def _checks_section(report: Report) -> Iterator[str]:
-    yield f'<h2>Checks</h2><dl class="sheet">{_fact("Log", _untrusted_text(report.log or "not known"))}'
+    yield '<h2>Checks</h2><dl class="sheet">'
+    yield _fact("Log", _untrusted_text(report.log or "not known"))
+    yield _fact("Tenant", _untrusted_text(report.tenant or "none"))
+    yield _fact("Session", _untrusted_text(report.session or "none"))
     for segment in report.segments:
         yield _fact(f"Segment {segment.number}", _segment(segment))
     for one in report.comparisons:

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
-from amplifier_hooks.record.read.report import MEANING, LogVerdict, Observation
+from amplifier_hooks.record.report import LogVerdict, Observation
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.cli.audit.find_record import Line
-    from amplifier_hooks.record.format.line import LogEntry
-    from amplifier_hooks.record.read.report import HeadComparison, LogFinding, Report, SegmentReport
+    from amplifier_hooks.record.line import LogEntry
+    from amplifier_hooks.record.report import HeadComparison, LogFinding, Report, SegmentReport
 
 
 EXITS: Final = {
     LogVerdict.TAMPERED: 1,
     LogVerdict.TRUNCATED: 1,
     LogVerdict.CANNOT_TELL: 3,
-    LogVerdict.TO_ANCHOR: 0,
-    LogVerdict.TO_HEAD: 0,
-    LogVerdict.REPAIRED: 0,
+    LogVerdict.UNBROKEN: 0,
     LogVerdict.INTACT: 0,
 }
+HEADLESS: Final = 4
+"""Exit code of an unbroken record for a caller who requires a head."""
 
 CHAIN_ENDS: Final = (Observation.LINE, Observation.CHECKPOINT)
 """Findings behind which the verifier does not read the rest of the segment."""
@@ -44,7 +44,7 @@ _BRIEF: Final = 160
 
 def verdict(report: Report) -> str:
     """Return the verdict and its meaning on one line."""
-    return f"{report.verdict}: {MEANING[report.verdict]}"
+    return for_log(f"{report.title}: {report.meaning}")
 
 
 def report_lines(report: Report) -> Iterator[str]:
@@ -52,6 +52,8 @@ def report_lines(report: Report) -> Iterator[str]:
     yield verdict(report)
     yield ""
     yield f"{'log':<12} {for_log(report.log) or 'not known'}"
+    yield f"{'tenant':<12} {for_log(report.tenant) or 'none'}"
+    yield f"{'session':<12} {for_log(report.session) or 'none'}"
     for segment in report.segments:
         for name, text in zip((f"segment {segment.number}", "", ""), segment_texts(segment), strict=True):
             yield f"{name:<12} {text}"
@@ -76,14 +78,15 @@ def segment_texts(segment: SegmentReport) -> tuple[str, str, str]:
 
 def comparison_text(one: HeadComparison) -> str:
     """Return the result of comparing the log with a head."""
+    place = f", kept in {for_log(one.store)}," if one.store else ""
     found = {True: "is in the log", False: "is not in the log", None: "was not compared: the log is broken before it"}
-    return f"line {one.seq:,} of segment {one.segment} {found[one.matches]}"
+    return f"line {one.seq:,} of segment {one.segment}{place} {found[one.matches]}"
 
 
 def unchecked_lines(report: Report) -> Iterator[str]:
     """Return a line for each thing that the verdict does not cover."""
     if not report.comparisons:
-        yield "heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it"
+        yield "heads kept elsewhere, as none is known: a holder of the key could have rewritten all of it"
     for finding in report.findings:
         if finding.observation in CHAIN_ENDS:
             yield f"the rest of {for_log(finding.file)} from line {finding.line:,} on, as the chain ends there"
@@ -99,8 +102,12 @@ def report_as_json(report: Report) -> Iterator[str]:
     yield json.dumps(
         {
             "verdict": report.verdict,
-            "meaning": MEANING[report.verdict],
+            "title": report.title,
+            "meaning": report.meaning,
             "log": report.log,
+            "tenant": report.tenant,
+            "session": report.session,
+            "proven": report.proven,
             "findings": [_finding(finding) for finding in report.findings],
             "first_bad": None if report.bad is None else _finding(report.bad),
             "segments": [{**asdict(segment), "file": segment.file.name} for segment in report.segments],

@@ -9,15 +9,12 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
-
 from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 from amplifier_hooks.cli.common.terminal_io import user_name
+from amplifier_hooks.record.beside_the_log import StoredHeads
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import Files, file_of, numbers_of
 from amplifier_hooks.record.record_errors import LogCut, LogInUse, LogUnavailable, StoreReplaced
-from amplifier_hooks.record.write.beside_the_log import StoredHeads
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import Files
-from amplifier_hooks.record.write.segments import file_of, numbers_of
 from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
@@ -25,22 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@frozen
-class Accepted:
-    """The mismatches that the operator has accepted: the record lacks lines, or the store is another or older."""
-
-    cut: bool = False
-    store: bool = False
-
-    def and_also(self, problem: LogUnavailable) -> Accepted:
-        """Return a copy that accepts this problem, too."""
-        return Accepted(
-            cut=self.cut or isinstance(problem, LogCut), store=not isinstance(problem, LogCut) or self.store
-        )
-
-
-async def resume_log(record: Path | None, store: str | None, accepted: Accepted) -> LogUnavailable | None:
+async def resume_log(record: Path | None, store: str | None, accepted: set[type]) -> LogUnavailable | None:
     """Go on with a record and a store, and return None; for a mismatch that was not accepted, return it instead.
+
+    `accepted` has the types of the mismatches that the operator has accepted: `LogCut`, `StoreReplaced`.
 
     After a mismatch, nothing is written. Raises `Trouble` if the record or the store is missing, and the errors of
     opening them.
@@ -50,11 +35,11 @@ async def resume_log(record: Path | None, store: str | None, accepted: Accepted)
         raise Trouble(f"There is no record at {path}; name its first file.")
     async with StoreView(store).open_store() as desk:
         heads = await StoredHeads.beside(desk.database)
-        log = AuditLog.open(path, heads=heads, accept_cut=accepted.cut, accept_store=accepted.store)
+        log = AuditLog.open(path, heads=heads, accept_cut=LogCut in accepted, accept_store=StoreReplaced in accepted)
         try:
             await log.check()
-            if accepted != Accepted():
-                facts = {"by": user_name(), "record": accepted.cut, "store": accepted.store}
+            if accepted:
+                facts = {"by": user_name(), "record": LogCut in accepted, "store": StoreReplaced in accepted}
                 await log.write("operator.accepted", facts, durable=True)
         except (LogCut, StoreReplaced) as problem:
             return problem
@@ -81,13 +66,12 @@ def remove_records(paths: list[Path]) -> int:
     """Remove these records, and return their number; a record that a chat still writes stays. Raises `OSError`."""
     files, count = Files(), 0
     for path in paths:
-        lock = path.with_name(f".{path.name}.lock")
         with suppress(LogInUse):
-            held = files.lock(lock)
+            held = files.open(path)
             try:
+                files.lock(held, path)
                 for number in reversed(numbers_of(path)):  # the first one last: a search for records finds it
                     file_of(path, number).unlink()
-                lock.unlink()
             finally:
                 files.close(held)
             count += 1

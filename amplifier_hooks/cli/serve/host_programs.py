@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, frozen
 
 from amplifier_hooks.cli.project.read_project import hooks_named
+from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.record.write.log import AuditLog
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
@@ -89,7 +89,7 @@ class ApiHost:
     async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
         """Open the coordinator of runs for the block."""
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
-        from amplifier_hooks.runs.store.postgres import runs_in
+        from amplifier_hooks.runs.run_store import runs_in
 
         runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
         async with runs:
@@ -121,7 +121,7 @@ class Host:
         Raises `OSError` if the socket is in use or the record cannot be opened, and `StoreUnavailable`.
         """
         from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
-        from amplifier_hooks.record.write.beside_the_log import StoredHeads
+        from amplifier_hooks.record.beside_the_log import StoredHeads
         from amplifier_hooks.server.edge.listen import listening, loopback_socket, unix_socket
         from amplifier_hooks.server.program_api import create_app
 

@@ -17,7 +17,7 @@ from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
 from amplifier_hooks.definitions.model import tenant_id_or_error
 from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.record.write.recorder import NoRecord
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.storage.database import Migrations, Script, Statement
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.record.write.recorder import Recorder
+from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import Ask, Outcome
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 from approval_backends.broker import Broker

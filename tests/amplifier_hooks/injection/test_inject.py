@@ -18,7 +18,7 @@ from amplifier_hooks.injection.inject import Injection, Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
 from amplifier_hooks.provenance import SourceTrust
-from amplifier_hooks.record.write.recorder import Recorder
+from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
 from amplifier_hooks.threads import DaemonPool

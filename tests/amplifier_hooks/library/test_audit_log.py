@@ -11,10 +11,10 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.library import AuditLogHook
 from amplifier_hooks.library.audit_log import AuditLogSettings
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 from tests.logbook import pinned
 
@@ -43,7 +43,7 @@ async def test_recorded(tmp_path: Path) -> None:
     await hook.close()
     assert seen[-1] == "tool.deciding"
     key = AuditKey.open(path.with_name("audit.key"))
-    assert verify({1: path}, keys=[pinned(key)]).verdict is LogVerdict.INTACT
+    assert verify({1: path}, keys=[pinned(key)]).verdict is LogVerdict.UNBROKEN
     deciding = [facts for kind, facts in lines(path) if kind == "tool.deciding"]
     assert [(facts["tool_name"], facts["session_id"], facts["tenant_id"]) for facts in deciding] == [
         ("Read", "s-1", "acme")
@@ -122,8 +122,10 @@ async def test_closed_while_opening(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         if gives_up:
             closing.cancel()
-        assert (await deciding).denied
+        outcome = await deciding
         await asyncio.wait({closing})
         await hook.close()
-        assert lines(path)[-1][0] == "log.checkpoint"
+        kinds = [kind for kind, _ in lines(path)]
+        assert kinds[-1] == "log.checkpoint"
+        assert outcome.denied or "tool.deciding" in kinds
         await AuditLog.open(path).close()

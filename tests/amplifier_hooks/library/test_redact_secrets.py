@@ -10,8 +10,8 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.library import RedactSecrets
 from amplifier_hooks.library.redact_secrets import RedactSecretsSettings
-from amplifier_hooks.record.write.log import AuditLog
-from amplifier_hooks.record.write.log_files import AuditKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.testing import CollectingDisplay, RecordingContext, ScriptedApprover
 from tests.secrets_to_find import FOUND
 

@@ -12,8 +12,8 @@ from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, 
 from amplifier_hooks.admission import ask_approver as approver
 from amplifier_hooks.admission.approval_result import SessionGrants
 from amplifier_hooks.foreign_code import LEFT_BEHIND
+from amplifier_hooks.record import recorder
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.record.write import recorder
 from amplifier_hooks.session import coordinator
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 

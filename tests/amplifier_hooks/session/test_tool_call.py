@@ -9,7 +9,7 @@ import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
 from amplifier_hooks.errors import EmitTooDeep, InvalidRegistration, UnknownTool
-from amplifier_hooks.record.write import recorder
+from amplifier_hooks.record import recorder
 from amplifier_hooks.testing import CollectingAudit, RecordingContext, ScriptedApprover
 
 if TYPE_CHECKING:

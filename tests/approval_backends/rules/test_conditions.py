@@ -336,3 +336,31 @@ def test_costly_patterns(project: Path) -> None:
     assert judged("deny", f"'{pattern}'", project, path=path)
     assert not judged("allow", f"'{pattern}'", project, path=path)
     assert not judged("deny", f"'{pattern}'", project, path=path.replace("b", "d")), "it lacks what every match has"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("given", [[object(), "plain"], ["plain", object()], {"a": object(), "b": "plain"}])
+def test_one_undecided_part_leaves_the_argument_undecided(given: Any) -> None:
+    """A part that no pattern can read counts for a deny, wherever it stands among parts that do not match."""
+    policy = Rules(b"version: 1\nrules:\n- {id: d, effect: deny, tool: T, arguments: {x: {glob: 'secret*'}}}\n")
+    facts = ActionFacts(tool="T", arguments={"x": given}, event="tool:pre", session="s1", tenant="", cwd="/")
+    verdict = policy.judge(facts)
+    assert verdict is not None
+    assert verdict.effect == "deny"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("command", ["tar xIf ./own.sh a.tar", "tar -xIf ./own.sh a.tar", "tar x -I ./own.sh a.tar"])
+def test_a_bundle_of_letters_can_name_a_program(command: str) -> None:
+    """An allow that ends in ' *' covers no tar with the letter of a compression program, dash or none."""
+    rules = "version: 1\nrules:\n- {id: a, effect: allow, tool: Bash, command: 'tar *', hooks: '*'}\n"
+    policy = Rules(rules.encode())
+
+    def judge(command: str) -> object:
+        arguments = {"command": command}
+        return policy.judge(
+            ActionFacts(tool="Bash", arguments=arguments, event="tool:pre", session="s1", tenant="", cwd="/")
+        )
+
+    assert judge("tar xf a.tar") is not None
+    assert judge(command) is None

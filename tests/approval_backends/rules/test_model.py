@@ -101,7 +101,7 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    arguments: {a: {glob: 1}}\n", "6: 'arguments' needs a text as its glob"),
         (
             GOOD + "    arguments: {a: {glob: '[z-a]'}}\n",
-            "6: 'arguments' has the glob '[z-a]', which nothing matches; …",
+            "6: 'arguments' has a pattern that cannot be used: matcher '[z-a]' can never match; turn …",
         ),
         (GOOD + "    arguments: {a: {regex: '('}}\n", "6: 'arguments' has a pattern that cannot be used: …"),
         (GOOD + "    other_arguments: any\n", "3: other_arguments belongs to an allow; deny and ask apply whatever …"),

@@ -12,10 +12,10 @@ from attrs import define
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.injection.budget import InjectionLimits
-from amplifier_hooks.record.format.checkpoint import VerifierKey
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.read.verify import verify
-from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.line import VerifierKey
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.report import LogVerdict
+from amplifier_hooks.record.verify import verify
 from amplifier_hooks.testing import ScriptedApprover
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
@@ -78,7 +78,7 @@ class Scene:
             yield session
         key = VerifierKey.parse(next(self.folder.glob("*.pub")).read_text())
         report = verify({1: self.record}, keys=[key])
-        assert report.verdict is LogVerdict.INTACT, report
+        assert report.verdict is LogVerdict.UNBROKEN, report
 
     @asynccontextmanager
     async def waiting_in(self, store: Path) -> AsyncIterator[SessionCoordinator]:

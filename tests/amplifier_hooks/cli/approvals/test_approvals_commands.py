@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pexpect
 import pytest
-from attrs import evolve
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -53,7 +52,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(path: Path, number: int = 1, **changes: Any) -> None:
     """Put a request into a store."""
     now = datetime.now(UTC)
-    request = evolve(a_request(number, **changes), created=now, expires=now + timedelta(seconds=300))
+    request = replace(a_request(number, **changes), created=now, expires=now + timedelta(seconds=300))
     at(path, lambda broker: broker.submit(request))
 
 

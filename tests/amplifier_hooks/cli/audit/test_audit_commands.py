@@ -19,10 +19,14 @@ from amplifier_hooks.cli.audit import audit_commands, record_text
 from amplifier_hooks.cli.audit import html_page as page_module
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
-from amplifier_hooks.record.read.report import LogVerdict
-from amplifier_hooks.record.write.beside_the_log import HEADS, StoredHeads
-from amplifier_hooks.record.write.log_files import Files
+from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads
+from amplifier_hooks.record.journal import JOURNAL_TABLES
+from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log_files import Files
+from amplifier_hooks.record.record_errors import LogCut
+from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+from amplifier_hooks.storage.state_folder import StateFolder
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 VKEY = KEY.vkey()
+OF = "the log of tenant 'acme', session 's1'"
+UNBROKEN = f"Every line of {OF} verifies up to line 9. Nothing kept outside the log excludes that lines were cut off."
 HOSTILE = '\u202e\x1b[2J\n<script>alert(1)</script>"&amp;' + " " * 100 + "x"
 
 
@@ -58,16 +64,18 @@ def test_verify(record: Path) -> None:
     sizes = [path.stat().st_size for path in sorted(record.parent.glob("*.jsonl"), key=lambda path: len(path.name))]
     key = pinned().fingerprint
     assert told.stdout.splitlines() == [
-        "intact: Signed by a pinned key from beginning to end, and closed.",
+        f"unbroken: {UNBROKEN}",
         "",
         f"log          {LOG}",
+        "tenant       acme",
+        "session      s1",
         f"segment 1    record.jsonl, 5 lines (1 to 5), {sizes[0]:,} bytes, complete",
         "             written 2026-11-18 00:01:00 to 2026-11-18 00:04:00 by its own clock",
         f"             signed up to line 4 by the key {key}, which is pinned",
         f"segment 2    record.000002.jsonl, 4 lines (6 to 9), {sizes[1]:,} bytes, complete",
         "             written 2026-11-18 00:05:00 to 2026-11-18 00:07:00 by its own clock",
         f"             signed up to line 8 by the key {key}, which is pinned",
-        "not checked  heads kept elsewhere, as none was given: a holder of the key could have rewritten all of it",
+        "not checked  heads kept elsewhere, as none is known: a holder of the key could have rewritten all of it",
     ]
 
 
@@ -78,8 +86,8 @@ def test_verify_tampered(record: Path) -> None:
     told = run("verify", record, "--key", VKEY)
     assert told.exit_code == 1
     lines = told.stdout.splitlines()
-    assert lines[0] == "tampered: Something that was written is not what stands there now."
-    assert lines[5] == "             not signed"
+    assert lines[0] == f"tampered: Something that was written to {OF} is not what stands there now."
+    assert lines[7] == "             not signed"
     assert lines[-2:] == [
         "not checked  the rest of record.jsonl from line 2 on, as the chain ends there",
         "tampered     record.jsonl, line 2: the line is not the one that was written here: its hash is another",
@@ -93,11 +101,13 @@ def test_exit_codes(record: Path, tmp_path: Path) -> None:
     assert run("verify", record).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey()).exit_code == 3
     assert run("verify", record, "--key", OTHER_KEY.vkey(), "--key", VKEY, "--log", LOG).exit_code == 0
+    assert run("verify", record, "--key", VKEY, "--require-head").exit_code == 4
     assert run("verify", record, "--key", VKEY, "--log", "other").exit_code == 1
     record.unlink()
     assert run("verify", tmp_path / "record.000002.jsonl", "--key", VKEY).exit_code == 1
     codes = " ".join(run("verify", "--help").stdout.split())
-    assert "Exit codes: 0 the verdict is intact, intact to head, intact to anchor or repaired tail; 1" in codes
+    assert "Exit codes: 0 the verdict is intact or unbroken; 1" in codes
+    assert "4 it is unbroken, and --require-head was given" in codes
 
 
 @pytest.mark.rule("AUD-6", "CLI-1")
@@ -140,10 +150,10 @@ async def test_heads_and_anchors(tmp_path: Path) -> None:
     notes.write_text(notes.read_text() + book.note())
     with_store, with_notes = ["verify", record, "--heads", store], ["verify", record, "--anchor", notes]
     told = await in_thread(*with_store)
-    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "intact to head")
-    assert "head         line 4 of segment 1 is in the log\n" in told.stdout
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "unbroken so far")
+    assert f"head         line 4 of segment 1, kept in {store}, is in the log\n" in told.stdout
     told = await in_thread(*with_notes, "--key", VKEY)
-    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "intact to anchor")
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (0, "unbroken so far")
     assert told.stdout.count("anchor       ") == 2
     assert (await in_thread(*with_notes)).exit_code == 0
     told = await in_thread(*with_notes, "--key", OTHER_KEY.vkey())
@@ -153,7 +163,7 @@ async def test_heads_and_anchors(tmp_path: Path) -> None:
     book.files(tmp_path)
     told = await in_thread(*with_store, "--anchor", notes, "--key", VKEY)
     assert (told.exit_code, told.stdout.partition(":")[0]) == (1, "truncated")
-    assert "head         line 4 of segment 1 is not in the log\n" in told.stdout
+    assert f"head         line 4 of segment 1, kept in {store}, is not in the log\n" in told.stdout
     record.write_bytes(b"\n")
     told = await in_thread(*with_notes)
     assert "anchor       line 2 of segment 1 was not compared: the log is broken before it\n" in told.stdout
@@ -163,6 +173,77 @@ async def test_heads_and_anchors(tmp_path: Path) -> None:
         3,
         "cannot tell  the store that was asked knows no such log",
     )
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
+    """The state folder of a user of `serve`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return StateFolder().make()
+
+
+async def serve(state: StateFolder, count: int = 1) -> None:
+    """Write a record beside the approvals, as `serve` does."""
+    async with SqliteDatabase(state.approvals, HEADS) as database:
+        log = AuditLog.open(state.record, tenant="acme", heads=StoredHeads(database))
+        for number in range(count):
+            await log.write("note", {"number": number}, durable=True)
+        await log.close()
+
+
+@pytest.mark.rule("AUD-2", "AUD-6", "AUD-8")
+@pytest.mark.fault("F-AUD-02")
+async def test_the_store_is_found(state: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a record and without a store, the record of serve is compared with the store of its approvals."""
+    await serve(state)
+    cut = state.record.read_bytes()
+    await serve(state)
+    told = await in_thread("verify", "--require-head")
+    assert (told.exit_code, told.stderr) == (0, "")
+    line = len(state.record.read_bytes().splitlines())
+    assert told.stdout.startswith(
+        f"intact: Every line of the log of tenant 'acme' verifies, and the head of line {line} in segment 1 in "
+        f"{state.approvals} vouches for its end. An older log, restored together with an older head, would look the "
+        f"same.\n"
+    )
+    assert "tenant       acme\nsession      none\n" in told.stdout
+    moved = state.approvals.rename(state.path / "moved.db")
+    monkeypatch.setenv("AMPLIFIER_HOOKS_STORE", str(moved))
+    assert (await in_thread("verify", "--require-head")).exit_code == 0
+    state.record.write_bytes(cut)
+    told = await in_thread("verify", "--key", state.record.with_name("audit.key.pub"))
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (1, "truncated")
+
+
+@pytest.mark.rule("AUD-2", "AUD-8")
+@pytest.mark.fault("F-AUD-21")
+@pytest.mark.parametrize("now", ["nothing", "another log"])
+async def test_a_log_that_is_gone(state: StateFolder, now: str) -> None:
+    """A record that is gone, with or without another in its place, is a cut beside the store that remembers it."""
+    await serve(state)
+    state.record.unlink()
+    if now == "another log":
+        with pytest.raises(LogCut, match="line 5 of segment 1 of the log"):
+            await serve(state)
+    told = await in_thread("verify")
+    assert (told.exit_code, told.stdout.partition(":")[0]) == (1, "truncated" if now == "nothing" else "tampered")
+    state.approvals.unlink()
+    told = await in_thread("verify")
+    assert told.exit_code == (2 if now == "nothing" else 3)
+
+
+@pytest.mark.rule("AUD-6")
+async def test_verifying_changes_no_store(state: StateFolder) -> None:
+    """A store without heads is read, and nothing is added to it; one that cannot be read is as good as none."""
+    Book().close().files(state.path)
+    async with SqliteDatabase(state.approvals, JOURNAL_TABLES):
+        pass
+    before = state.approvals.read_bytes()
+    assert (await in_thread("verify", "--key", VKEY)).stdout.startswith("unbroken: ")
+    assert state.approvals.read_bytes() == before
+    state.approvals.write_bytes(b"no database")
+    assert (await in_thread("verify", "--key", VKEY)).exit_code == 0
+    assert (await in_thread("verify", "--key", VKEY, "--heads", state.approvals)).exit_code == 2
 
 
 async def in_thread(*arguments: object) -> Result:
@@ -223,10 +304,10 @@ def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     folder.chmod(0o700)
     for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
+        (folder / f"{name}.jsonl").touch(0o600)
         (folder / f"{name}.jsonl").write_text("{}")
     for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
         os.utime(folder / f"{name}.jsonl", (1, 1))
-    (folder / f".{'a' * 32}.jsonl.lock").touch(0o600)
     return folder
 
 
@@ -247,10 +328,11 @@ def test_purge(chats: Path) -> None:
 @pytest.mark.rule("CLI-6")
 def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
     """A record that a chat still writes to stays, however old it is."""
-    held = Files().lock(chats / f".{'b' * 32}.jsonl.lock")
+    held = os.open(chats / f"{'b' * 32}.jsonl", os.O_RDONLY)
+    Files().lock(held, chats / "its name")
     assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
     os.close(held)
-    assert names(chats) == {"bb", ".b", "cc", "mi"}
+    assert names(chats) == {"bb", "cc", "mi"}
 
 
 @pytest.mark.rule("CLI-3", "CLI-6")
@@ -366,7 +448,7 @@ def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_show(record: Path) -> None:
     """The command shows every fact of a line, odd characters visible; the verdict goes to standard error."""
     told = run("show", record, "--kind", "approval.decided", "--key", VKEY)
-    assert (told.exit_code, told.stderr) == (0, "intact: Signed by a pinned key from beginning to end, and closed.\n")
+    assert (told.exit_code, told.stderr) == (0, f"unbroken: {UNBROKEN}\n")
     odd = '\\u{202E}\\u{1B}[2J\\u{0A}<script>alert(1)</script>"&amp;' + " " * 100 + "x"
     assert told.stdout.splitlines() == [
         "3  approval.decided  2026-11-18T00:03:00+00:00",
@@ -394,7 +476,7 @@ def test_show_leaves_evidence_out(tmp_path: Path) -> None:
     book.begin(left={"why": "failure", **about}).close()
     book.segments[0].append(b"{broken}\n")
     told = run("show", book.files(tmp_path)[1], "--key", VKEY)
-    assert told.stderr.startswith("repaired tail: ")
+    assert told.stderr.startswith("unbroken: ")
     assert "end in a hash" not in told.stdout
     (tmp_path / "record.000002.jsonl").write_bytes(b"")
     assert "end in a hash" in run("show", tmp_path / "record.jsonl").stdout
@@ -407,7 +489,7 @@ def test_show_leaves_evidence_out(tmp_path: Path) -> None:
 def test_page(record: Path) -> None:
     """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters in boxes."""
     told = run("show", record, "--key", VKEY, "--html")
-    assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "intact")
+    assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "unbroken")
     page = told.stdout
     assert "default-src 'none'; style-src 'sha256-" in page
     assert "<script" not in page.lower()
@@ -416,8 +498,8 @@ def test_page(record: Path) -> None:
     assert '<span class="esc">\\u{202E}</span><span class="esc">\\u{1B}</span>[2J' in page
     assert '<span class="esc">⟨100 spaces⟩</span>' in page
     assert page.count("<details") == 9
-    assert '<section class="verdict good">' in page
-    assert "<h1>Intact</h1>" in page
+    assert '<section class="verdict low">' in page
+    assert "<h1>Unbroken</h1>" in page
     assert "Findings" not in page
 
 

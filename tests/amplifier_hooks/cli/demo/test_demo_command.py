@@ -59,8 +59,8 @@ def test_demo(tmp_path: Path) -> None:
         "| payment_provider: sandbox",
         "lines of JSON, which only their owner can read.",
         "approval.decided   tool:pre  Write  unavailable",
-        "| intact: Signed by a pinned key from beginning to end, and closed.",
-        "| tampered: Something that was written is not what stands there now.",
+        "| unbroken: Every line of the log verifies up to line ",
+        "| tampered: Something that was written to the log is not what stands there now.",
         "| changed.jsonl, line 22: the line is not the one that was written here",
     ):
         assert line in told.stdout

@@ -26,7 +26,7 @@ from amplifier_hooks.definitions.model import NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore
 from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.runs.blueprint import Agents
-from amplifier_hooks.runs.store.statements import RUN_TABLES
+from amplifier_hooks.runs.run_store import RUN_TABLES
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.access_tokens import AccessTokens
 from amplifier_hooks.server.edge.listen import has_listener

@@ -14,7 +14,7 @@ import pytest
 
 from amplifier_hooks import HookResult, SessionCoordinator
 from amplifier_hooks.definitions.settings import DefinitionSettings
-from amplifier_hooks.record.write.log import AuditLog
+from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.storage.postgres import PostgresDatabase

@@ -1,0 +1,24 @@
+"""Answers from the file system, for callers of `predict_impact`. The analysis itself never imports this module."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from amplifier_hooks.impact.kinds import FileFact, FileKind
+
+
+def ask_file_system(path: str) -> FileFact:
+    """Return the path behind every link of an absolute path, and what lies there. An error counts as `unknown`."""
+    try:
+        real = os.path.realpath(path)
+    except (OSError, ValueError):
+        return FileFact(path)
+    try:
+        mode = os.stat(real).st_mode  # noqa: PTH116  # pathlib refuses some texts that a system takes
+    except FileNotFoundError:
+        return FileFact(real, "missing")
+    except (OSError, ValueError):
+        return FileFact(real)
+    kind: FileKind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+    return FileFact(real, kind)

@@ -1,0 +1,127 @@
+"""Code inside a command comes in (`python -c`, `awk '…'`, SQL); the impacts that its names show go out.
+
+Nothing is parsed: the reader looks for names that a table holds, and at the texts between quotes. Code that hides its
+names (`getattr`, `eval`) counts as unread.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from amplifier_hooks.impact.kinds import Impact
+from amplifier_hooks.impact.network import url_impact
+from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show
+from amplifier_hooks.impact.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST: Final = 32_768
+"""Most characters of code that are read."""
+LITERAL: Final = re.compile(
+    r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
+    re.DOTALL,
+)
+PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
+HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
+VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
+URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
+ONE_LINERS: Final = frozenset(("awk", "jq"))
+"""Languages that are made for one line: their code matters only for what it does besides its own text."""
+WRITING: Final = re.compile(
+    r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]"""
+)
+
+
+@frozen
+class _CodeRow:
+    kind: str
+    reason: str
+    pattern: re.Pattern[str]
+    languages: frozenset[str]
+    text: bool
+
+
+@cache
+def _rows() -> tuple[_CodeRow, ...]:
+    return tuple(
+        _CodeRow(
+            entry["kind"],
+            entry["reason"],
+            re.compile(
+                "|".join(f"(?:{pattern})" for pattern in entry["patterns"]),
+                re.IGNORECASE if entry.get("any_case") else 0,
+            ),
+            frozenset(entry.get("languages", "").split()),
+            entry.get("literals", False),
+        )
+        for entry in load_table("inline_code")["code"]
+    )
+
+
+def read_code(code: str, language: str, places: Places, folder: str) -> Iterator[Impact]:
+    """Yield the impacts that code in a command shows. A part that only a run can tell makes it unread."""
+    if language not in ONE_LINERS:
+        yield Impact("inline_code", language)
+    if UNKNOWN in code or len(code) > LONGEST:
+        yield Impact("runs_unread", language, "only a run tells the code" if UNKNOWN in code else "too long to be read")
+        code = code[:LONGEST]
+    texts = [next((group for group in match.groups() if group is not None), "") for match in LITERAL.finditer(code)]
+    bare = LITERAL.sub('""', code)
+    found: set[str] = set()
+    for row in _rows():
+        if row.languages and language not in row.languages:
+            continue
+        match = row.pattern.search(code if row.text or language == "php" else bare)
+        if match is None or row.kind in found:
+            continue
+        found.add(row.kind)
+        if row.kind == "network_new":
+            urls = [url_impact(url, places.policy) for url in URL.findall(code)]
+            yield from urls or [Impact("network_new", match[0].strip(), row.reason)]
+        elif row.kind != "writes_tree":
+            yield Impact(row.kind, show(match[0].strip()), row.reason)  # type: ignore[arg-type]
+    yield from _files(code, texts, places, folder, writes=bool(WRITING.search(code)) or "writes_tree" in found)
+
+
+def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: bool) -> Iterator[Impact]:
+    """Yield the impacts on the paths that stand between quotes; a text that looks like no path stands for none."""
+    written: list[Impact] = []
+    bases = (folder, places.policy.home) if HOME.search(code) else (folder,)
+    for text, base in [(text, base) for text in texts if PATH.fullmatch(text) for base in bases]:
+        path = places.absolute(text, base)
+        if (read := places.reads(path)).kind == "reads_secret":
+            yield read
+        if writes and ("/" in text or "." in text):
+            written += [impact for impact in places.writes(path) if impact.kind != "writes_tree"]
+    if writes:
+        yield from written or [Impact("writes_tree", "", "a function that writes files")]
+    for name in VARIABLE.findall(code):
+        if is_secret_name(name):
+            yield Impact("reads_secret", f"${name}", "a variable with a secret's name")
+
+
+def read_sql(text: str, program: str) -> Iterator[Impact]:
+    """Yield the impacts of the statements in a text of SQL, or of commands that a database has besides."""
+    table = load_table("inline_code")["sql"]
+    bare = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", text, flags=re.DOTALL)
+    if UNKNOWN in text:
+        yield Impact("unreadable", program, "only a run tells the statement")
+    statements = [one.strip() for one in bare.split(";") if one.strip()]
+    for statement in statements:
+        word = statement.split(None, 1)[0].lstrip("(").upper()
+        changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
+        if statement.startswith(("\\!", ".shell", ".system")):
+            yield Impact("runs_unread", program, "a command of the database program")
+        elif statement.startswith(
+            ("\\copy", ".output", ".once", ".import", ".save", ".backup", ".restore", ".load", "\\i", "\\o", ".read")
+        ):
+            yield Impact("service_writes", show(statement[:40]), "a command of the database program")
+        elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
+            yield Impact("service_reads", program)
+        else:
+            yield Impact("service_writes", program, show(statement[:40]))

@@ -1,0 +1,134 @@
+"""The kinds of impact, and the values that say what a call would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from attrs import field, frozen
+
+ImpactKind = Literal[
+    "reads",
+    "reads_secret",
+    "writes_tree",
+    "writes_temporary",
+    "writes_guarded",
+    "writes_outside",
+    "deletes_one",
+    "deletes_generated",
+    "deletes_many",
+    "deletes_outside",
+    "runs_project",
+    "runs_unread",
+    "inline_code",
+    "git_local",
+    "git_loses_work",
+    "git_publishes",
+    "git_configures",
+    "network_local",
+    "network_known",
+    "network_new",
+    "network_sends",
+    "installs_manifest",
+    "installs_new",
+    "process",
+    "service_reads",
+    "service_writes",
+    "system",
+    "environment",
+    "unknown_program",
+    "unreadable",
+]
+
+KINDS: Final[tuple[ImpactKind, ...]] = get_args(ImpactKind)
+
+MEANINGS: Final[dict[ImpactKind, str]] = {
+    "reads": "reads files, or the state of this machine",
+    "reads_secret": "reads a secret",
+    "writes_tree": "writes below the project folder",
+    "writes_temporary": "writes to a temporary place",
+    "writes_guarded": "writes a file that configures or starts programs",
+    "writes_outside": "writes outside the project folder",
+    "deletes_one": "deletes single files of the project",
+    "deletes_generated": "deletes files that programs can generate again",
+    "deletes_many": "deletes many files of the project",
+    "deletes_outside": "deletes outside the project folder",
+    "runs_project": "runs code of the project",
+    "runs_unread": "runs code that is not read",
+    "inline_code": "runs code that the command itself contains",
+    "git_local": "changes the local git repository",
+    "git_loses_work": "can lose work that git keeps",
+    "git_publishes": "publishes with git",
+    "git_configures": "configures git",
+    "network_local": "connects to this machine",
+    "network_known": "connects to a host that the policy trusts",
+    "network_new": "connects to a host that the policy does not name",
+    "network_sends": "sends data to another machine",
+    "installs_manifest": "installs what the project's manifest names",
+    "installs_new": "installs something new",
+    "process": "ends or changes other processes",
+    "service_reads": "reads from a service",
+    "service_writes": "changes a service",
+    "system": "changes this machine, or uses its highest rights",
+    "environment": "changes which programs or libraries later commands load",
+    "unknown_program": "runs a program that no table names",
+    "unreadable": "has a part that only a run can tell",
+}
+
+
+@frozen
+class Impact:
+    """One thing that a call would do. `place` is a path, a host or a name; `reason` says what shows the impact."""
+
+    kind: ImpactKind
+    place: str = ""
+    reason: str = ""
+
+
+FileKind = Literal["missing", "file", "folder", "other", "unknown"]
+
+
+@frozen
+class FileFact:
+    """An answer to a question about a path: the path behind every link, and what lies there."""
+
+    path: str
+    kind: FileKind = "unknown"
+
+
+Stat = Callable[[str], FileFact]
+"""A function that answers a question about an absolute path."""
+
+
+@frozen
+class CallImpact:
+    """The impacts of a call, and the answers that the analysis used."""
+
+    impacts: tuple[Impact, ...]
+    answers: tuple[tuple[str, FileFact], ...] = ()
+
+    @property
+    def kinds(self) -> frozenset[ImpactKind]:
+        """The kinds of all impacts."""
+        return frozenset(impact.kind for impact in self.impacts)
+
+
+@frozen
+class ImpactPolicy:
+    """The facts about a session that impact depends on; none of them is looked up.
+
+    Args:
+        root: The project folder. Relative paths of a call start here unless the call names a folder.
+        home: The home folder of the user.
+        temporary: Folders for temporary files.
+        trusted_hosts: Host names that count as known; a leading dot covers every name below.
+        trusted_folders: Folders outside the project that a call may write as it may write the project.
+        trusted_programs: Names of programs that no table has, and that count as code of the project.
+    """
+
+    root: str
+    home: str
+    temporary: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/var/folders")  # noqa: S108
+    trusted_hosts: tuple[str, ...] = ()
+    trusted_folders: tuple[str, ...] = ()
+    trusted_programs: tuple[str, ...] = field(default=())

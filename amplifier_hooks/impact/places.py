@@ -1,0 +1,346 @@
+"""A path as a call writes it comes in; what reading, writing or deleting it means goes out.
+
+The module looks at nothing. A function that answers questions about paths is passed in, and `Places` keeps its answers.
+A text may hold marks, characters that stand for what only a run can tell.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import unicodedata
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from attrs import define, field, frozen
+
+from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactPolicy
+from amplifier_hooks.impact.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from amplifier_hooks.impact.kinds import ImpactKind, Stat
+
+UNKNOWN: Final = "\ue000"
+"""Any text at all."""
+ANY: Final = "\ue001"
+"""A `*` of the shell, or names that a program lists: text within one path."""
+ONE: Final = "\ue002"
+"""A `?` of the shell."""
+BUILT: Final = "\ue009"
+"""The content of a file that a compiler builds from the project."""
+NAME: Final = "\ue003"
+"""A word without a slash and without a blank, as `date` prints it."""
+
+MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
+SHOWN: Final = str.maketrans(MARKS)
+PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
+VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
+SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
+LONGEST_PLACE: Final = 300
+
+
+def show(text: str) -> str:
+    """Return a text with every mark as a reader would write it, cut to the length of a place."""
+    text = text.translate(SHOWN)
+    return text if len(text) <= LONGEST_PLACE else f"{text[:LONGEST_PLACE]}…"
+
+
+@frozen
+class SensitiveRow:
+    """One row of the table of sensitive files, compiled."""
+
+    reason: str
+    secret: bool
+    guarded: bool
+    hook: bool
+    history: bool
+    exceptions: tuple[str, ...]
+    content: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@frozen
+class _Pattern:
+    parts: tuple[str, ...]
+    below: bool
+    row: SensitiveRow
+
+    def matches(self, parts: tuple[str, ...], start: int) -> bool:
+        end = start + len(self.parts)
+        if end > len(parts) or not (self.below or end == len(parts)):
+            return False
+        return all(fnmatch.fnmatchcase(part, own) for part, own in zip(parts[start:end], self.parts, strict=True))
+
+
+@frozen
+class _Sensitive:
+    """The patterns of all rows by anchor and first name.
+
+    The anchor `""` stands for every folder, the name `*` for names with a glob.
+    """
+
+    patterns: dict[tuple[str, str], tuple[_Pattern, ...]]
+    rows: tuple[SensitiveRow, ...]
+
+
+@cache
+def _sensitive() -> _Sensitive:
+    patterns: dict[tuple[str, str], tuple[_Pattern, ...]] = {}
+    rows: list[SensitiveRow] = []
+    for entry in load_table("sensitive_files")["file"]:
+        row = SensitiveRow(
+            entry["reason"],
+            entry.get("secret", False),
+            entry.get("guarded", False),
+            entry.get("hook", False),
+            entry.get("history", False),
+            tuple(name.casefold() for name in entry.get("except", ())),
+            tuple(entry.get("content", ())),
+            tuple(name.casefold() for name in entry["names"]),
+        )
+        rows.append(row)
+        for path in entry["paths"]:
+            anchor = path[0] if path[0] in "~/" else ""
+            parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
+            key = (anchor, "*" if "*" in parts[0] else parts[0])
+            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
+    return _Sensitive(patterns, tuple(rows))
+
+
+@lru_cache(maxsize=4096)
+def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
+    """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
+    parts, home_parts = _parts(unicodedata.normalize("NFKC", path)), _parts(home)
+    table = _sensitive()
+    starts = [("", start) for start in range(len(parts))]
+    if parts:
+        starts.append(("/", 0))
+    if len(parts) > len(home_parts) and parts[: len(home_parts)] == home_parts:
+        starts.append(("~", len(home_parts)))
+    found = [
+        pattern.row
+        for anchor, start in starts
+        for key in (parts[start], "*")
+        for pattern in table.patterns.get((anchor, key), ())
+        if pattern.matches(parts, start)
+    ]
+    for part in parts:
+        if PATTERN.search(part) and part.strip(ANY):
+            found += [
+                row for row in table.rows if _reaches(row, part.translate(SHOWN), dotted=part[0] not in (ANY, ONE))
+            ]
+    last = parts[-1] if parts else ""
+    return tuple(
+        row
+        for row in dict.fromkeys(found)
+        if not any(fnmatch.fnmatchcase(last, exception) for exception in row.exceptions)
+    )
+
+
+def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
+    """Return True if a glob of the shell reaches one of the row's names; `*` reaches no name that begins with a dot."""
+    return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.casefold().split("/") if part)
+
+
+@cache
+def _names(key: str) -> tuple[str, ...]:
+    return tuple(load_table("places")[key])
+
+
+def names_of(key: str) -> frozenset[str]:
+    """Return one list of the table of places."""
+    return _name_set(key)
+
+
+@cache
+def _name_set(key: str) -> frozenset[str]:
+    return frozenset(_names(key))
+
+
+def tells_outward(*texts: str) -> bool:
+    """Return True if the names of a task or target say that it changes something outside this machine."""
+    words = {
+        word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+    }
+    return bool(words & names_of("outward")) and not words & names_of("inward")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return True if the name of a variable says that its value is a secret."""
+    if name in names_of("public_names"):
+        return False
+    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+    return name in names_of("secret_whole") or (
+        bool(words)
+        and (words[-1] in names_of("secret_names") or bool({"secret", "password", "token", "apikey"} & set(words)))
+    )
+
+
+@define
+class Places:
+    """The meaning of paths under one policy, with the answers that were needed to know it."""
+
+    policy: ImpactPolicy
+    stat: Stat
+    answers: dict[str, FileFact] = field(factory=dict)
+    written: dict[str, str] = field(factory=dict)
+    """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
+
+    def absolute(self, text: str, folder: str) -> str:
+        """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""
+        path = text.strip()
+        if path[:5].lower() == "file:":
+            path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
+        path = VARIABLE.sub(lambda _: self.policy.home, path)
+        if path == "~" or path.startswith("~/"):
+            path = self.policy.home + path[1:]
+        elif path.startswith("~"):
+            path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
+        path = posixpath.normpath(posixpath.join(folder, path))
+        return path[1:] if path.startswith("//") else path
+
+    def fact(self, path: str) -> FileFact:
+        """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
+        known = path
+        if mark := re.search(f"[{''.join(MARKS)}]", path):
+            known = path[: mark.start()].rpartition("/")[0] or "/"
+        if known not in self.answers:
+            self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
+        answer = self.answers[known]
+        return answer if known == path else FileFact(posixpath.join(answer.path, path[len(known) :].lstrip("/")))
+
+    def _spellings(self, path: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((path, self.fact(path).path)))
+
+    def reads(self, path: str, *, recursive: bool = False) -> Impact:
+        """Return the impact of reading an absolute path."""
+        place = show(path)
+        for spelling in self._spellings(path):
+            for row in sensitive_rows(spelling, self.policy.home):
+                if row.secret:
+                    return Impact("reads_secret", place, row.reason)
+            if recursive and _is_below(self.policy.home, spelling) and spelling != self.policy.root:
+                return Impact("reads_secret", place, "a whole home folder")
+        if UNKNOWN in path:
+            last = posixpath.basename(path)
+            if any(row.secret and last.casefold() in row.names for row in _sensitive().rows):
+                return Impact("reads_secret", place, "a name that holds secrets")
+            if UNKNOWN in last and not SUFFIX.search(last):
+                return Impact("unreadable", place, "only a run tells which file is read")
+        return Impact("reads", place)
+
+    def writes(self, path: str, content: str | None = UNKNOWN, *, hint: str = "") -> Iterator[Impact]:
+        """Yield the impacts of writing an absolute path.
+
+        `content` is the text, as far as the call tells, or None if the text stays as it is; `hint` is a text that an
+        unknown content may come from.
+        """
+        place = show(path)
+        if path in names_of("devices") or path.startswith("/dev/fd/"):
+            return
+        if path.startswith(("/dev/tcp/", "/dev/udp/")):
+            yield Impact("network_sends", place, "a connection of the shell")
+            return
+        if content is not None:
+            self.written[path] = content
+        guards = self._guards(path, f"{content}{hint}")
+        yield from (Impact("writes_guarded", place, reason) for reason in guards)
+        kind = self._where(path)
+        if kind != "writes_tree" or not guards:
+            yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
+
+    def _guards(self, path: str, text: str) -> tuple[str, ...]:
+        """Return why a path is guarded against a text that may be written to it."""
+        rows = [row for spelling in self._spellings(path) for row in sensitive_rows(spelling, self.policy.home)]
+        written = [
+            row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
+        ]
+        return tuple(dict.fromkeys(row.reason for row in written))
+
+    def _where(self, path: str) -> ImpactKind:
+        """Return the kind of writing a path that nothing guards."""
+        spellings = self._spellings(path)
+        if UNKNOWN in path:
+            return "unreadable"
+        if all(self._is_tree(spelling) for spelling in spellings):
+            return "writes_tree"
+        return "writes_temporary" if all(self.is_own(spelling) for spelling in spellings) else "writes_outside"
+
+    def deletes(self, path: str, *, recursive: bool = False) -> Iterator[Impact]:
+        """Yield the impacts of deleting an absolute path, or of moving it away."""
+        place = show(path)
+        rows = sensitive_rows(path, self.policy.home)
+        for row in rows:
+            if row.guarded and not row.content:
+                yield Impact("writes_guarded", place, row.reason)
+            if row.history:
+                yield Impact("git_loses_work", place, row.reason)
+        if UNKNOWN in path:
+            yield Impact("unreadable", place, "only a run tells what is deleted")
+        yield self._lost(path, place, recursive=recursive)
+
+    def _lost(self, path: str, place: str, *, recursive: bool) -> Impact:
+        """Return what deleting a path loses: the first line that holds decides."""
+        fact = self.fact(path)
+        # A link is deleted as such, unless more of the path follows it.
+        spellings = (path,) if fact.path == path else (path, self.fact(posixpath.dirname(path)).path)
+        whole = any(path in (folder, f"{folder}/{ANY}") for folder in self.policy.temporary)
+        lines: tuple[tuple[bool, ImpactKind, str], ...] = (
+            (UNKNOWN in path, "deletes_outside", "only a run tells what is deleted"),
+            (_is_below(self.policy.root, path, strict=True), "deletes_outside", "a folder above the project"),
+            (not all(self.is_own(one) for one in spellings), "deletes_outside", ""),
+            (path == self.policy.root, "deletes_many", "the project folder"),
+            (whole, "deletes_many", "a whole temporary folder"),
+            (not self._is_tree(path), "deletes_generated", "a temporary place"),
+            (path in self.written and fact.kind == "missing", "deletes_generated", "the call itself made it"),
+            (self._is_generated(path), "deletes_generated", "programs can generate it again"),
+            (bool(PATTERN.search(path)) or (recursive and fact.kind != "file"), "deletes_many", ""),
+        )
+        return next(
+            (Impact(kind, place, reason) for holds, kind, reason in lines if holds), Impact("deletes_one", place)
+        )
+
+    def runs(self, path: str) -> Impact:
+        """Return the impact of running the file at an absolute path."""
+        place = show(path)
+        if UNKNOWN in path:
+            return Impact("unreadable", place, "only a run tells which file runs")
+        if all(self._is_tree(spelling) for spelling in self._spellings(path)) and path not in self.written:
+            return Impact("runs_project", place)
+        return Impact("runs_unread", place, "a file that is no part of the project")
+
+    def content(self, path: str) -> str:
+        """Return what a copy of a file holds: the text that the call wrote, or code of the project."""
+        return self.written.get(path, BUILT if self._is_tree(path) else UNKNOWN)
+
+    def is_folder(self, path: str) -> bool:
+        """Return True if a folder lies at an absolute path."""
+        return self.fact(path).kind == "folder"
+
+    def is_own(self, path: str) -> bool:
+        """Return True if an absolute path lies in the project, in a trusted folder or in a temporary one."""
+        return self._is_tree(path) or self._is_temporary(path)
+
+    def _is_tree(self, path: str) -> bool:
+        return any(_is_below(path, folder) for folder in (self.policy.root, *self.policy.trusted_folders))
+
+    def _is_temporary(self, path: str) -> bool:
+        return any(_is_below(path, folder) for folder in self.policy.temporary)
+
+    def _is_generated(self, path: str) -> bool:
+        below = path[len(self.policy.root) :].translate(SHOWN)
+        names = _names("generated")
+        return any(fnmatch.fnmatchcase(part, name) for part in below.split("/") if part for name in names)
+
+
+def _is_below(path: str, folder: str, *, strict: bool = False) -> bool:
+    """Return True if an absolute path lies in a folder; the folder itself counts unless `strict`."""
+    return (path == folder and not strict) or path.startswith(folder.rstrip("/") + "/")

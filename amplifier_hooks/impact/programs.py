@@ -1,0 +1,574 @@
+"""A program and its arguments come in; its impacts go out, by the row that a table has for the program.
+
+A row is data. It says which options take values, and which role every operand and every value has. A role is one
+function of this module: `reads`, `writes`, `deletes`, `shell`, … A program that no row can describe names a reader, a
+function in `readers`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, evolve, field, fields_dict, frozen
+
+from amplifier_hooks.impact.inline_code import read_code, read_sql
+from amplifier_hooks.impact.network import url_impact
+from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, show, tells_outward
+from amplifier_hooks.impact.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from amplifier_hooks.impact.kinds import ImpactKind
+    from amplifier_hooks.impact.shell import ShellState, ShellWalk
+
+FAMILIES: Final = (
+    "files",
+    "text",
+    "git",
+    "network",
+    "packages",
+    "languages",
+    "services",
+    "containers",
+    "cloud",
+    "machine",
+    "shells",
+)
+HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
+
+
+@frozen
+class Row:
+    """One row of a table of programs.
+
+    Args:
+        operands: Roles of the words that are no options, in their order; `role*` repeats.
+        values: Options whose value has no role.
+        options: Roles of the values of options.
+        flags: Kinds that options without a value add; also `recursive`, or `operands: …` to replace the roles.
+        instead: Options whose value stands for the first operand.
+        assignments: Roles of operands of the form `name=value`.
+        plus: Role of operands that begin with `+`.
+        single: True if long options have one dash, so that letters are not bundled.
+        verbs: Rows of subcommands.
+        otherwise: Kinds of a subcommand that no row names, and of none at all.
+        kinds: Kinds that the program always has.
+        reason: Reason for these kinds.
+        recursive: True if the program always goes into folders.
+        stdin: Role of the standard input of a program without operands.
+        prints: `name`, `listed`, `stdin`, or `arguments`: what is known of the output.
+        listing: Options that make the output a list of paths below the last operands.
+        looks: Options with which the program only says what it would do.
+        by: Module and name of a function in `readers` that reads the arguments instead.
+        examples: Commands, each with all its kinds. A test reads them.
+    """
+
+    operands: tuple[str, ...] = ("skip*",)
+    values: frozenset[str] = frozenset()
+    options: dict[str, str] = field(factory=dict)
+    flags: dict[str, str] = field(factory=dict)
+    instead: frozenset[str] = frozenset()
+    assignments: dict[str, str] = field(factory=dict)
+    plus: str = ""
+    single: bool = False
+    verbs: dict[str, Row] = field(factory=dict)
+    otherwise: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    reason: str = ""
+    recursive: bool = False
+    stdin: str = ""
+    prints: str = ""
+    listing: frozenset[str] = frozenset()
+    looks: frozenset[str] = frozenset()
+    by: str = ""
+    examples: dict[str, str] = field(factory=dict)
+
+
+def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
+    """Return a row from its data. A subcommand knows the options of its program, too."""
+    if unknown := entry.keys() - fields_dict(Row).keys():
+        raise ValueError(f"a row of a table of programs has no key {min(unknown)!r}")
+    row = Row(
+        operands=tuple(entry.get("operands", "skip*").split()),
+        values=frozenset(entry.get("values", "").split()) | (parent.values if parent else frozenset()),
+        options=(parent.options if parent else {}) | _split_keys(entry.get("options", {})),
+        flags=(parent.flags if parent else {}) | _split_keys(entry.get("flags", {})),
+        instead=frozenset(entry.get("instead", "").split()),
+        assignments=entry.get("assignments", {}),
+        plus=entry.get("plus", ""),
+        single=entry.get("single", parent.single if parent else False),
+        otherwise=tuple(entry.get("otherwise", "").split()),
+        kinds=tuple(entry.get("kinds", "").split()),
+        reason=entry.get("reason", ""),
+        recursive=entry.get("recursive", False),
+        stdin=entry.get("stdin", ""),
+        prints=entry.get("prints", ""),
+        listing=frozenset(entry.get("listing", "").split()),
+        looks=frozenset(entry.get("looks", "").split()),
+        by=entry.get("by", ""),
+        examples=entry.get("examples", {}),
+    )
+    row.verbs.update(_split_keys({names: read_row(verb, row) for names, verb in entry.get("verbs", {}).items()}))
+    return row
+
+
+def _split_keys(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for names, value in table.items() for name in names.split()}
+
+
+@cache
+def program_rows() -> dict[str, Row]:
+    """Return the rows of all families by the names of their programs."""
+    rows: dict[str, Row] = {}
+    for family in FAMILIES:
+        rows |= _split_keys({names: read_row(entry) for names, entry in load_table(family).items()})
+    return rows
+
+
+@frozen
+class SplitWords:
+    """The arguments of a program, split into operands and options; an option without a value has an empty one."""
+
+    operands: list[str]
+    found: list[tuple[str, str]]
+
+    def has(self, *names: str) -> bool:
+        """Return True if one of these options was found, with or without a value behind `=`."""
+        return any(name in names or name.partition("=")[0] in names for name, _ in self.found)
+
+    def all(self, *names: str) -> list[str]:
+        """Return the values of these options."""
+        return [value for name, value in self.found if name in names]
+
+    def one(self, *names: str) -> str:
+        """Return the value of the first of these options, or an empty text."""
+        return next(iter(self.all(*names)), "")
+
+
+@define
+class ProgramRun:
+    """One program with its arguments, at the place in a command where it runs."""
+
+    walk: ShellWalk
+    state: ShellState
+    name: str
+    words: list[str]
+    """The arguments, without the program."""
+    stdin: str
+    row: Row
+    recursive: bool = False
+    operands: list[str] = field(factory=list)
+    output: str | None = None
+    """The output, as far as a role knows it."""
+    roles: tuple[str, ...] = ()
+    settings: list[tuple[str, str]] = field(factory=list)
+    """The options that were found, each with its value or an empty text."""
+
+    def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
+        """Add an impact."""
+        self.walk.add(kind, show(place), reason)
+
+    def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
+        """Return the arguments, split by the options of the row and by more options that take `values`."""
+        row = evolve(self.row, values=self.row.values | set(values.split()), single=single)
+        return SplitWords(*split_words(row, words, stop=stop))
+
+    def paths(self, text: str) -> list[str]:
+        """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
+        return [self.walk.places.absolute(text, folder) for folder in self.state.folders]
+
+    def reads(self, text: str, *, recursive: bool = False) -> None:
+        """Read a file or folder; `-` is the standard input."""
+        for path in self.paths(text) if text not in ("", "-") else ():
+            self.walk.note(self.walk.places.reads(path, recursive=recursive))
+
+    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "") -> None:
+        """Write a file; `-` is the standard output. `Places.writes` says what the other arguments mean."""
+        for path in self.paths(text) if text not in ("", "-") else ():
+            self.walk.note(*self.walk.places.writes(path, content, hint=hint))
+
+    def deletes(self, text: str, *, recursive: bool = False) -> None:
+        """Delete a file or folder."""
+        for path in self.paths(text) if text else ():
+            self.walk.note(*self.walk.places.deletes(path, recursive=recursive))
+
+    def url(self, text: str, *, sends: bool = False) -> None:
+        """Connect to an address."""
+        self.walk.note(url_impact(text, self.walk.places.policy, sends=sends))
+
+    def apply(self, role: str, text: str) -> None:
+        """Add the impacts of a word with a role."""
+        name, _, argument = role.partition(":")
+        ROLES[name](self, text, argument)
+
+    def read(self, words: Sequence[str], path: list[str]) -> None:
+        """Add the impacts of arguments by the row, whose program or subcommand `path` names."""
+        _read(self, words, path)
+
+    def is_known_tool(self, name: str) -> bool:
+        """Return True if a table names a program, and the program runs code of the project or has subcommands."""
+        row = program_rows().get(name)
+        return row is not None and ("runs_project" in row.kinds or bool(row.verbs)) and not row.by
+
+
+@cache
+def _reader(name: str) -> Callable[[ProgramRun, list[str]], None]:
+    """Return a function of `readers` by its module and its name: `files.find` is `read_find` in `files`."""
+    module, _, function = name.partition(".")
+    found: Callable[[ProgramRun, list[str]], None] = getattr(
+        import_module(f"{__package__}.readers.{module}"), f"read_{function}"
+    )
+    return found
+
+
+def run_program(run: ProgramRun) -> str:
+    """Add the impacts of a program by its row, and return what is known of its output."""
+    words = run.words
+    if words and words[-1] in HELP and not words[2:] and not run.row.by:
+        return NAME
+    path = [run.name]
+    _read(run, words, path)
+    return run.output if run.output is not None else _output(run)
+
+
+def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
+    row = run.row
+    if row.by:
+        _add_kinds(run, row.kinds, row.reason, path)
+        _reader(row.by)(run, list(words))
+        return
+    run.recursive = run.recursive or row.recursive
+    run.roles = row.operands
+    run.operands, found = split_words(row, words, stop=bool(row.verbs) or "command" in row.operands)
+    run.settings += found
+    if any(name in row.looks for name, _ in found):
+        run.add("reads", " ".join(path))
+        return
+    for name, value in found:
+        if flag := row.flags.get(name):
+            _apply_flag(run, flag)
+        elif role := row.options.get(name):
+            run.apply(role, value)
+    if row.verbs:
+        _read_verb(run, path)
+        return
+    _add_kinds(run, row.kinds, row.reason, path)
+    if row.stdin and not [word for word in run.operands if word != "-"]:
+        run.apply(row.stdin, run.stdin)
+    _apply_roles(run)
+
+
+def _read_verb(run: ProgramRun, path: list[str]) -> None:
+    """Go on with the row of the subcommand, which is the first operand."""
+    row = run.row
+    verb = run.operands[0] if run.operands else ""
+    child = row.verbs.get(verb)
+    if child is not None:
+        run.row = child
+        _read(run, run.operands[1:], [*path, verb])
+    elif not verb or verb in HELP:
+        _add_kinds(run, row.kinds or row.otherwise if not verb else (), row.reason, path)
+    elif row.otherwise:
+        _add_kinds(run, row.otherwise, row.reason, [*path, verb])
+        _apply_roles(run)
+    elif UNKNOWN in verb:
+        run.add("unreadable", " ".join([*path, verb]), "only a run tells the subcommand")
+    else:
+        run.add("unknown_program", " ".join([*path, verb]), "a subcommand that no table names")
+
+
+def split_words(row: Row, words: Sequence[str], *, stop: bool = False) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the operands, and the options with their values; `stop` ends the options at the first operand."""
+    operands: list[str] = []
+    found: list[tuple[str, str]] = []
+    place = 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if word == "--" and not row.single:
+            return [*operands, *words[place:]], found
+        if word[:1] != "-" or not word[1:]:
+            operands.append(word)
+            if stop:
+                return [*operands, *words[place:]], found
+            continue
+        following = words[place] if place < len(words) else ""
+        for name, value, used in _options_of(row, word, following):
+            found.append((name, value))
+            place += used
+    return operands, found
+
+
+def _options_of(row: Row, word: str, following: str) -> list[tuple[str, str, bool]]:
+    """Return the options in one word: their names, their values, and if the following word is the value."""
+    if word.startswith("--") or row.single:
+        name, joined, value = word.partition("=")
+        name = _full_name(row, name)
+        if joined or not _takes_value(row, name):
+            return [(name, value, False)]
+        return [(name, following, True)]
+    options: list[tuple[str, str, bool]] = []
+    for place in range(1, len(word)):
+        name = f"-{word[place]}"
+        if _takes_value(row, name):
+            rest = word[place + 1 :]
+            return [*options, (name, rest or following, not rest)]
+        options.append((name, "", False))
+    return options
+
+
+def _takes_value(row: Row, name: str) -> bool:
+    return name in row.options or name in row.values
+
+
+def _full_name(row: Row, name: str) -> str:
+    """Return the long option that an abbreviation means, if it means one that the row names."""
+    if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
+        return name
+    return next((full for full in (*row.options, *row.flags) if full.startswith(name)), name)
+
+
+def _apply_flag(run: ProgramRun, flag: str) -> None:
+    if flag == "recursive":
+        run.recursive = True
+    elif flag.startswith("operands: "):
+        run.roles = tuple(flag.removeprefix("operands: ").split())
+    else:
+        _add_kinds(run, flag.split(), "", [run.name])
+
+
+def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
+    for kind in kinds:
+        run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
+
+
+def _apply_roles(run: ProgramRun) -> None:
+    """Give every operand its role: those before the repeated role, those after it, and the rest between."""
+    operands, row = list(run.operands), run.row
+    roles = list(run.roles)
+    if any(name in row.instead for name, _ in run.settings):
+        roles = roles[1:]
+    if row.assignments:
+        for word in [word for word in operands if "=" in word]:
+            name, _, value = word.partition("=")
+            run.apply(row.assignments.get(name, row.assignments.get("*", "skip")), value)
+        operands = [word for word in operands if "=" not in word]
+    if row.plus:
+        for word in [word for word in operands if word.startswith("+")]:
+            run.apply(row.plus, word[1:])
+        operands = [word for word in operands if not word.startswith("+")]
+    if "command" in roles:
+        before = roles.index("command")
+        for role, word in zip(roles[:before], operands[:before], strict=False):
+            run.apply(role, word)
+        if operands[before:]:
+            run.output = run.walk.command(operands[before:], run.state, run.stdin)
+        return
+    for role, word in _paired(roles, operands):
+        run.apply(role, word)
+
+
+def _paired(roles: Sequence[str], operands: Sequence[str]) -> list[tuple[str, str]]:
+    repeated = next((place for place, role in enumerate(roles) if role.endswith("*")), None)
+    if repeated is None:
+        return list(zip(roles, operands, strict=False))
+    before, after = roles[:repeated], roles[repeated + 1 :]
+    ending = min(len(after), max(0, len(operands) - len(before)))
+    middle = operands[len(before) : len(operands) - ending]
+    return [
+        *zip(before, operands, strict=False),
+        *((roles[repeated].rstrip("*"), word) for word in middle),
+        *zip(after, operands[len(operands) - ending :] if ending else (), strict=False),
+    ]
+
+
+def _output(run: ProgramRun) -> str:
+    prints = run.row.prints
+    if prints == "name":
+        return NAME
+    listing = any(name in run.row.listing for name, _ in run.settings)
+    if prints == "listed" or listing:
+        operands = run.operands[1:] if listing else run.operands
+        folders = [word.rstrip("/") for word in operands] or ["."]
+        return "\n".join(f"{folder}/{ANY}" if folder else f"/{ANY}" for folder in folders)
+    if prints == "stdin":
+        return run.stdin if ANY in run.stdin or run.name in ("cat", "tee") else UNKNOWN
+    return UNKNOWN
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
+
+def _skip(run: ProgramRun, text: str, _argument: str) -> None:
+    del run, text
+
+
+def _reads(run: ProgramRun, text: str, _argument: str) -> None:
+    run.reads(text, recursive=run.recursive)
+    if run.name == "cat":
+        run.output = next(
+            (run.walk.places.written[path] for path in run.paths(text) if path in run.walk.places.written), None
+        )
+
+
+def _lists(run: ProgramRun, text: str, _argument: str) -> None:
+    run.add("reads", text)
+
+
+def _writes(run: ProgramRun, text: str, _argument: str) -> None:
+    run.writes(text, run.stdin if run.name == "tee" else UNKNOWN, hint=run.walk.source)
+
+
+def _changes(run: ProgramRun, text: str, _argument: str) -> None:
+    """Change a file without changing its text."""
+    run.writes(text, None, hint=run.walk.source)
+
+
+def _builds(run: ProgramRun, text: str, _argument: str) -> None:
+    run.writes(text, BUILT)
+
+
+def _target(run: ProgramRun, text: str, _argument: str) -> None:
+    """Write into a folder that an option names; then every operand is a source."""
+    run.roles = run.roles[:-1]
+    run.writes(f"{text}/{NAME}")
+
+
+def _copies(run: ProgramRun, text: str, _argument: str) -> None:
+    """Write a target that may be a folder: then the sources keep their names in it."""
+    places, sources = run.walk.places, run.operands[:-1]
+    folder = text.endswith(("/", ".")) or len(sources) > 1 or any(places.is_folder(path) for path in run.paths(text))
+    for source in sources:
+        content = next(places.content(path) for path in run.paths(source))
+        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text, content)
+
+
+def _deletes(run: ProgramRun, text: str, _argument: str) -> None:
+    run.deletes(text, recursive=run.recursive)
+
+
+def _moves(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read a file, and take it away from its place. Inside the project nothing is lost by it."""
+    run.reads(text)
+    gone = run.operands[-1:] == ["/dev/null"]
+    for path in run.paths(text):
+        root = path == run.walk.places.policy.root
+        lost = run.walk.places.deletes(path)
+        run.walk.note(
+            *(
+                one
+                for one in lost
+                if gone or root or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
+            )
+        )
+
+
+def _runs(run: ProgramRun, text: str, argument: str) -> None:
+    """Run a file: `runs:shell` or `runs:python` names its language, as far as the program fixes it."""
+    run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
+
+
+def _shell(run: ProgramRun, text: str, _argument: str) -> None:
+    run.output = run.walk.script(text, run.state, run.stdin)
+
+
+def _code(run: ProgramRun, text: str, argument: str) -> None:
+    run.walk.note(*read_code(text, argument, run.walk.places, run.state.folders[0]))
+
+
+def _sql(run: ProgramRun, text: str, _argument: str) -> None:
+    run.walk.note(*read_sql(text, run.name))
+
+
+def _task(run: ProgramRun, text: str, _argument: str) -> None:
+    run.add("runs_project", text)
+    if tells_outward(text):
+        run.add("service_writes", text, "the name of the task")
+
+
+def _url(run: ProgramRun, text: str, _argument: str) -> None:
+    run.url(text)
+
+
+def _package(run: ProgramRun, text: str, _argument: str) -> None:
+    local = text.startswith((".", "/")) and all(
+        run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text)
+    )
+    run.add("installs_manifest" if local else "installs_new", text)
+
+
+def _folder(run: ProgramRun, text: str, _argument: str) -> None:
+    run.state = run.state.copy()
+    run.state.folders = tuple(run.paths(text))
+
+
+def _kind(run: ProgramRun, text: str, argument: str) -> None:
+    _add_kinds(run, argument.split("+"), "", [run.name, text])
+
+
+def _variable(run: ProgramRun, text: str, _argument: str) -> None:
+    secret = is_secret_name(text) or UNKNOWN in text
+    run.add("reads_secret" if secret else "reads", f"${text}", "a variable with a secret's name" if secret else "")
+
+
+def _module(run: ProgramRun, text: str, _argument: str) -> None:
+    """Run a module of Python: one that a table names as a program, or else code of the project."""
+    words = run.operands
+    if text in program_rows():
+        run.output = run.walk.command([text, *words], run.state, run.stdin)
+    elif text in (
+        "json.tool",
+        "this",
+        "site",
+        "platform",
+        "tokenize",
+        "ast",
+        "dis",
+        "py_compile",
+        "compileall",
+        "timeit",
+        "cProfile",
+        "pdb",
+        "unittest",
+        "doctest",
+        "trace",
+    ):
+        run.add("runs_project", text)
+    else:
+        run.add("runs_project" if UNKNOWN not in text else "unreadable", text)
+    run.operands = []
+
+
+def _setting(run: ProgramRun, text: str, _argument: str) -> None:
+    """Set a variable for a program: some decide which programs or libraries it loads."""
+    name, _, value = text.partition("=")
+    run.walk.assign(name, value, run.state, exported=True)
+
+
+ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
+    "skip": _skip,
+    "reads": _reads,
+    "lists": _lists,
+    "writes": _writes,
+    "copies": _copies,
+    "changes": _changes,
+    "builds": _builds,
+    "target": _target,
+    "deletes": _deletes,
+    "moves": _moves,
+    "runs": _runs,
+    "shell": _shell,
+    "code": _code,
+    "sql": _sql,
+    "task": _task,
+    "url": _url,
+    "package": _package,
+    "folder": _folder,
+    "kind": _kind,
+    "module": _module,
+    "variable": _variable,
+    "setting": _setting,
+}

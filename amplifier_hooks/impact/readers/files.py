@@ -1,0 +1,280 @@
+"""Readers of programs that work on files: `find`, `sed`, `awk`, `tar`, `rsync`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from amplifier_hooks.impact.inline_code import read_code
+from amplifier_hooks.impact.network import is_remote, remote_host
+from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
+
+if TYPE_CHECKING:
+    from amplifier_hooks.impact.programs import ProgramRun
+
+FIND_VALUES: Final = frozenset(
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-type",
+        "-xtype",
+        "-size",
+        "-mtime",
+        "-mmin",
+        "-atime",
+        "-amin",
+        "-ctime",
+        "-cmin",
+        "-newer",
+        "-maxdepth",
+        "-mindepth",
+        "-perm",
+        "-user",
+        "-group",
+        "-uid",
+        "-gid",
+        "-links",
+        "-inum",
+        "-samefile",
+        "-lname",
+        "-ilname",
+        "-fstype",
+        "-printf",
+        "-regextype",
+        "-newermt",
+        "-used",
+        "-E",
+        "-D",
+        "-context",
+    ]
+)
+FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
+FIND_RUNS: Final = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+LONGEST_SCRIPT: Final = 16_384
+FLAGS: Final = re.compile(r"[gpiImM0-9]*(e?)[gpiImM0-9]*(?:w\s*([^\n;}]+))?")
+TAR_PROGRAMS: Final = (
+    "-I --use-compress-program --to-command --checkpoint-action -F --info-script --new-volume-script --rsh-command"
+)
+COMPRESSORS: Final = frozenset(
+    ["zstd", "gzip", "pigz", "xz", "bzip2", "lz4", "brotli", "pbzip2", "pixz", "dot", "echo"]
+)
+RSH: Final = re.compile(r"ssh(?: -[piqC46] ?\S*)*")
+
+
+def read_find(run: ProgramRun, words: list[str]) -> None:
+    """Read `find`: folders, tests, and actions that delete, write or run a program for every file."""
+    start = next(
+        (at for at, word in enumerate(words) if word[:1] in ("-", "(", "!") and word not in "-L-H-P"), len(words)
+    )
+    folders = [word for word in words[:start] if not word.startswith("-")] or ["."]
+    names = [words[at + 1] for at in range(start, len(words) - 1) if words[at] in ("-name", "-iname")]
+    last = names[0].replace("*", ANY) if len(names) == 1 else ANY
+    found = [f"{folder.rstrip('/')}/{last}" for folder in folders]
+    run.output = "\n".join(found)
+    for folder in folders:
+        run.add("reads", folder)
+    place = start
+    while place < len(words):
+        place = _find_action(run, words, place, found)
+
+
+def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]) -> int:
+    """Read one test or action of `find`, and return the place behind it."""
+    word, value = words[place], words[place + 1] if place + 1 < len(words) else UNKNOWN
+    if word in FIND_VALUES:
+        return place + 2
+    if word in FIND_FILES:
+        run.writes(value)
+        return place + 2
+    if word == "-files0-from":
+        run.add("unreadable", word, "a list of folders in a file")
+    elif word == "-delete":
+        for one in found:
+            run.deletes(one)
+    elif word in FIND_RUNS:
+        end = next((at for at in range(place + 1, len(words)) if words[at] in (";", "+")), len(words))
+        for one in found:
+            run.walk.command([part.replace("{}", one) for part in words[place + 1 : end]], run.state.copy(), UNKNOWN)
+        return end + 1
+    return place + 1
+
+
+def read_sed(run: ProgramRun, words: list[str]) -> None:
+    """Read `sed`: its script may write files and run commands; `-i` changes the files that it reads."""
+    in_place = [word for word in words if re.match(r"--in-place|-[nErsuz]*i", word)]
+    plain = [word for word in words if word not in in_place]
+    given = run.split(
+        plain[1:] if in_place and plain[:1] == [""] else plain, "-l --line-length -e --expression -f --file"
+    )
+    scripts, files = given.all("-e", "--expression"), given.operands
+    if not scripts and not given.has("-f", "--file") and files:
+        scripts, files = [files[0]], files[1:]
+    for script in scripts:
+        _read_script(run, script)
+    for script in given.all("-f", "--file"):
+        run.add("unreadable", script, "a script of sed in a file")
+    for file in files:
+        run.reads(file)
+        if in_place:
+            run.writes(file, None, hint=" ".join(scripts))
+    run.output = run.stdin if ANY in run.stdin and not files else UNKNOWN
+
+
+def _read_script(run: ProgramRun, script: str) -> None:
+    """Find the commands of a script that write, read or run something."""
+    if len(script) > LONGEST_SCRIPT:
+        run.add("unreadable", "sed", "a script that is too long to be read")
+        return
+    text = script.translate({ord(UNKNOWN): "x", ord(NAME): "x", ord(ANY): "*"})
+    place = 0
+    while place < len(text):
+        sign = text[place]
+        if sign in "/\\":
+            place = _skip_address(text, place)
+        elif sign in "sy":
+            place = _read_substitution(run, text, place)
+        elif sign in "wWrR":
+            end = _first(text, place, "\n}")
+            name = text[place + 1 : end].strip().rstrip(";")
+            run.writes(name) if sign in "wW" else run.reads(name)
+            place = end
+        elif sign in "aic:btT#":
+            place = max(_text_end(text, place) if sign in "aic" else _first(text, place, "\n;"), place + 1)
+        else:
+            if sign == "e":
+                run.add("runs_unread", "sed", "the command e of sed")
+            place += 1
+
+
+def _skip_address(text: str, place: int) -> int:
+    if text[place] == "/":
+        place = _skip_to(text, place + 1, "/")
+    else:
+        place = _skip_to(text, place + 2, text[place + 1 : place + 2])
+    while text[place : place + 1] in ("I", "M"):
+        place += 1
+    return place
+
+
+def _read_substitution(run: ProgramRun, text: str, place: int) -> int:
+    stop, command = text[place + 1 : place + 2], text[place]
+    place = _skip_to(text, _skip_to(text, place + 2, stop), stop)
+    flags = FLAGS.match(text, place)
+    if flags is None:
+        return place
+    if flags[1] and command == "s":
+        run.add("runs_unread", "sed", "the flag e of s runs its result")
+    if flags[2]:
+        run.writes(flags[2].strip())
+    return max(flags.end(), place)
+
+
+def _first(text: str, place: int, signs: str) -> int:
+    match = re.compile(f"[{re.escape(signs)}]").search(text, place)
+    return match.start() if match else len(text)
+
+
+def _text_end(text: str, place: int) -> int:
+    """Return the end of the text of `a`, `i` or `c`: a line that no backslash continues."""
+    end = text.find("\n", place)
+    while end > 0 and text[end - 1] == "\\":
+        end = text.find("\n", end + 1)
+    return len(text) if end < 0 else end
+
+
+def _skip_to(text: str, place: int, stop: str) -> int:
+    """Return the place behind the next `stop` that no backslash and no bracket keeps."""
+    bracket = False
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\":
+            place += 1
+        elif sign == "[" and stop != "[" and not bracket:
+            bracket = "]" in text[place + 2 :]
+            place += text[place + 1 : place + 2] in ("]", "^")
+        elif sign == "]":
+            bracket = False
+        elif sign == stop and not bracket:
+            return place + 1
+        place += 1
+    return place
+
+
+def read_awk(run: ProgramRun, words: list[str]) -> None:
+    """Read `awk`: a program in a language that can write files and run commands."""
+    given = run.split(words, "-F -v --field-separator --assign -f --file -e --source -i --include -l --load -E --exec")
+    codes, files = given.all("-e", "--source"), given.operands
+    for value in given.all("-f", "--file", "-E", "--exec"):
+        run.walk.run_file(value, run.state, "awk", [], run.stdin)
+    for value in given.all("-i", "--include", "-l", "--load"):
+        run.add("runs_unread", value, "a library of awk")
+    if not codes and not given.has("-f", "--file", "-E", "--exec"):
+        codes, files = files[:1], files[1:]
+    for code in codes:
+        text = code.translate({ord(NAME): "x", ord(ANY): "*", ord(UNKNOWN): "x"})
+        run.walk.note(*read_code(text, "awk", run.walk.places, run.state.folders[0]))
+        if UNKNOWN in code:
+            run.add("unreadable", "awk", "only a run tells the code")
+    for file in files:
+        if "=" not in file:
+            run.reads(file)
+
+
+def read_tar(run: ProgramRun, words: list[str]) -> None:
+    """Read `tar`: an archive that is unpacked writes into a folder, and some options run programs."""
+    if words and not words[0].startswith("-"):
+        words = [f"-{words[0]}", *words[1:]]
+    given = run.split(
+        words,
+        f"{TAR_PROGRAMS} -f --file -C --directory -T --files-from -b --exclude --transform --xform -X --exclude-from "
+        "--strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
+    )
+    for value in given.all(*TAR_PROGRAMS.split()):
+        if value.split(" ")[0] not in COMPRESSORS:
+            run.add("runs_unread", f"tar {value}", "an option that names a program")
+    archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory") or "."
+    if given.has("-x", "--extract", "--get"):
+        run.reads(archive)
+        if not given.has("-O", "--to-stdout"):
+            run.writes(f"{folder}/{NAME}")
+    elif given.has("-c", "--create", "-r", "--append", "-u", "--update", "-A"):
+        run.writes(archive)
+        for file in given.operands:
+            path = file if file[:1] in ("/", "~") else f"{folder}/{file}"
+            run.reads(path, recursive=True)
+            if given.has("--remove-files"):
+                run.deletes(path, recursive=True)
+    else:
+        run.add("reads", archive)
+
+
+def read_rsync(run: ProgramRun, words: list[str]) -> None:
+    """Read `rsync`: a copy that may delete, between folders or machines."""
+    given = run.split(
+        words,
+        "--exclude --include --exclude-from --include-from -f --filter --bwlimit --timeout --port --chmod --chown "
+        "--out-format --log-file --backup-dir --suffix -B --partial-dir --info --compress-level --max-size --min-size "
+        "--files-from -e --rsh --rsync-path",
+    )
+    for value in given.all("-e", "--rsh", "--rsync-path"):
+        if not RSH.fullmatch(value):
+            run.add("runs_unread", value, "an option that names a program")
+    for source in given.operands[:-1]:
+        if is_remote(source):
+            run.url(remote_host(source))
+            continue
+        run.reads(source, recursive=True)
+        if given.has("--remove-source-files"):
+            run.deletes(source, recursive=True)
+    for target in given.operands[1:][-1:]:
+        if is_remote(target):
+            run.add("network_sends", target)
+            continue
+        run.writes(target)
+        if any(name.startswith("--del") for name, _ in given.found):
+            run.deletes(target, recursive=True)

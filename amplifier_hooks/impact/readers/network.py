@@ -1,0 +1,121 @@
+"""Readers of programs that connect to other machines: `curl`, `wget`, `ssh`, `scp`, the command lines of clouds."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from amplifier_hooks.impact.network import is_remote, remote_host
+from amplifier_hooks.impact.tables import load_table
+
+if TYPE_CHECKING:
+    from amplifier_hooks.impact.programs import ProgramRun
+
+CURL_DATA: Final = (
+    "-d --data --data-raw --data-binary --data-ascii --data-urlencode --json -F --form --form-string -T --upload-file"
+)
+CURL_FILES: Final = "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii"
+CURL_VALUES: Final = (
+    "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
+    "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
+    "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
+    "--continue-at --max-filesize --proto --stderr --noproxy --oauth2-bearer --url-query -X --request --output-dir "
+    "-K --config --url"
+)
+WGET_BODY: Final = ("--post-file", "--body-file", "--post-data", "--body-data")
+WGET_VALUES: Final = (
+    "-O --output-document -o --output-file -a --append-output -P --directory-prefix --method -i --input-file -e "
+    "--execute --use-askpass -t --tries -T --timeout -U --user-agent --header -w --wait -l --level -A -R -D "
+    "--limit-rate --user --password -Q"
+)
+SSH_PROGRAM: Final = re.compile(r"(?:Proxy|Local|PermitLocal|KnownHosts)Command\b", re.IGNORECASE)
+
+
+def read_curl(run: ProgramRun, words: list[str]) -> None:
+    """Read `curl`: where it connects to, what it sends, and which file it writes."""
+    given = run.split(words, f"{CURL_DATA} {CURL_FILES} {CURL_VALUES}")
+    urls = [*given.operands, *given.all("--url")]
+    body = given.has(*CURL_DATA.split()) and not given.has("-G", "--get")
+    method = given.one("-X", "--request").upper() or ("POST" if body else "GET")
+    if given.has("-K", "--config"):
+        run.add("network_sends", "--config", "the file of settings is not read")
+    for value in given.all(*CURL_FILES.split()):
+        run.writes(value)
+    for name, value in given.found:
+        upload = name in ("-T", "--upload-file")
+        if name in CURL_DATA.split() and (upload or value.startswith("@") or "=@" in value):
+            run.reads(value.rpartition("@")[2])
+        elif name in ("-H", "--header") and value.startswith("@"):
+            run.add("unreadable", "--header", "headers in a file")
+    for url in urls:
+        if given.has("-O", "--remote-name", "-J", "--remote-name-all"):
+            run.writes(url.rpartition("/")[2] or "index")
+        run.url(url, sends=method not in ("GET", "HEAD", "OPTIONS"))
+        if url.lower().startswith("file:"):
+            run.reads(url)
+
+
+def read_wget(run: ProgramRun, words: list[str]) -> None:
+    """Read `wget`: it writes a file unless its output is the terminal."""
+    given = run.split(words, f"{' '.join(WGET_BODY)} {WGET_VALUES}")
+    method = given.one("--method").upper() or ("POST" if given.has(*WGET_BODY) else "GET")
+    for value in given.all("--post-file", "--body-file"):
+        run.reads(value)
+    if given.has("-e", "--execute", "--use-askpass"):
+        run.add("runs_unread", "wget", "a setting that names a program")
+    if given.has("-i", "--input-file"):
+        run.add("unreadable", "wget", "the list of addresses is not read")
+    target = given.one("-O", "--output-document")
+    folder = given.one("-P", "--directory-prefix") or "."
+    for url in given.operands:
+        if not given.has("--spider"):
+            run.writes(target or f"{folder}/{url.rpartition('/')[2] or 'index.html'}")
+        run.url(url, sends=method not in ("GET", "HEAD"))
+
+
+def read_ssh(run: ProgramRun, words: list[str]) -> None:
+    """Read `ssh`: a command on another machine; some options run programs on this one."""
+    given = run.split(words, "-p -i -l -F -L -R -D -b -c -E -e -I -J -m -O -o -Q -S -W -w -B", stop=True)
+    for value in given.all("-o"):
+        if SSH_PROGRAM.match(value):
+            run.add("runs_unread", value, "an option that names a program")
+    for value in given.all("-F"):
+        run.add("unreadable", value, "the file of settings is not read")
+    for value in given.all("-R", "-D", "-L", "-w"):
+        run.add("network_sends", value, "a tunnel")
+    if given.operands:
+        host = given.operands[0].rpartition("@")[2]
+        run.url(host)
+        if given.operands[1:]:
+            run.add("service_writes", host, "a command on another machine")
+
+
+def read_scp(run: ProgramRun, words: list[str]) -> None:
+    """Read `scp` and `sftp`: a copy from or to another machine."""
+    given = run.split(words, "-P -i -F -l -c -o -S -J -D")
+    if given.has("-S") or any("Command" in value for value in given.all("-o")):
+        run.add("runs_unread", run.name, "an option that names a program")
+    *sources, target = given.operands or [""]
+    for source in sources:
+        if is_remote(source):
+            run.url(remote_host(source))
+        else:
+            run.reads(source, recursive=True)
+    if is_remote(target) or run.name == "sftp":
+        run.add("network_sends", target)
+    else:
+        run.writes(target)
+
+
+def read_cloud(run: ProgramRun, words: list[str]) -> None:
+    """Read the command line of a cloud: one of its first words is a verb."""
+    table = load_table("cloud_verbs")
+    names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)][:5]
+    verbs = {part for name in names for part in (name.split("-")[0], name)}
+    place = " ".join(names[:3])
+    if verbs & {*table["secrets"]}:
+        run.add("reads_secret", place)
+    elif verbs & {*table["writes"]} or not verbs & {*table["reads"]}:
+        run.add("service_writes", place)
+    else:
+        run.add("service_reads", place)

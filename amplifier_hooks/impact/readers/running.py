@@ -1,0 +1,214 @@
+"""Readers of programs that start other programs, or run code: `xargs`, `env`, `sudo`, shells, interpreters, `make`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from amplifier_hooks.impact.places import UNKNOWN, tells_outward
+from amplifier_hooks.impact.shell_words import SPLIT
+
+if TYPE_CHECKING:
+    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.shell import ShellState
+
+ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+MOST_GIVEN: Final = 64
+"""Most words that `xargs` and `parallel` are followed with, one by one."""
+NPX_PACKAGES: Final = ("-p", "--package", "--from", "--spec", "--with")
+TOOL_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
+MAKE_FILES: Final = ("Makefile", "makefile", "GNUmakefile")
+MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|MAKEFLAGS|MAKE|CC|CXX|LD)=")
+
+
+def read_xargs(run: ProgramRun, words: list[str]) -> None:
+    """Run a program with words from the standard input behind its own, or in the place of a mark."""
+    given = run.split(
+        words,
+        "-I -J -n -P -L -s -d -E -a --arg-file --max-args --max-procs --delimiter --max-lines --max-chars",
+        stop=True,
+    )
+    inner = given.operands
+    mark = given.one("-I", "-J") or ("{}" if given.has("-i", "--replace") else "")
+    words = run.stdin.split() if run.stdin != UNKNOWN and not given.has("-a", "--arg-file") else []
+    words = words if 0 < len(words) <= MOST_GIVEN else [UNKNOWN]
+    if not inner:
+        return
+    for line in [[part.replace(mark, word) for part in inner] for word in words] if mark else [[*inner, *words]]:
+        run.output = run.walk.command(line, run.state, UNKNOWN)
+
+
+def read_parallel(run: ProgramRun, words: list[str]) -> None:
+    """Read GNU parallel: a program, then `:::` and words for it."""
+    given = run.split(
+        words,
+        "-j --jobs -n -N -a --arg-file --colsep -S --sshlogin --joblog --results --timeout --retries --delay -I",
+        stop=True,
+    )
+    rest = given.operands
+    if given.has("-S", "--sshlogin"):
+        run.add("network_sends", "other machines", "runs on other machines")
+    place = next((at for at, word in enumerate(rest) if word.startswith(":::")), len(rest))
+    inner, words = rest[:place], rest[place + 1 :] or [UNKNOWN]
+    for word in words[:MOST_GIVEN]:
+        line = [part.replace("{}", word) for part in inner]
+        if not inner:
+            run.walk.script(word, run.state.copy(), UNKNOWN)
+        else:
+            run.walk.command(line if line != inner else [*inner, word], run.state.copy(), UNKNOWN)
+
+
+def read_env(run: ProgramRun, words: list[str]) -> None:
+    """Read `env`: assignments, then a program; alone it prints the whole environment."""
+    given = run.split(words, "-u --unset -C --chdir -P -S --split-string", stop=True)
+    state = run.state.copy()
+    for folder in given.all("-C", "--chdir"):
+        state.folders = tuple(run.paths(folder))
+    if given.has("-S", "--split-string"):
+        text = " ".join((given.one("-S", "--split-string"), *given.operands))
+        run.output = run.walk.script(text, state, run.stdin)
+        return
+    rest = _assign(run, given.operands, state)
+    if rest:
+        run.output = run.walk.command(rest, state, run.stdin)
+    else:
+        run.add("reads_secret", "environment", "the whole environment")
+
+
+def read_sudo(run: ProgramRun, words: list[str]) -> None:
+    """Read `sudo`: a program with the highest rights."""
+    given = run.split(words, "-u --user -g --group -h --host -p --prompt -C -r -t -T -U -D --chdir -R", stop=True)
+    if not given.operands and given.has("-l", "--list", "-v", "-k", "-K"):
+        run.add("reads", "sudo")
+        return
+    run.add("system", " ".join(given.operands[:2]), "the highest rights")
+    state = run.state.copy()
+    if rest := _assign(run, given.operands, state):
+        run.output = run.walk.command(rest, state, run.stdin)
+
+
+def _assign(run: ProgramRun, words: list[str], state: ShellState) -> list[str]:
+    """Give the variables in front of a program their values, and return the program with its arguments."""
+    rest = list(words)
+    while rest and ASSIGNMENT.match(rest[0]):
+        name, _, value = rest.pop(0).partition("=")
+        run.walk.assign(name, value, state, exported=True)
+    return rest
+
+
+def read_timeout(run: ProgramRun, words: list[str]) -> None:
+    """Read `timeout`, `flock` and `watch`: a duration or a file, then a program."""
+    rest = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True).operands
+    if run.name == "watch":
+        run.walk.script(" ".join(rest), run.state.copy(), UNKNOWN)
+        return
+    rest = rest[1:] if run.name in ("timeout", "gtimeout", "flock") else rest
+    rest = ["sh", *rest] if rest[:1] == ["-c"] else rest
+    if rest:
+        run.output = run.walk.command(rest, run.state, run.stdin)
+
+
+def read_shell(run: ProgramRun, words: list[str]) -> None:
+    """Read a shell: the commands of `-c`, a script, or the standard input."""
+    if run.name == "busybox" and words:
+        run.output = run.walk.command(words, run.state, run.stdin)
+        return
+    given = run.split(words, "-o +o -O +O --rcfile --init-file", stop=True)
+    rest, state = given.operands, run.state.copy()
+    for file in given.all("--rcfile", "--init-file"):
+        run.walk.run_file(file, state, "shell", [], UNKNOWN)
+    if given.has("-c"):
+        state.variables |= {str(at): value for at, value in enumerate(rest[2:11], start=1)}
+        state.variables["@"], state.variables["0"] = SPLIT.join(rest[2:]), "".join(rest[1:2])
+        run.output = run.walk.script(rest[0] if rest else UNKNOWN, state, run.stdin)
+    elif rest and not given.has("-s") and rest[0] != "-":
+        run.walk.run_file(rest[0], run.state, "shell", rest[1:], run.stdin)
+    elif not given.has("--version"):
+        run.output = run.walk.script(run.stdin, state, UNKNOWN)
+
+
+def read_interpreter(run: ProgramRun, words: list[str]) -> None:
+    """Read an interpreter: the code in an option, a module, a script, or the standard input."""
+    given = run.split(words, stop=True)
+    rest = given.operands
+    code = next(((name, value) for name, value in given.found if name in run.row.instead), None)
+    if code and run.name.startswith(("python", "pypy")):
+        # Everything behind -c and -m belongs to the code or the module.
+        run.operands = words[words.index(code[1]) + 1 :] if code[1] in words else rest
+        run.apply(run.row.options[code[0]], code[1])
+        return
+    for name, value in given.found:
+        if role := run.row.options.get(name):
+            run.apply(role, value)
+    if run.name == "perl" and any(re.match(r"-\w*i", word) for word in words):
+        for file in rest:
+            run.writes(file, None)
+    if code:
+        for file in rest if run.name in ("perl", "ruby") else ():
+            run.reads(file)
+    elif rest and rest[0] != "-":
+        run.operands = rest
+        run.apply(run.row.operands[0], rest[0])
+    else:
+        _run_input(run, words)
+
+
+def _run_input(run: ProgramRun, words: list[str]) -> None:
+    """Read an interpreter without code and without a script."""
+    if words and words[-1] in ("--version", "-V", "-v", "-h", "--help"):
+        run.add("reads", run.name)
+    elif "--test" in words or "--check" in words:
+        run.add("runs_project", run.name)
+    elif run.stdin == UNKNOWN:
+        run.add("runs_unread", run.name, "code from the standard input")
+    else:
+        run.apply(run.row.stdin, run.stdin)
+
+
+def read_npx(run: ProgramRun, words: list[str]) -> None:
+    """Read `npx` and its kin: a tool that a table names counts as the project's, any other is fetched and run."""
+    packages = " ".join(NPX_PACKAGES)
+    given = run.split(
+        words, f"{packages} -c --call -w --workspace --python --index-url --with-editable --prefix -C --dir", stop=True
+    )
+    rest = given.operands
+    for value in given.all("-c", "--call"):
+        run.walk.script(value, run.state.copy(), UNKNOWN)
+    for value in given.all(*NPX_PACKAGES):
+        run.add("installs_new", value)
+    if run.name == "pipx" and rest and rest[0] in ("run", "install", "inject", "list"):
+        rest = rest[1:]
+        if not rest:
+            run.add("reads", "pipx")
+    if not rest:
+        return
+    tool = TOOL_VERSION.sub("", rest[0])
+    if run.is_known_tool(tool):
+        run.output = run.walk.command([tool, *rest[1:]], run.state, run.stdin)
+        return
+    run.add("installs_new", rest[0], "a tool that no table names")
+    run.add("runs_unread", rest[0], "a tool that no table names")
+
+
+def read_make(run: ProgramRun, words: list[str]) -> None:
+    """Read `make`: its targets are code of the project, unless the file of rules comes from elsewhere."""
+    words = [word for at, word in enumerate(words) if not (word.isdigit() and words[at - 1 : at] == ["-j"])]
+    given = run.split(words, "-I -l -o -W --eval -f --file --makefile -C --directory -E")
+    for value in given.all("--eval", "-E"):
+        run.add("runs_unread", value, "rules in the command")
+    run.state = run.state.copy()
+    for folder in given.all("-C", "--directory"):
+        run.state.folders = tuple(run.paths(folder))
+    files = given.all("-f", "--file", "--makefile")
+    written = run.walk.places.written
+    for file in files or MAKE_FILES:
+        for path in run.paths(file):
+            if path in written or file == "-":
+                run.add("runs_unread", path, "rules that the command itself writes")
+            elif files or file == MAKE_FILES[0]:
+                run.walk.note(run.walk.places.runs(path))
+    for word in given.operands:
+        if MAKE_PROGRAMS.match(word):
+            run.add("runs_unread", word, "a variable that names a program")
+        elif "=" not in word and tells_outward(word):
+            run.add("service_writes", word, "the name of the target")

@@ -1,0 +1,623 @@
+"""A shell command comes in; the impacts of everything it would run go out, and nothing runs.
+
+The grammar of tree-sitter-bash reads the command. A walk follows it as the shell would: `cd`, variables, loops,
+functions, pipes, here-documents, substitutions, commands inside arguments, and scripts that the command itself writes
+and runs. A part that the walk cannot follow is `unreadable`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from attrs import define, field
+
+from amplifier_hooks.errors import MissingExtra
+from amplifier_hooks.impact.kinds import Impact
+from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, Places, names_of, show, tells_outward
+from amplifier_hooks.impact.programs import ProgramRun, program_rows, run_program
+from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
+from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tree_sitter import Language, Node
+
+    from amplifier_hooks.impact.kinds import ImpactKind
+
+LONGEST: Final = 1 << 20
+"""Most bytes of a command that is read."""
+MOST_SIGNS: Final = 8_000
+"""Most special characters of a command that is read."""
+MOST_STEPS: Final = 4_000
+"""Most parts that one walk follows, every turn of a loop counted."""
+MOST_NODES: Final = 20_000
+"""Most nodes of the grammar in one text."""
+DEEPEST: Final = 60
+"""Deepest nesting of commands."""
+MOST_TURNS: Final = 32
+"""Most turns of one loop that are followed with a value each."""
+MOST_CALLS: Final = 2
+"""Most calls of one function inside itself."""
+LONGEST_OUTPUT: Final = 65_536
+
+SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
+SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
+SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
+REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
+STATEMENTS: Final = frozenset(
+    [
+        "pipeline",
+        "command",
+        "list",
+        "redirected_statement",
+        "subshell",
+        "compound_statement",
+        "if_statement",
+        "while_statement",
+        "for_statement",
+        "c_style_for_statement",
+        "case_statement",
+        "function_definition",
+        "variable_assignment",
+        "variable_assignments",
+        "declaration_command",
+        "unset_command",
+        "test_command",
+        "negated_command",
+        "ERROR",
+    ]
+)
+LANGUAGES: Final = {
+    "python": "python",
+    "python3": "python",
+    "node": "javascript",
+    "ruby": "ruby",
+    "perl": "perl",
+    "php": "php",
+}
+PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
+OPERATORS: Final = {
+    ">": "writes",
+    ">>": "writes",
+    ">|": "writes",
+    "&>": "writes",
+    "&>>": "writes",
+    "<>": "writes",
+    ">&": "writes",
+    "<": "reads",
+    "<&": "reads",
+}
+
+
+@define
+class ShellState:
+    """The state of one shell: its folder, or the folders that it may be in; its variables and functions."""
+
+    folders: tuple[str, ...]
+    variables: dict[str, str]
+    functions: dict[str, Node | str] = field(factory=dict)
+    splits: bool = True
+
+    def copy(self) -> ShellState:
+        """Return the state of a subshell."""
+        return ShellState(self.folders, dict(self.variables), dict(self.functions), self.splits)
+
+    def join(self, other: ShellState) -> None:
+        """Take over what another branch may have left: a variable that differs could be anything."""
+        self.folders = tuple(dict.fromkeys((*self.folders, *other.folders)))[:4]
+        for name in self.variables.keys() | other.variables.keys():
+            if self.variables.get(name) != other.variables.get(name):
+                self.variables[name] = UNKNOWN
+        self.functions = other.functions | self.functions
+        self.splits = self.splits and other.splits
+
+
+@cache
+def load_grammar() -> Language:
+    """Return the grammar of the shell, loaded once. Raise `MissingExtra` if it is not installed."""
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ModuleNotFoundError:
+        raise MissingExtra("reading a shell command", "shell") from None
+    return tree_sitter.Language(tree_sitter_bash.language())
+
+
+def _parse(command: str) -> Node:
+    import tree_sitter
+
+    return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
+
+
+@define
+class ShellWalk:
+    """One walk through a command."""
+
+    places: Places
+    impacts: dict[Impact, None] = field(factory=dict)
+    source: str = ""
+    depth: int = 0
+    steps: int = 0
+    called: set[str] = field(factory=set)
+    calling: list[str] = field(factory=list)
+
+    def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
+        """Add an impact, once."""
+        self.impacts[Impact(kind, place, reason)] = None
+
+    def note(self, *impacts: Impact) -> None:
+        """Add impacts, each once."""
+        self.impacts.update(dict.fromkeys(impacts))
+
+    def follow(self, command: str, folder: str) -> None:
+        """Add the impacts of a whole command that starts in a folder."""
+        self.source = command
+        state = self._first_state(folder)
+        self.script(command, state, UNKNOWN)
+        for name in list(state.functions):
+            if name not in self.called:
+                state.variables |= dict.fromkeys(("@", "*", *"123456789"), UNKNOWN)
+                self.call(name, [UNKNOWN], state, UNKNOWN)
+
+    def follow_words(self, words: list[str], folder: str) -> None:
+        """Add the impacts of a program with its arguments, which no shell reads."""
+        self.source = " ".join(words)
+        self.command([RESERVED.sub(UNKNOWN, word) for word in words], self._first_state(folder), UNKNOWN)
+
+    def _first_state(self, folder: str) -> ShellState:
+        home = self.places.policy.home
+        variables = {
+            "HOME": home,
+            "PWD": folder,
+            "OLDPWD": UNKNOWN,
+            "TMPDIR": self.places.policy.temporary[0],
+            "@": "",
+            "*": "",
+        }
+        return ShellState((folder,), variables | dict.fromkeys("123456789", ""))
+
+    def script(self, text: str, state: ShellState, stdin: str) -> str:
+        """Follow a text of shell commands, and return what is known of its output."""
+        text = RESERVED.sub(UNKNOWN, text) if self.depth == 0 else text
+        if text.strip() in ("", UNKNOWN) or len(text) > LONGEST or self.depth > DEEPEST:
+            if text.strip():
+                self.add(
+                    "unreadable" if text.strip() != UNKNOWN else "runs_unread",
+                    "",
+                    "only a run tells the commands" if len(text) <= LONGEST else "too long to be read",
+                )
+            return UNKNOWN
+        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS:
+            self.add("unreadable", "", "too many parts to be read")
+            return UNKNOWN
+        if UNKNOWN in text and self.depth:
+            self.add("runs_unread", show(text[:80]), "only a run tells the commands")
+        self.depth += 1
+        try:
+            root = _parse(text)
+            if root.descendant_count > MOST_NODES:
+                self.add("unreadable", "", "too many parts to be read")
+                return UNKNOWN
+            if root.has_error:
+                self.add("unreadable", "", "the shell's grammar does not read it")
+            return self.visit(root, state, stdin)
+        finally:
+            self.depth -= 1
+
+    def visit(self, node: Node, state: ShellState, stdin: str) -> str:
+        """Follow a node of the grammar, and return what is known of its output."""
+        self.steps += 1
+        if self.steps > MOST_STEPS or self.depth > DEEPEST:
+            self.add("unreadable", "", "too many parts to be followed")
+            return UNKNOWN
+        self.depth += 1
+        try:
+            return self.VISITS.get(node.type, ShellWalk._sequence)(self, node, state, stdin)
+        finally:
+            self.depth -= 1
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    def _expansion(self, state: ShellState) -> Expansion:
+        def run(node: Node) -> str:
+            inner = state.copy()
+            return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+
+        return Expansion(state.variables, run, state.splits)
+
+    def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
+        expansion = self._expansion(state)
+        return [word for node in nodes for word in expansion.words(node)], expansion.secrets
+
+    def _value(self, node: Node | None, state: ShellState) -> str:
+        return "" if node is None else self._expansion(state).value(node)
+
+    # -- structure -----------------------------------------------------------------------------------------------------
+
+    def _sequence(self, node: Node, state: ShellState, stdin: str) -> str:
+        output: list[str] = []
+        for child in node.named_children:
+            if child.type == "ERROR":
+                self.add("unreadable", show(source(child)[:80]), "the shell's grammar does not read it")
+            output.append(self.visit(child, state, stdin))
+        return "".join(output)[:LONGEST_OUTPUT]
+
+    def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
+        del stdin
+        self._expansion(state).visit(node)
+        return ""
+
+    def _nothing(self, node: Node, state: ShellState, stdin: str) -> str:
+        del node, state, stdin
+        return ""
+
+    def _list(self, node: Node, state: ShellState, stdin: str) -> str:
+        first, *rest = node.named_children
+        output = self.visit(first, state, stdin)
+        before = state.copy()
+        either = any(child.type == "||" for child in node.children)
+        for child in rest:
+            output += self.visit(child, state, stdin)
+        if either:
+            state.join(before)
+        return output
+
+    def _pipeline(self, node: Node, state: ShellState, stdin: str) -> str:
+        for child in node.named_children:
+            stdin = self.visit(child, state.copy(), stdin)
+        return stdin
+
+    def _subshell(self, node: Node, state: ShellState, stdin: str) -> str:
+        return self._sequence(node, state.copy(), stdin)
+
+    def _redirected(self, node: Node, state: ShellState, stdin: str) -> str:
+        """Follow a statement with its redirects.
+
+        The grammar keeps all that stands behind `<<EOF` inside the redirect, and takes the arguments behind a redirect
+        for more targets of it.
+        """
+        redirects = node.children_by_field_name("redirect")
+        behind = [child for one in redirects if one.type == "heredoc_redirect" for child in one.named_children]
+        inner = [child for child in behind if child.type in REDIRECTS]
+        arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
+        arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
+        stdin = self._input(redirects, inner, state, stdin)
+        body = node.child_by_field_name("body")
+        if body is not None and body.type == "command":
+            output = self._command(body, state, stdin, arguments)
+        else:
+            if arguments:
+                self.add("unreadable", show(source(node)[:80]), "words behind a redirect")
+            output = self.visit(body, state, stdin) if body is not None else stdin
+        output = self._outputs([*redirects, *inner], state, output)
+        for child in behind:
+            if child.type == "pipeline":
+                for part in child.named_children:
+                    output = self.visit(part, state.copy(), output)
+            elif child.type in STATEMENTS:
+                output += self.visit(child, state, UNKNOWN)
+        return output
+
+    def _input(self, redirects: Sequence[Node], inner: Sequence[Node], state: ShellState, stdin: str) -> str:
+        for one in (*redirects, *inner):
+            if one.type == "heredoc_redirect":
+                body = next((child for child in one.children if child.type == "heredoc_body"), None)
+                stdin = self._document(one, body, state)
+            elif one.type == "herestring_redirect":
+                word = one.named_children[-1] if one.named_children else None
+                stdin = self._value(word, state) + "\n"
+            elif one.type == "file_redirect" and one.children and any(child.type == "<" for child in one.children):
+                stdin = self._read_file(one, state)
+        return stdin
+
+    def _document(self, redirect: Node, body: Node | None, state: ShellState) -> str:
+        if body is None:
+            return ""
+        start = next((source(child) for child in redirect.children if child.type == "heredoc_start"), "")
+        if start[:1] in "'\"\\" and start:
+            return source(body)
+        return self._expansion(state).string(body)
+
+    def _read_file(self, redirect: Node, state: ShellState) -> str:
+        text = UNKNOWN
+        for word in self._words(redirect.children_by_field_name("destination")[:1], state)[0]:
+            for folder in state.folders:
+                path = self.places.absolute(word, folder)
+                if path not in names_of("devices") and not path.startswith("/dev/fd/"):
+                    self.note(self.places.reads(path))
+                    text = self.places.written.get(path, UNKNOWN)
+        return text
+
+    def _outputs(self, redirects: Sequence[Node], state: ShellState, output: str) -> str:
+        """Add the files that redirects write, and return the output that is left for a pipe."""
+        for one in redirects:
+            operator = next((child.type for child in one.children if child.type in OPERATORS), "")
+            if one.type != "file_redirect" or OPERATORS.get(operator) != "writes":
+                continue
+            descriptor = next((source(child) for child in one.children if child.type == "file_descriptor"), "1")
+            for word in self._words(one.children_by_field_name("destination")[:1], state)[0]:
+                if operator in (">&", "<&") and (word.isdigit() or word == "-"):
+                    continue
+                for folder in state.folders:
+                    path = self.places.absolute(word, folder)
+                    self.note(*self.places.writes(path, output if descriptor == "1" else ""))
+                    if descriptor == "1" and path not in ("/dev/stdout", "/dev/stderr", "/dev/tty"):
+                        output = "" if folder == state.folders[-1] else output
+        return output
+
+    def _for(self, node: Node, state: ShellState, stdin: str) -> str:
+        name = source(node.child_by_field_name("variable") or node)
+        body = node.child_by_field_name("body")
+        values, _ = self._words(node.children_by_field_name("value"), state)
+        if not any(child.type == "in" for child in node.children):
+            values = [state.variables.get("@", UNKNOWN)]
+        self._forget_assigned(body, state)
+        output = ""
+        for value in values if 0 < len(values) <= MOST_TURNS else [UNKNOWN]:
+            state.variables[name] = value
+            if body is not None:
+                output += self.visit(body, state, stdin)
+        return output
+
+    def _loop(self, node: Node, state: ShellState, stdin: str) -> str:
+        self._forget_assigned(node, state)
+        return self._sequence(node, state, stdin)
+
+    def _forget_assigned(self, body: Node | None, state: ShellState) -> None:
+        """Forget the variables that a loop assigns: a later turn may find any value."""
+        waiting = [body] if body is not None else []
+        while waiting:
+            node = waiting.pop()
+            if node.type == "variable_assignment" and (name := node.child_by_field_name("name")) is not None:
+                state.variables[source(name)] = UNKNOWN
+            waiting += node.named_children
+
+    def _branches(self, node: Node, state: ShellState, stdin: str) -> str:
+        """Follow every branch of `if`, from the state that the conditions leave."""
+        output, taken = "", state.copy()
+        for child in node.named_children:
+            if child.type in ("elif_clause", "else_clause"):
+                other = state.copy()
+                output += self._branches(child, other, stdin)
+                taken.join(other)
+            else:
+                output += self.visit(child, taken, stdin)
+        state.join(taken)
+        return output
+
+    def _case(self, node: Node, state: ShellState, stdin: str) -> str:
+        output, before = "", state.copy()
+        for child in node.named_children:
+            if child.type != "case_item":
+                self._expansion(state).text(child)
+                continue
+            branch = before.copy()
+            values = child.children_by_field_name("value")
+            for part in child.named_children:
+                output += self._words_only(part, branch, stdin) if part in values else self.visit(part, branch, stdin)
+            state.join(branch)
+        return output
+
+    def _function(self, node: Node, state: ShellState, stdin: str) -> str:
+        del stdin
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            state.functions[source(name)] = body
+        return ""
+
+    def _assignment(self, node: Node, state: ShellState, stdin: str) -> str:
+        del stdin
+        name, value = self._assigned(node, state)
+        self.assign(name, value, state, exported=name in names_of("loading"))
+        return ""
+
+    def _assigned(self, node: Node, state: ShellState) -> tuple[str, str]:
+        name = node.child_by_field_name("name")
+        if name is None:
+            return "", UNKNOWN
+        value = self._value(node.child_by_field_name("value"), state)
+        if name.type == "subscript":
+            self._expansion(state).visit(name)
+            return source(name.child_by_field_name("name") or name), UNKNOWN
+        key = source(name)
+        if any(child.type == "+=" for child in node.children):
+            value = state.variables.get(key, UNKNOWN) + value
+        return key, value
+
+    def assign(self, name: str, value: str, state: ShellState, *, exported: bool = False) -> None:
+        """Give a variable a value. Some variables decide what later commands load."""
+        if name == "IFS":
+            state.splits = False
+        if exported and name in names_of("loading") and value.strip() not in names_of("loading_harmless"):
+            self._add_loading(name, value, state)
+        if name:
+            state.variables[name] = value
+
+    def _add_loading(self, name: str, value: str, state: ShellState) -> None:
+        """Add `environment`, unless a path keeps the old one and adds folders of the project or the system."""
+        if name == "PATH" and UNKNOWN in value:
+            added = [part for part in value.split(":") if part != UNKNOWN and part]
+            system = (
+                "/usr/",
+                "/opt/",
+                "/bin",
+                "/sbin",
+                "/snap/",
+                "/Library/",
+                "/Applications/",
+                "/nix/",
+                "/home/linuxbrew/",
+            )
+            if all(part.startswith(system) or self._is_program_folder(part, state) for part in added):
+                return
+        self.add("environment", name, show(value[:80]))
+
+    def _is_program_folder(self, part: str, state: ShellState) -> bool:
+        path = self.places.absolute(part, state.folders[0])
+        home = self.places.policy.home
+        return path.startswith(f"{home}/") and (path.endswith(("/bin", "/sbin", "/shims", "/Scripts")))
+
+    def _declaration(self, node: Node, state: ShellState, stdin: str) -> str:
+        del stdin
+        word = node.children[0].type if node.children else ""
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                name, value = self._assigned(child, state)
+                self.assign(name, value, state, exported=word in ("export", "declare", "typeset"))
+            else:
+                text = "".join(self._words([child], state)[0])
+                if word in ("export", "declare", "typeset") and text == "-p":
+                    self.add("reads_secret", "environment", "the whole environment")
+        if word in ("export", "declare", "typeset") and not node.named_children:
+            self.add("reads_secret", "environment", "the whole environment")
+        return ""
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def _command(self, node: Node, state: ShellState, stdin: str, more: Sequence[Node] = ()) -> str:
+        """Follow one command; `more` are arguments that stand behind its redirects."""
+        given = state
+        assignments = [child for child in node.children if child.type == "variable_assignment"]
+        if assignments:
+            given = state.copy()
+            for child in assignments:
+                name, value = self._assigned(child, state)
+                self.assign(name, value, given, exported=True)
+        redirects = node.children_by_field_name("redirect")
+        stdin = self._input(redirects, (), given, stdin)
+        program = node.child_by_field_name("name")
+        words: list[str] = []
+        if program is not None:
+            words, secrets = self._words(
+                [*program.named_children, *node.children_by_field_name("argument"), *more], given
+            )
+            if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
+                for secret in dict.fromkeys(secrets):
+                    self.add("reads_secret", f"${secret}", "a variable with a secret's name")
+        output = self.command(words, state if not assignments else given, stdin) if words else ""
+        return self._outputs(redirects, given, output)
+
+    def command(self, words: list[str], state: ShellState, stdin: str) -> str:
+        """Add the impacts of one program with its arguments, and return what is known of its output."""
+        self.steps += 1
+        if self.depth > DEEPEST or self.steps > MOST_STEPS:
+            self.add("unreadable", "", "nested too deeply")
+            return UNKNOWN
+        self.depth += 1
+        try:
+            return self._program(words, state, stdin)
+        finally:
+            self.depth -= 1
+
+    def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
+        name, arguments = words[0], words[1:]
+        if any(mark in name for mark in (UNKNOWN, ANY, NAME)):
+            self.add("unreadable", show(name), "only a run tells the program")
+            self.add("runs_unread", show(name), "only a run tells the program")
+            return UNKNOWN
+        if name in state.functions:
+            return self.call(name, arguments, state, stdin)
+        base = name.rpartition("/")[2]
+        if "/" in name and not self._is_installed(name, state):
+            return self.run_file(name, state, "", arguments, stdin)
+        if (builtin := BUILTINS.get(base)) is not None:
+            return builtin(BuiltinCall(self, arguments, state, stdin))
+        if (row := program_rows().get(base)) is not None:
+            return run_program(ProgramRun(self, state, base, arguments, stdin, row))
+        if base in self.places.policy.trusted_programs:
+            self.add("runs_project", base, "a program that the policy trusts")
+        elif base:
+            self.add("unknown_program", show(base), "no table names it")
+        return UNKNOWN
+
+    def _is_installed(self, name: str, state: ShellState) -> bool:
+        """Return True if a path names a program of the system, or one that the project has installed."""
+        path = self.places.absolute(name, state.folders[0])
+        folder, _, base = path.rpartition("/")
+        if any(path.startswith(f"{one}/") for one in names_of("programs")):
+            return base in program_rows() or base in BUILTINS
+        local = folder.endswith(("/node_modules/.bin", "/venv/bin", "/.venv/bin", "/env/bin", "/vendor/bin"))
+        return local and base in program_rows() and self.places.runs(path).kind == "runs_project"
+
+    def call(self, name: str, arguments: list[str], state: ShellState, stdin: str) -> str:
+        """Follow a function of the command with its arguments."""
+        self.called.add(name)
+        if self.calling.count(name) > MOST_CALLS:
+            self.add("unreadable", name, "a function that calls itself")
+            return UNKNOWN
+        body = state.functions[name]
+        kept = {key: state.variables.get(key) for key in ("@", "*", *"123456789")}
+        state.variables |= {str(place): value for place, value in enumerate(arguments[:9], start=1)}
+        state.variables |= {str(place): "" for place in range(len(arguments) + 1, 10)}
+        state.variables["@"], state.variables["*"] = SPLIT.join(arguments), " ".join(arguments)
+        self.calling.append(name)
+        try:
+            if not isinstance(body, str):
+                return self.visit(body, state, stdin)
+            del state.functions[name]
+            return self.script(f'{body} "$@"', state, stdin)
+        finally:
+            self.calling.pop()
+            state.functions[name] = body
+            for key, value in kept.items():
+                state.variables[key] = UNKNOWN if value is None else value
+
+    def run_file(self, text: str, state: ShellState, language: str, arguments: list[str], stdin: str) -> str:
+        """Add the impact of running a file; one that this command wrote is followed."""
+        base = text.rpartition("/")[2]
+        for folder in state.folders:
+            path = self.places.absolute(text, folder)
+            content = self.places.written.get(path)
+            if content == BUILT:
+                self.add("runs_project", show(text), "built from the project")
+                continue
+            if content is not None and content != UNKNOWN:
+                self._run_written(path, content, language, state, stdin)
+                continue
+            if path.startswith(("/dev/fd/", "/dev/stdin")):
+                self.add("runs_unread", show(text), "only a run tells the code")
+                continue
+            self.note(self.places.runs(path))
+        if tells_outward(base, *(word.rpartition("/")[2] for word in arguments[:3])):
+            self.add("service_writes", show(base), "the name of the script or target")
+        if (row := program_rows().get(base)) is not None and row.verbs:
+            run_program(ProgramRun(self, state, base, arguments, stdin, row))
+        return UNKNOWN
+
+    def _run_written(self, path: str, content: str, language: str, state: ShellState, stdin: str) -> None:
+        match = SHEBANG.match(content)
+        program = language or (match[1] if match else "shell")
+        program = "shell" if program in SHELLS else LANGUAGES.get(program, program)
+        if path in self.calling:
+            self.add("unreadable", show(path), "a script that runs itself")
+        elif program == "shell":
+            self.calling.append(path)
+            self.script(content, state.copy(), stdin)
+            self.calling.pop()
+        else:
+            from amplifier_hooks.impact.inline_code import read_code
+
+            self.note(*read_code(content, program, self.places, state.folders[0]))
+
+    VISITS: ClassVar[dict[str, Callable[[ShellWalk, Node, ShellState, str], str]]] = {
+        "list": _list,
+        "pipeline": _pipeline,
+        "subshell": _subshell,
+        "redirected_statement": _redirected,
+        "for_statement": _for,
+        "c_style_for_statement": _loop,
+        "while_statement": _loop,
+        "if_statement": _branches,
+        "case_statement": _case,
+        "function_definition": _function,
+        "variable_assignment": _assignment,
+        "declaration_command": _declaration,
+        "unset_command": _words_only,
+        "test_command": _words_only,
+        "command": _command,
+        "comment": _nothing,
+    }

@@ -1,0 +1,221 @@
+"""The commands that a shell carries out itself, such as `cd`, `eval`, `source` and `echo`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, frozen
+
+from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
+from amplifier_hooks.impact.shell_words import SPLIT, decode_escapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amplifier_hooks.impact.shell import ShellState, ShellWalk
+
+MOST_TURNS: Final = 32
+"""Most turns of the format of `printf` that are followed."""
+QUIET: Final = frozenset(
+    [
+        ":",
+        "true",
+        "false",
+        "exit",
+        "return",
+        "break",
+        "continue",
+        "shift",
+        "wait",
+        "umask",
+        "ulimit",
+        "shopt",
+        "test",
+        "[",
+        "type",
+        "hash",
+        "jobs",
+        "fg",
+        "bg",
+        "disown",
+        "let",
+        "getopts",
+        "local",
+        "setopt",
+        "unsetopt",
+        "emulate",
+        "autoload",
+        "times",
+        "dirs",
+        "history",
+        "bind",
+        "complete",
+        "compgen",
+        "declare",
+        "export",
+        "readonly",
+        "typeset",
+        "logout",
+        "]",
+    ]
+)
+"""Builtins without an impact and without an output that matters."""
+
+
+@frozen
+class BuiltinCall:
+    """One builtin with its arguments, at the place in a command where it runs."""
+
+    walk: ShellWalk
+    words: list[str]
+    state: ShellState
+    stdin: str
+
+
+def _cd(call: BuiltinCall) -> str:
+    target = next((word for word in call.words if word == "-" or not word.startswith("-")), "~")
+    if target == "-":
+        target = call.state.variables.get("OLDPWD", UNKNOWN)
+    old = call.state.folders
+    new = tuple(dict.fromkeys(call.walk.places.absolute(target, folder) for folder in old))
+    sure = all(call.walk.places.is_folder(folder) for folder in new if UNKNOWN not in folder)
+    call.state.folders = new if sure else tuple(dict.fromkeys((*new, *old)))[:4]
+    call.state.variables["OLDPWD"], call.state.variables["PWD"] = old[0], call.state.folders[0]
+    return ""
+
+
+def _eval(call: BuiltinCall) -> str:
+    return call.walk.script(" ".join(call.words), call.state, call.stdin)
+
+
+def _source(call: BuiltinCall) -> str:
+    if not call.words:
+        return ""
+    for folder in call.state.folders:
+        path = call.walk.places.absolute(call.words[0], folder)
+        if (content := call.walk.places.written.get(path)) is not None:
+            call.walk.script(content, call.state, call.stdin)
+            return UNKNOWN
+        read = call.walk.places.reads(path)
+        if read.kind == "reads_secret":
+            call.walk.note(read)
+        call.walk.note(call.walk.places.runs(path))
+    return UNKNOWN
+
+
+def _exec(call: BuiltinCall) -> str:
+    rest = (
+        call.words[2:] if call.words[:1] == ["-a"] else [word for word in call.words if word not in ("-c", "-l", "--")]
+    )
+    return call.walk.command(rest, call.state, call.stdin) if rest else ""
+
+
+def _run_plain(call: BuiltinCall) -> str:
+    """Follow `command`, `builtin` and `time`; `command -v` only looks."""
+    if call.words[:1] in (["-v"], ["-V"]):
+        return NAME
+    rest = call.words
+    while rest and rest[0].startswith("-"):
+        rest = rest[1:]
+    return call.walk.command(rest, call.state, call.stdin) if rest else ""
+
+
+def _echo(call: BuiltinCall) -> str:
+    words, escapes = call.words, False
+    while words and re.fullmatch(r"-[neE]+", words[0]):
+        escapes = escapes or "e" in words[0]
+        words = words[1:]
+    text = " ".join(words)
+    return (decode_escapes(text) if escapes else text) + "\n"
+
+
+def _printf(call: BuiltinCall) -> str:
+    if call.words[:1] == ["-v"]:
+        call.state.variables["".join(call.words[1:2])] = UNKNOWN
+        return ""
+    form, *values = call.words or [""]
+    text = decode_escapes(form)
+    if "%" not in text.replace("%%", ""):
+        return text.replace("%%", "%")
+    if re.sub(r"%[sb]|%%", "", text).count("%"):
+        return UNKNOWN
+    waiting = list(values)
+    turns = [re.sub(r"%[sb]", lambda _: waiting.pop(0) if waiting else "", text)]
+    while waiting and len(turns) < MOST_TURNS:
+        turns.append(re.sub(r"%[sb]", lambda _: waiting.pop(0) if waiting else "", text))
+    return "".join(turns).replace("%%", "%") if not waiting else UNKNOWN
+
+
+def _read(call: BuiltinCall) -> str:
+    value = call.stdin.strip() if ANY in call.stdin and "\n" not in call.stdin.strip() else UNKNOWN
+    for word in call.words:
+        if not word.startswith("-"):
+            call.state.variables[word] = value
+    return ""
+
+
+def _trap(call: BuiltinCall) -> str:
+    if call.words and call.words[0] not in ("-", "-p", "-l", ""):
+        call.walk.script(call.words[0], call.state.copy(), call.stdin)
+    return ""
+
+
+def _alias(call: BuiltinCall) -> str:
+    for word in call.words:
+        name, joined, body = word.partition("=")
+        if joined:
+            call.state.functions[name] = body
+    return ""
+
+
+def _unset(call: BuiltinCall) -> str:
+    for word in call.words:
+        call.state.variables.pop(word, None)
+        call.state.functions.pop(word, None)
+    return ""
+
+
+def _set(call: BuiltinCall) -> str:
+    if not call.words:
+        call.walk.add("reads_secret", "environment", "the whole environment")
+    if "--" in call.words:
+        values = call.words[call.words.index("--") + 1 :]
+        call.state.variables |= {str(place): value for place, value in enumerate(values[:9], start=1)}
+        call.state.variables["@"], call.state.variables["*"] = SPLIT.join(values), " ".join(values)
+    return ""
+
+
+def _pwd(call: BuiltinCall) -> str:
+    return call.state.folders[0] if len(call.state.folders) == 1 else UNKNOWN
+
+
+def _quiet(_call: BuiltinCall) -> str:
+    return ""
+
+
+BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
+    "cd": _cd,
+    "pushd": _cd,
+    "chdir": _cd,
+    "eval": _eval,
+    "source": _source,
+    ".": _source,
+    "exec": _exec,
+    "command": _run_plain,
+    "builtin": _run_plain,
+    "time": _run_plain,
+    "echo": _echo,
+    "printf": _printf,
+    "read": _read,
+    "mapfile": _read,
+    "readarray": _read,
+    "trap": _trap,
+    "alias": _alias,
+    "unset": _unset,
+    "unalias": _unset,
+    "set": _set,
+    "pwd": _pwd,
+    "popd": lambda call: _cd(evolve(call, words=["-"])),
+    **dict.fromkeys(QUIET, _quiet),
+}

@@ -1,0 +1,299 @@
+"""A tool call comes in; what it would do goes out.
+
+One table holds the names of tools and of their arguments, over all agent programs and SDKs. A tool of a server that no
+table names is judged by the words in its name, and by the arguments that name a path, an address, a statement or an
+action. Annotations of a server
+may raise the impact of its tools and never lower it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+
+from amplifier_hooks.impact.inline_code import read_code, read_sql
+from amplifier_hooks.impact.kinds import CallImpact, Impact
+from amplifier_hooks.impact.network import url_impact
+from amplifier_hooks.impact.places import UNKNOWN, Places, show
+from amplifier_hooks.impact.shell import ShellWalk
+from amplifier_hooks.impact.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from amplifier_hooks.impact.kinds import ImpactPolicy, Stat
+
+SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
+PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
+DIFFED: Final = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
+LONGEST_TEXT: Final = 200_000
+LONGEST_ACTION: Final = 60
+"""Most characters of an argument that names an action."""
+DEEPEST: Final = 8
+"""Deepest nesting of an argument whose texts are read."""
+
+
+NAMED_KINDS: Final = frozenset(("shell", "fetch", "code"))
+"""Kinds that the name of a server's tool shows by itself."""
+OWN_KINDS: Final = frozenset(("agent", "websearch", "input"))
+"""Kinds that only a tool of the agent program itself has."""
+SETTLED: Final = frozenset(
+    ("writes_tree", "writes_temporary", "writes_guarded", "writes_outside", "service_writes", "service_reads")
+)
+"""Kinds that say what a tool writes, so that its name says nothing more."""
+
+
+@cache
+def _kinds_of_tools() -> dict[str, str]:
+    return {_plain(name): kind for kind, names in load_table("tools")["kinds"].items() for name in names}
+
+
+@cache
+def _verbs(kind: str) -> frozenset[str]:
+    return frozenset(load_table("tools")["verbs"][kind])
+
+
+@cache
+def _arguments(kind: str) -> tuple[str, ...]:
+    return tuple(load_table("tools")["arguments"][kind])
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def tool_kind(tool: str) -> str:
+    """Return the kind of a tool by its name: `shell`, `read`, `write`, …, or `server` if no table names the tool."""
+    kinds = _kinds_of_tools()
+    plain = _plain(tool)
+    if plain in kinds:
+        return kinds[plain]
+    return "server"
+
+
+def predict_impact(
+    tool: str,
+    arguments: Mapping[str, Any],
+    policy: ImpactPolicy,
+    stat: Stat,
+    *,
+    folder: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> CallImpact:
+    """Return what a tool call would do, without doing any of it.
+
+    The result depends on the arguments of this function and on the answers of `stat` alone.
+
+    Args:
+        tool: Name of the tool, as the caller spells it.
+        arguments: Arguments of the call.
+        policy: The folders and hosts that the session trusts.
+        stat: Answers questions about absolute paths. `CallImpact.answers` has every question with its answer.
+        folder: Folder in which the call starts; by default the project folder.
+        annotations: Annotations of the tool by its server, with the names of the Model Context Protocol.
+
+    Raises:
+        MissingExtra: The call is a shell command, and its grammar is not installed.
+    """
+    look = _Look(Places(policy, stat), folder or policy.root)
+    impacts = dict.fromkeys(_impacts(look, tool, arguments))
+    if annotations and annotations.get("destructiveHint") is True:
+        impacts[Impact("service_writes", show(tool), "the server says that the tool destroys")] = None
+    return CallImpact(tuple(impacts), tuple(look.places.answers.items()))
+
+
+@define
+class _Look:
+    places: Places
+    folder: str
+    impacts: dict[Impact, None] = field(factory=dict)
+
+    def path(self, text: str) -> str:
+        return self.places.absolute(text, self.folder)
+
+
+def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    kind = tool_kind(tool)
+    if (reader := READERS.get(kind)) is not None:
+        yield from reader(look, arguments)
+        return
+    yield from _server(look, tool, arguments)
+
+
+def _texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
+    """Return the texts of every argument that a table names, those in lists too."""
+    names = {_plain(name) for name in _arguments(kind)}
+    found: list[str] = []
+    for name, value in arguments.items():
+        if _plain(name) in names:
+            found += _strings(value)
+    return found
+
+
+def _strings(value: Any, depth: int = 0) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if depth > DEEPEST:
+        return []
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _strings(item, depth + 1)]
+    if isinstance(value, Sequence):
+        return [text for item in value for text in _strings(item, depth + 1)]
+    return []
+
+
+def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    names = {_plain(name) for name in _arguments("command")}
+    commands = [value for name, value in arguments.items() if _plain(name) in names]
+    folder = next((text for name in _arguments("folder") for text in _strings(arguments.get(name)) if text), "")
+    start = look.path(folder) if folder else look.folder
+    if not commands:
+        yield Impact("unreadable", "", "a shell tool without a command")
+    for command in commands:
+        walk = ShellWalk(look.places)
+        if isinstance(command, str):
+            walk.follow(command, start)
+        elif isinstance(command, list | tuple) and command and all(isinstance(word, str) for word in command):
+            walk.follow_words(list(command), start)
+        else:
+            yield Impact("unreadable", "", "a command that is neither a text nor a list of words")
+        yield from walk.impacts
+
+
+def _input(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    del look
+    if any(text.strip("\x03\x04\r\n") for text in _strings(arguments)):
+        yield Impact("runs_unread", "", "input of a program that runs")
+    else:
+        yield Impact("process")
+
+
+def _read(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    for text in _texts(arguments, "path") or ["."]:
+        yield look.places.reads(look.path(text))
+
+
+def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    for text in _texts(arguments, "path") or ["."]:
+        yield look.places.reads(look.path(text), recursive=True)
+    for text in _strings([arguments.get("glob"), arguments.get("include")]):
+        if (read := look.places.reads(look.path(text))).kind == "reads_secret":
+            yield read
+
+
+def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    content = "\n".join(_texts(arguments, "text"))[:LONGEST_TEXT]
+    paths = _texts(arguments, "path")
+    patches = [
+        text for text in _strings(arguments) if "*** Begin Patch" in text or text.startswith(("--- ", "diff --git"))
+    ]
+    for patch in patches:
+        for verb, name in PATCHED.findall(patch):
+            path = look.path(name)
+            yield from look.places.deletes(path) if verb == "Delete" else look.places.writes(path, patch)
+        for name in DIFFED.findall(patch):
+            if name != "/dev/null":
+                yield from look.places.writes(look.path(name), patch)
+    for text in paths:
+        yield from look.places.writes(look.path(text), content)
+    if not paths and not patches:
+        yield Impact("unreadable", "", "a tool that writes, without a path")
+
+
+def _delete(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    for text in _texts(arguments, "path") or [UNKNOWN]:
+        yield from look.places.deletes(look.path(text), recursive=True)
+
+
+def _fetch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    method = str(arguments.get("method", "GET")).upper()
+    sends = method not in ("GET", "HEAD") or any(arguments.get(name) for name in ("body", "data", "json"))
+    urls = _texts(arguments, "url") or re.findall(r"https?://[^\s'\"<>)]+", str(arguments.get("prompt", "")))
+    for url in urls:
+        yield url_impact(url, look.places.policy, sends=sends)
+    if not urls:
+        yield Impact("unreadable", "", "a tool that fetches, without an address")
+
+
+def _websearch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    del look, arguments
+    yield Impact("network_known", "a search engine")
+
+
+def _code(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    for text in _texts(arguments, "code") or _strings(arguments):
+        yield from read_code(text, "python", look.places, look.folder)
+
+
+def _agent(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    del look, arguments
+    yield Impact("reads", "", "a tool of the agent program itself")
+
+
+def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    """Judge a tool that no table names, by the words in its name and by its arguments."""
+    match = SERVER_TOOL.fullmatch(tool)
+    name = match[2] if match else tool
+    kind, paths = _kinds_of_tools().get(_plain(name), ""), _texts(arguments, "path")
+    if kind in NAMED_KINDS or (kind in READERS and paths and kind not in OWN_KINDS):
+        yield from READERS[kind](look, arguments)
+        return
+    words = _words(name)
+    actions = [word for text in _texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)]
+    writes = bool(_verbs("writes") & {*words[:2], *actions[:1]})
+    reads = bool(_verbs("reads") & {*words, *actions[:1]})
+    found = list(_arguments_of(look, tool, arguments, writes=writes))
+    yield from found
+    if writes and not any(impact.kind in SETTLED for impact in found):
+        yield Impact("service_writes", show(tool), "the name of the tool")
+    elif reads and not writes:
+        yield Impact("service_reads", show(tool), "the name of the tool")
+    elif not writes and not found:
+        yield Impact("unknown_program", show(tool), "no table names the tool")
+
+
+def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, writes: bool) -> Iterator[Impact]:
+    """Yield the impacts that the arguments of a tool show: statements, addresses, code, paths."""
+    for text in _texts(arguments, "sql"):
+        if _is_sql(text):
+            yield from read_sql(text, show(tool))
+    for url in _texts(arguments, "url"):
+        if "." in url or "://" in url:
+            yield url_impact(url, look.places.policy)
+    for text in _texts(arguments, "code"):
+        yield from read_code(text, "javascript", look.places, look.folder)
+    for path in [look.path(text) for text in _texts(arguments, "path") if "://" not in text]:
+        if writes:
+            yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
+        else:
+            yield look.places.reads(path)
+
+
+def _is_sql(text: str) -> bool:
+    """Return True if a text begins with a word of SQL that more words follow."""
+    table = load_table("inline_code")["sql"]
+    first = re.sub(r"^\s*(?:--.*\n\s*)*\(?", "", text).split(None, 1)
+    return bool(first) and first[0].upper() in {*table["reading"], *table["changing"]} and len(text.split()) > 1
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+READERS: Final[dict[str, Callable[[_Look, Mapping[str, Any]], Iterator[Impact]]]] = {
+    "shell": _shell,
+    "input": _input,
+    "read": _read,
+    "search": _search,
+    "write": _write,
+    "edit": _write,
+    "delete": _delete,
+    "fetch": _fetch,
+    "websearch": _websearch,
+    "code": _code,
+    "agent": _agent,
+}

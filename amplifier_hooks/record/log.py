@@ -1,0 +1,333 @@
+"""The record as files: one writer appends chained and signed lines, and only the files' owner can read them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+from collections import deque
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrs import define, field
+from msgspec.structs import asdict, replace
+
+from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.ports import MarkedStore
+from amplifier_hooks.record.beside_the_log import MARKED, last_mark, place_of
+from amplifier_hooks.record.encode_facts import Encoder, Heavy, Redactor
+from amplifier_hooks.record.log_files import AuditKey, Files, Segments, hash_at, inspect_folder
+from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced, problem_text
+from amplifier_hooks.record.writer import LogWriter, WriteSchedule
+from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.threads import DaemonPool
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from amplifier_hooks.ports import Clock, Head, HeadStore, StoreMark
+    from amplifier_hooks.record.line import Signer
+
+
+log = get_logger(__name__)
+
+DISK_TIMEOUT: Final = 4.0
+"""Timeout, in seconds, of a record that waits for the disk."""
+
+LOOKS: Final = 8
+"""Number of times that deadlines are checked within one timeout."""
+
+LONGEST_NAME: Final = 256
+
+ACCEPT: Final = "amplifier-hooks audit accept"
+"""Command line that does the same as `accept_cut` and `accept_store`."""
+
+Waiting = deque[tuple[float, asyncio.Future[None]]]
+"""Deadlines of callers that wait for the disk, earliest first, each with the caller's future."""
+
+
+@define(eq=False, slots=False)
+class AuditLog:
+    """A tamper-evident log. One process writes to it, for any number of sessions.
+
+    A record is on disk within a second; with `durable`, when `write` returns. `write` raises if a record cannot be
+    written, and the session denies the act that was to follow. Sessions never close the log: close it after the last
+    session, or use it as an async context manager around them.
+    """
+
+    _writer: LogWriter
+    _encoder: Encoder
+    path: Path
+    _timeout: float
+    _heads: HeadStore | None
+    _anchor: Callable[[str], Awaitable[None] | None] | None
+    _accept_cut: bool
+    _accept_store: bool
+    _pool: DaemonPool = field(init=False, factory=partial(DaemonPool, 1, "audit-encoding"))
+    _loop: asyncio.AbstractEventLoop | None = field(init=False, default=None)
+    _waiting: dict[asyncio.AbstractEventLoop, Waiting] = field(init=False, factory=dict)
+    _publishing: set[asyncio.Task[None]] = field(init=False, factory=set)
+    _comparison: asyncio.Task[None] | None = field(init=False, default=None)
+    _unmarked: bool = field(init=False, default=False)
+    _closed: bool = field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._encode = self._encoder.encode
+        self._marks = self._heads if isinstance(self._heads, MarkedStore) else None
+        self._elsewhere = self._heads is not None or self._anchor is not None
+        self._writer.on_checkpoint = self._tell
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        key: Signer | str | Path | None = None,
+        signed: bool = True,
+        tenant: str = "",
+        session: str = "",
+        redact: bool = True,
+        secrets: Iterable[str] = (),
+        heads: HeadStore | None = None,
+        anchor: Callable[[str], Awaitable[None] | None] | None = None,
+        accept_cut: bool = False,
+        accept_store: bool = False,
+        timeout: float = DISK_TIMEOUT,
+        pace: WriteSchedule | None = None,
+        clock: Clock | None = None,
+        files: Files | None = None,
+    ) -> AuditLog:
+        """Resume a log, or create it. Repairs and records an unclean end that the last writer left.
+
+        Args:
+            path: The log's first file. Only its owner may be able to put files into its folder.
+            key: The signer, or the file of an `AuditKey`. The default is `audit.key` in the log's folder, created if
+                it is missing.
+            signed: True to sign the log.
+            tenant: The tenant, if the log belongs to one tenant.
+            session: The session, if the log belongs to one session.
+            redact: True to hide secrets; see `Redactor`.
+            secrets: Secrets to hide, by their value.
+            heads: A second store of the chain's head. A log that lacks lines that `heads` knows is not written. A log
+                beside a `MarkedStore` also remembers the store's marks, and is not written beside an older copy of it.
+            anchor: A function that receives every signed note that is on disk.
+            accept_cut: True to resume a log that lacks lines that `heads` knows, in a new segment that says so.
+            accept_store: True to resume beside another store than the log knows, or an older copy of it; the log says
+                so.
+            timeout: Timeout, in seconds, of a record that waits for the disk.
+            pace: The schedule of checkpoints, syncs and segments.
+            clock: The time of day.
+            files: The file system.
+
+        Raises `LogInUse`, `UnsafeLog`, and `OSError` if the log cannot be opened or created. Reads the last segment,
+        so a large segment takes a moment.
+        """
+        path, files = Path(path), Files() if files is None else files
+        inspect_folder(path.parent)
+        signer = None if not signed else _signer(path, key)
+        segments = Segments(files, path, clock or SystemClock(), signer, _name(tenant), _name(session), _version())
+        writer = LogWriter(segments, pace or WriteSchedule(), held=heads is not None)
+        writer.start()
+        hiding = _hash_key(signer, writer.log_id)
+        encoder = Encoder(Redactor(hiding, secrets=secrets) if redact else None)
+        return cls(writer, encoder, path, timeout, heads, anchor, accept_cut, accept_store)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record; with `durable`, return when it would survive a power cut.
+
+        Accepts any value, and describes values that JSON cannot hold. The caller must not change the facts meanwhile.
+
+        Raises `LogUnavailable`. After a cancellation the record may or may not be written.
+        """
+        try:
+            piece = self._encode(kind, facts)
+        except Heavy:
+            piece = await self._pool.run(self._encode, kind, facts, patient=True)
+        if self._elsewhere:
+            self._loop = asyncio.get_running_loop()
+            await self._compare_once()
+            self._unmarked = True
+        if durable or self._writer.down:
+            await self._begin_write(self._writer.append, piece)
+        else:
+            self._writer.append(piece)
+
+    async def check(self) -> None:
+        """Check that a durable record could be written now: the log is open, fits the store, and the disk answers.
+
+        Raises `LogClosed`, `LogCut`, `StoreReplaced`, `LogHangs`, and other kinds of `LogUnavailable`, as long as the
+        log refuses records.
+        """
+        await self._compare_once()
+        await self._begin_write(self._writer.append, None)
+
+    async def close(self) -> None:
+        """Write and sign all records, record that the log is closed, and release the files. A second call does nothing.
+
+        Raises `LogUnavailable` if the end cannot be written. Cancelling the call does not stop the closing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._compare_once()
+        except LogUnavailable:
+            await self._begin_write(partial(self._writer.end, abandon=True))
+            raise
+        if self._unmarked and self._marks is not None:
+            await asyncio.wait({asyncio.ensure_future(self._mark(self._marks))}, timeout=self._timeout)
+        await self._begin_write(self._writer.end)
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=self._timeout)
+
+    def _begin_write(self, begin: Callable[..., None], *arguments: Any) -> asyncio.Future[None]:
+        """Call `begin` and return a future that ends when the disk is done, or raises `LogHangs` at the timeout."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        begin(*arguments, (loop, future))
+        waiting = self._waiting.get(loop)
+        if waiting is None:
+            waiting = self._waiting[loop] = deque()
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
+        while waiting and waiting[0][1].done():
+            waiting.popleft()
+        waiting.append((loop.time() + self._timeout, future))
+        return future
+
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+        """Check the deadlines of all callers of a loop at once, instead of with a timer for each."""
+        while waiting and (waiting[0][1].done() or waiting[0][0] <= loop.time()):
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_exception(LogHangs(f"the disk did not take it within {self._timeout:g} s"))
+        if waiting:
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
+        else:
+            del self._waiting[loop]
+
+    # -- stores of heads -----------------------------------------------------------------------------------------------
+
+    def _tell(self, head: Head) -> None:
+        """Publish a checkpoint that is on disk. The writer's thread calls this."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._publish, head)
+
+    def _publish(self, head: Head) -> None:
+        task = asyncio.ensure_future(self._store_head(head))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
+
+    async def _store_head(self, head: Head) -> None:
+        try:
+            if self._heads is not None:
+                await self._heads.put(replace(head, place=place_of(self.path)))
+            if self._anchor is not None:
+                told = self._anchor(head.note)
+                if inspect.isawaitable(told):
+                    await told
+            if self._marks is not None and self._unmarked and not self._closed:
+                await self._mark(self._marks)
+        except Exception as error:  # noqa: BLE001  # the line is on disk; the next head covers this one
+            log.error("audit_head_not_kept", size=head.size, error=problem_text(error))  # noqa: TRY400
+
+    async def _mark(self, store: MarkedStore) -> None:
+        """Let the store count, and append its mark to the log. The mark itself does not ask for another mark."""
+        self._unmarked = False
+        try:
+            mark = await store.mark()
+            self._writer.append(self._encode(MARKED, asdict(mark)))
+        except Exception as error:  # noqa: BLE001  # the next mark covers this one
+            self._unmarked = True
+            log.error("audit_store_not_marked", error=problem_text(error))  # noqa: TRY400
+
+    async def _compare_once(self) -> None:
+        """Compare the files with the store, before the first record is written.
+
+        Raises `LogCut` and `StoreReplaced`. Raises `LogUnavailable` if the store cannot be read; the next record then
+        tries again.
+        """
+        if self._heads is None:
+            return
+        if self._comparison is None or (self._comparison.done() and self._comparison.exception() is not None):
+            self._comparison = asyncio.ensure_future(self._compare(self._heads))
+        await asyncio.shield(self._comparison)
+
+    async def _compare(self, heads: HeadStore) -> None:
+        try:
+            head = await heads.latest(self._writer.log_id)
+            mark = None if self._marks is None else await self._marks.latest_mark()
+            if head is None and self._marks is not None:
+                head = await self._marks.at(place_of(self.path))
+        except Exception as error:
+            raise LogUnavailable(f"the head of the record cannot be read: {problem_text(error)}") from error
+        known = None if self._marks is None else await self._pool.run(last_mark, self.path)
+        replaced = known is not None and (mark is None or mark.store != known.store or mark.number < known.number)
+        if known is not None and replaced and not self._accept_store:
+            raise StoreReplaced(
+                f"{self.path} was written beside {_mark_text(known)}, and the store that is there is "
+                f"{_mark_text(mark)}; put the right one back, or find out why and go on beside this one: {ACCEPT}, "
+                f"or accept_store=True"
+            )
+        if head is not None and not await self._pool.run(self._reaches, head):
+            await self._record_cut(head)
+        self._writer.release()
+        if known is not None and replaced:
+            log.error("audit_store_accepted", path=str(self.path), known=_mark_text(known), found=_mark_text(mark))
+            facts = {"known": asdict(known), "found": mark and asdict(mark)}
+            await self._begin_write(self._writer.append, self._encode("store.accepted", facts))
+            self._unmarked = True
+
+    def _reaches(self, head: Head) -> bool:
+        """Return True if the log has the line of a head, with the same hash."""
+        return head.log == self._writer.log_id and hash_at(self.path, head.segment, head.size) == head.head
+
+    async def _record_cut(self, head: Head) -> None:
+        """Begin a new segment, because the log lacks lines of the store. Raises `LogCut` unless `accept_cut`."""
+        known = f"line {head.size} of segment {head.segment} of the log {clip(for_log(head.log), 40)}"
+        if not self._accept_cut:
+            raise LogCut(
+                f"{self.path} has not got {known} as it was; keep what is there, find out why, and go on in a new "
+                f"segment: {ACCEPT}, or accept_cut=True"
+            )
+        log.error("audit_cut_accepted", path=str(self.path), size=head.size)
+        await self._begin_write(self._writer.leave, "cut")
+
+
+def _mark_text(mark: StoreMark | None) -> str:
+    return "one that was never marked" if mark is None else f"the store {clip(mark.store, 8)} at mark {mark.number}"
+
+
+def _signer(path: Path, key: Signer | str | Path | None) -> Signer:
+    if key is None:
+        return AuditKey.open(path.with_name("audit.key"))
+    return AuditKey.open(key) if isinstance(key, str | Path) else key
+
+
+def _hash_key(signer: Signer | None, log_id: str) -> bytes:
+    """Return the key that hashes secrets. With a foreign signer it is random, and new each time the log is opened."""
+    return signer.hash_key(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
+
+
+def _name(text: str) -> str:
+    return clip(for_log(text), LONGEST_NAME)
+
+
+def _version() -> str:
+    from importlib.metadata import version  # as slow to import as all the rest
+
+    return version("amplifier-hooks")

@@ -1,0 +1,132 @@
+"""Kinds and facts of one session come in; records with session, tenant, time and number go to its sink.
+
+`PunctualSink` gives every sink a timeout: a record that hangs counts as a record that cannot be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from amplifier_hooks.clock import stamp
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.record.record_errors import RecordUnavailable, problem_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator, Iterator, Mapping
+
+    from amplifier_hooks.ports import AuditSink, Clock
+
+
+log = get_logger(__name__)
+
+
+class NoRecord:
+    """A sink for sessions without a record."""
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Do nothing."""
+
+
+class Recorder:
+    """One session's writer to a sink. It adds session, tenant, time and number to every record."""
+
+    def __init__(
+        self,
+        sink: AuditSink,
+        clock: Clock,
+        session: str,
+        tenant: str,
+        *,
+        required: bool = True,
+    ) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._session = session
+        self._tenant = tenant
+        self._required = required
+        self._number = 0
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
+        """Record a decision before it takes effect. Without `durable`, the next durable record makes it durable, too.
+
+        Raises `RecordUnavailable` for every error of the sink, and the session then denies the act. If the record is
+        not required, the recorder only logs the error.
+        """
+        try:
+            await self._append(kind, facts, durable=durable)
+        except Exception as error:
+            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
+            if self._required:
+                raise RecordUnavailable(error) from error
+
+    async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
+        try:
+            await self._append(kind, facts, durable=durable)
+        except Exception as error:  # noqa: BLE001  # a sink may raise anything
+            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
+
+    def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
+        self._number += 1
+        record = {
+            "number": self._number,
+            "time": stamp(self._clock),
+            "session": self._session,
+            "tenant": self._tenant,
+            **facts,
+        }
+        return self._sink.write(kind, record, durable=durable)
+
+
+SINK_TIMEOUT: Final = 5.0
+"""Timeout, in seconds, of a sink for one record."""
+
+THROUGH: Final = object()
+
+
+class PunctualSink:
+    """A sink with a timeout around another sink. A sink that never waits costs no timer.
+
+    The other sink runs in its caller's task, so a sink that ignores its cancellation still holds up its caller.
+    """
+
+    def __init__(self, sink: AuditSink, seconds: float | None = None) -> None:
+        self._sink = sink
+        self._seconds = seconds
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record. Raises `TimeoutError`, and the errors of the sink."""
+        step = self._sink.write(kind, facts, durable=durable).__await__()
+        waiting = next(step, THROUGH)  # most records are written in the first step
+        if waiting is THROUGH:
+            return
+        seconds = SINK_TIMEOUT if self._seconds is None else self._seconds
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                await remaining_steps(step, waiting)
+        except TimeoutError as error:
+            if limit.expired():
+                raise TimeoutError(f"not written within {seconds:g} s") from error
+            raise
+
+
+@coroutine
+def remaining_steps(step: Iterator[Any], waiting: Any) -> Generator[Any, Any, None]:
+    """Return the remaining steps of an awaitable that has been started and now waits for `waiting`."""
+    steps: Any = step
+    try:
+        while True:
+            try:
+                yield waiting
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # every error belongs to the awaitable
+                waiting = steps.throw(error)
+            else:
+                waiting = next(steps)
+    except StopIteration:
+        return

@@ -1,0 +1,149 @@
+"""The recorder between a session and its record."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
+from amplifier_hooks.testing import CollectingAudit, ManualClock
+
+
+@pytest.mark.rule("AUD-1")
+async def test_recorder() -> None:
+    """Every record has session, tenant, time and number."""
+    audit = CollectingAudit()
+    recorder = Recorder(audit, ManualClock(), "s1", "acme")
+    await recorder.write("one", {"x": 1})
+    await recorder.note("two", {})
+    head = {"time": "2026-01-01T12:00:00+00:00", "session": "s1", "tenant": "acme"}
+    assert [dict(record.facts) for record in audit.records] == [{"number": 1, **head, "x": 1}, {"number": 2, **head}]
+    assert [record.durable for record in audit.records] == [True, False]
+
+
+@pytest.mark.rule("AUD-3")
+async def test_recorder_fails() -> None:
+    """A failed record raises if it precedes an act, and only logs if it follows one."""
+    recorder = Recorder(CollectingAudit(RuntimeError("gone")), ManualClock(), "s1", "")
+    with pytest.raises(RecordUnavailable, match=r"audit_unavailable.*RuntimeError: gone"):
+        await recorder.write("decision", {})
+    await recorder.note("news", {})
+
+
+async def test_no_record() -> None:
+    """A session without a record writes to a sink that keeps nothing."""
+    record = NoRecord()
+    await record.write("note", {}, durable=True)
+
+
+class Hostile(Exception):
+    """An error whose message cannot be read."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.rule("AUD-3")
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError('gone\x1b[2J\n{"kind":"forged"}'), 'ValueError: gone\\u{1B}[2J\\u{0A}{"kind":"forged"}'),
+        (ValueError("x" * 9_000), "x…"),
+        (Hostile(), "Hostile: its message cannot be read"),
+    ],
+)
+async def test_foreign_text(error: Exception, shown: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The text of a sink's error stays on one line, in the reason and in the logs, and is clipped."""
+    recorder = Recorder(CollectingAudit(error), ManualClock(), "s1", "")
+    with pytest.raises(RecordUnavailable) as caught:
+        await recorder.write("outcome", {})
+    await recorder.note("outcome", {})
+    assert len(caplog.records) == 2
+    for text in (str(caught.value), *(vars(record)["error"] for record in caplog.records)):
+        assert shown in text
+        assert "\x1b" not in text
+        assert len(text) < 500
+
+
+# -- a sink with a timeout ---------------------------------------------------------------------------------------------
+
+
+class Slow(CollectingAudit):
+    """A record that waits before it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = False
+
+    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+        """Wait twice, and append."""
+        try:
+            await asyncio.sleep(0)
+            self.waiting.set()
+            await self.go.wait()
+            await super().write(kind, facts, durable=durable)
+        finally:
+            self.ended = True
+
+
+@pytest.mark.rule("AUD-3")
+async def test_in_time() -> None:
+    """A record that is written in time has all its facts."""
+    sink = Slow()
+    sink.go.set()
+    await PunctualSink(sink).write("x", {"a": 1}, durable=True)
+    assert [(record.kind, record.facts, record.durable) for record in sink.records] == [("x", {"a": 1}, True)]
+
+
+@pytest.mark.rule("AUD-3")
+async def test_too_late() -> None:
+    """A record that hangs is cancelled, and its timeout is an error."""
+    sink = Slow()
+    with pytest.raises(TimeoutError, match=r"not written within 0\.01 s"):
+        await PunctualSink(sink, 0.01).write("x", {})
+    assert sink.ended
+    assert sink.records == []
+
+
+@pytest.mark.rule("AUD-3")
+async def test_caller_is_cancelled() -> None:
+    """Cancelling the caller cancels the write, and is no timeout."""
+    sink = Slow()
+    task = asyncio.create_task(PunctualSink(sink).write("x", {}))
+    await sink.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sink.ended
+
+
+@pytest.mark.rule("AUD-3")
+async def test_caller_is_closed() -> None:
+    """A caller whose coroutine is closed closes the write."""
+    sink = Slow()
+    writing = PunctualSink(sink).write("x", {})
+    writing.send(None)
+    writing.close()
+    assert sink.ended
+
+
+@pytest.mark.rule("AUD-3")
+async def test_its_own_errors() -> None:
+    """The sink's error reaches the caller unchanged, at once or after waiting."""
+    for sink in (CollectingAudit(OSError("full")), Failing()):
+        with pytest.raises(OSError, match="full"):
+            await PunctualSink(sink).write("x", {})
+
+
+class Failing(Slow):
+    """A record that fails after waiting."""
+
+    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+        """Wait, and fail."""
+        await asyncio.sleep(0)
+        raise TimeoutError("full")
