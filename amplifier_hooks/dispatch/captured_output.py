@@ -55,12 +55,14 @@ HIDES: Final = "suppress_output"
 MOST_PARTS: Final = 1_000
 """Functions, code objects and constants of one handler in which `may_hide_output` looks for the name."""
 
+OURS: Final = __name__.partition(".")[0]
+
 
 def may_hide_output(handler: object) -> bool:
     """Return True if the code of a handler names `suppress_output`; no code of the handler runs.
 
-    The search covers the functions that the handler calls by name from its own module or its own class, and those in
-    its closure. An answer that a function of another module makes is not found.
+    The search covers the functions and methods of the handler's own package that the handler calls by name, and those
+    in its closure. An answer that a function of another package makes is not found.
     """
     todo: list[object] = [handler]
     seen: set[int] = set()
@@ -69,40 +71,46 @@ def may_hide_output(handler: object) -> bool:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if one == HIDES if isinstance(one, str) else isinstance(one, CodeType) and HIDES in one.co_names:
+        if one == HIDES if type(one) is str else type(one) is CodeType and HIDES in one.co_names:
             return True
         todo += _parts_of(one)
     return False
 
 
 def _parts_of(one: object) -> Iterable[object]:
-    """Return the code of a handler, the constants of code, and the functions that a function may call by name."""
-    if isinstance(one, CodeType):
+    """Return the parts of a handler, of code or of a constant that may have the name in them."""
+    if type(one) is CodeType:
         return one.co_consts
-    if isinstance(one, tuple):
+    if type(one) is tuple:
         return one
-    if isinstance(one, partial):
+    if type(one) is partial:
         return (one.func,)
-    function, owners = (one.__func__, (one.__self__,)) if isinstance(one, MethodType) else (one, ())
-    if not isinstance(function, FunctionType):
-        return _member(type(one), "__call__", one)
-    code, cells = function.__code__, function.__closure__ or ()
-    inside = [content for cell in cells for content in _content(cell)]
-    named = [function.__globals__.get(name) for name in code.co_names]
-    members = [
-        part for owner in (*owners, *inside) for name in code.co_names for part in _member(type(owner), name, owner)
+    function, owners = (one.__func__, (one.__self__,)) if type(one) is MethodType else (one, ())
+    if type(function) is not FunctionType:
+        return _methods(one, ("__call__",))
+    names, home = function.__code__.co_names, _package_of(function)
+    inside = [content for cell in function.__closure__ or () for content in _content(cell)]
+    named = [function.__globals__.get(name) for name in names]
+    called = [*named, *(method for owner in (*owners, *inside) for method in _methods(owner, names))]
+    return [
+        function.__code__,
+        function.__dict__.get("__wrapped__"),
+        *(part for part in inside if type(part) in (FunctionType, MethodType, partial) and _package_of(part) != OURS),
+        *(part for part in called if _package_of(part) != OURS and home in (_package_of(part), OURS)),
     ]
-    wrapped = function.__dict__.get("__wrapped__")
-    return [code, wrapped, *members, *(part for part in (*inside, *named) if isinstance(part, CALLABLE))]
 
 
-CALLABLE: Final = (FunctionType, MethodType, partial)
+def _methods(owner: object, names: Iterable[str]) -> list[MethodType]:
+    """Return the methods of an object with these names, found without running code of its class."""
+    found = (next((vars(base)[name] for base in type(owner).__mro__ if name in vars(base)), None) for name in names)
+    return [MethodType(one, owner) for one in found if type(one) is FunctionType]
 
 
-def _member(kind: type, name: str, owner: object) -> tuple[object, ...]:
-    """Return a method as bound to its owner, found without running code of the class; nothing if there is none."""
-    found = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    return (MethodType(found, owner),) if isinstance(found, FunctionType) else ()
+def _package_of(function: object) -> str:
+    """Return the name of the package that a function is from; this package's name for anything that is no function."""
+    while isinstance(function, MethodType | partial):
+        function = function.__func__ if isinstance(function, MethodType) else function.func
+    return str(function.__module__).partition(".")[0] if type(function) is FunctionType else OURS
 
 
 def _content(cell: CellType) -> tuple[object, ...]:

@@ -32,7 +32,8 @@ library:
   # The linter reads each written file, and the agent mends its findings in the same turn. Fails open.
   linter_feedback: {} # ruff, unless a command is named
 
-  # Text in results that means to steer the agent is pointed out to it. No defence: text it misses may be harmful.
+  # Text in results that means to steer the agent is pointed out to it; prompts and inputs of agents with such text are
+  # denied, unless "inputs" says otherwise. No defence: text it misses may be harmful.
   injection_scan: {}
 
   # The agent reads a usual remedy when a tool fails.

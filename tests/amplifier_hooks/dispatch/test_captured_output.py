@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.dispatch.captured_output import KEPT, Output, may_hide_output
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.foreign_code import LEFT_BEHIND, without_capture
+from amplifier_hooks.session.display import transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -564,6 +566,14 @@ async def short_form(event: str, data: Any) -> HookResult:
     return HookResult.proceed(suppress_output=True)
 
 
+def by_attribute(event: str, data: Any) -> Any:
+    """Print, and hide it with an answer that is made by setting an attribute."""
+    said("attribute")
+    answer = SimpleNamespace(action="continue")
+    answer.suppress_output = True
+    return vars(answer)
+
+
 def decorated(event: str, data: Any) -> Any:
     """Print, and hide it."""
     return short_form(event, data)
@@ -579,6 +589,7 @@ HIDING = [
     plain,
     short_form,
     decorated,
+    by_attribute,
     Quiet(),
     Quiet().method,
     partial(with_name, "partial"),
@@ -608,7 +619,13 @@ async def test_other_hooks_are_called_as_they_are(capsys: pytest.CaptureFixture[
     outcome = await registry.emit("tool:pre", CALL)
     assert capsys.readouterr().out == "noise\nshort form\n"
     assert outputs(outcome) == {"asked": None}
-    assert not any(may_hide_output(one) for one in (noisy, print, Quiet().execute, len, registry, None))
+    session = SessionCoordinator(registry)
+
+    def uses_a_session(event: str, data: Any) -> Any:
+        return session.emit(event, data), transcript(data["outcome"])
+
+    uncaptured = (noisy, print, Quiet().execute, uses_a_session, session.emit, len, registry, None)
+    assert not any(may_hide_output(one) for one in uncaptured)
 
 
 @pytest.mark.rule("DIS-2")
