@@ -77,8 +77,8 @@ class Policy:
         """Return the verdict of the rules."""
         path = facts.arguments.get("path")
         if path in self.denies:
-            return RuleVerdict(effect="deny", rule="denies")
-        return RuleVerdict(effect="allow", rule="allows", answers=("*",)) if path in self.allows else None
+            return RuleVerdict(action="deny", rule="denies")
+        return RuleVerdict(action="allow", rule="allows", answers=("*",)) if path in self.allows else None
 
     def asking(self, path: str) -> set[tuple[str, str]]:
         """Return names and versions of the gates that ask about a path."""
@@ -289,7 +289,7 @@ class AdmissionPath(RuleBasedStateMachine):
         self.number += 1
         given = {"path": path, "number": self.number}
         before = len(self.ran)
-        outcome = self.loop.run_until_complete(self.session.call_tool("write", given, self.effect))
+        outcome = self.loop.run_until_complete(self.session.call_tool("write", given, self.action))
         if outcome.error is not None:
             raise outcome.error
         assert len(self.ran) - before <= 1
