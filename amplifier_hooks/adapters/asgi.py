@@ -54,6 +54,8 @@ JSON: Final = re.compile(r"application/(?:[\w.-]+\+)?json")
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 FIELD: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 """Names and values that a header can have."""
+DECIDED: Final = ("headers", "body")
+"""Fields of a request that hooks decide about: a change in place refuses the request."""
 LOOKS: Final = 8
 """Maximum of further looks because hooks have changed while they were asked."""
 TOO_MANY_CHANGES: Final = "the hooks were changed each time before they had answered"
@@ -162,13 +164,13 @@ class HookedRequest:
         """Ask the hooks, and again if they change meanwhile. Return the reason of a refusal, or None."""
         hooks = self.owner.hooks
         before = hooks.in_force(REQUEST_PRE)
-        outcome = await hooks.decide(REQUEST_PRE, self.data)
+        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, exact=DECIDED)
         reason = denial_reason(outcome)
         for _ in range(LOOKS):
             now = hooks.in_force(REQUEST_PRE)
             if reason is not None or now is before:
                 break
-            outcome, before = await hooks.look_again(outcome, self.data, before), now
+            outcome, before = await hooks.look_again(outcome, self.data, before, DECIDED), now
             reason = denial_reason(outcome)
         else:
             reason = TOO_MANY_CHANGES

@@ -176,7 +176,7 @@ class HookRegistry(Registrar):
         return self._chains.get(event) or self._chain(event)
 
     async def look_again(
-        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, exact: Collection[str] = ()
+        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, exact: Collection[str]
     ) -> Outcome:
         """Return the outcome with a second look: of the gates, and of hooks that are not in the chain `before`.
 
