@@ -289,7 +289,7 @@ class AdmissionPath(RuleBasedStateMachine):
         self.number += 1
         given = {"path": path, "number": self.number}
         before = len(self.ran)
-        outcome = self.loop.run_until_complete(self.session.call_tool("write", given, self.action))
+        outcome = self.loop.run_until_complete(self.session.call_tool("write", given, self.effect))
         if outcome.error is not None:
             raise outcome.error
         assert len(self.ran) - before <= 1
