@@ -89,7 +89,7 @@ class Subject:
 
     @cached_property
     def impact(self) -> CallImpact | str:
-        """What the call would do, or the reason why that is unknown."""
+        """The impact of the call, or the reason why that is unknown."""
         if not (self.paths.cwd and self.paths.home):
             return "the folder of the call, or the home folder, is unknown"
         policy = ImpactPolicy(self.facts.root or self.paths.cwd, self.paths.home)
