@@ -37,7 +37,7 @@ __all__ = [
     "OptionKind",
     "Question",
     "Risk",
-    "RuleEffect",
+    "RuleAction",
     "RulePolicy",
     "RuleVerdict",
     "Settlement",
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
-RuleEffect = Literal["allow", "ask", "deny"]
+RuleAction = Literal["allow", "ask", "deny"]
 Settlement = Literal["done", "failed", "unknown"]
 """The end of an action: it returned (`done`), it raised or was kept from running (`failed`), or it is `unknown`."""
 
@@ -403,7 +403,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     hook's question. `risk` is the rule's assessment of the call, and `risk_reason` its reason.
     """
 
-    effect: RuleEffect
+    action: RuleAction
     rule: str
     reason: str = ""
     answers: tuple[str, ...] = ()

@@ -189,7 +189,7 @@ class Judge:
         name, tool = events.canonical(event), str(payload.get("tool_name", ""))
         cwd = payload["cwd"]
         verdict = await self.rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
-        if verdict is not None and verdict.effect == "deny":
+        if verdict is not None and verdict.action == "deny":
             outcome = Outcome(name, payload)
         else:
             outcome, verdict = await self._ask_hooks(event, payload), None
@@ -220,7 +220,7 @@ class Judge:
         rules = self.rules if self.rules is not None and self._has_rules(act.event) else None
         about = (act.event, act.name, act.cwd)
         verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
-        if verdict is not None and verdict.effect == "deny":
+        if verdict is not None and verdict.action == "deny":
             outcome = Outcome(act.event, payload)
         else:
             verdict = None
@@ -289,7 +289,7 @@ class Judge:
         """
         outcome, answered = apply_verdict(outcome, verdict)
         outcome = await self.record_outcome(outcome, durable=durable)
-        if verdict is not None and (answered or verdict.effect == "deny"):
+        if verdict is not None and (answered or verdict.action == "deny"):
             about = {"event": outcome.event, "tool": name}
             try:
                 await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)

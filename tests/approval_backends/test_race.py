@@ -119,7 +119,7 @@ async def test_answers_that_were_not_offered() -> None:
 @pytest.mark.fault("F-APR-24")
 async def test_an_always_that_is_kept() -> None:
     """An "always" for one action is kept for every session, as each channel knows; another action is asked about."""
-    policy = Rules(b"version: 1\nrules:\n- {id: push, effect: ask, tool: Bash, reason: 'Publish this?'}\n")
+    policy = Rules(b"version: 1\nrules:\n- {id: push, action: ask, tool: Bash, reason: 'Publish this?'}\n")
     channel = ScriptedApprover("Allow always", "Deny")
     race, ran = RacingApprovals(channel, broker=Broker(MemoryStore(), keep_grants=60.0)), list[object]()
     for name in ("s1", "s2"):

@@ -35,7 +35,7 @@ FILES: Final = {
     "web.yaml": "version: 1\nhooks:\n- {name: a, event_type: tool:pre, handler_ref: http, "
     "config: {url: 'https://example.com', secret_env: HOME}}\n",
     "schema.yaml": "version: 1\nlibrary:\n  schema_guard: {tools: {Bash: {input_schema: {type: object}}}}\n",
-    "rules.yaml": "version: 1\nrules:\n- {id: reads, effect: allow, tool: Read, other_arguments: any, hooks: '*'}\n",
+    "rules.yaml": "version: 1\nrules:\n- {id: reads, action: allow, tool: Read, other_arguments: any, hooks: '*'}\n",
     "settings.json": "{}",
     "record.jsonl": "",
     "functions.py": "AGENTS = {}\n",

@@ -67,7 +67,7 @@ class Policy:
 
     def judge(self, _facts: ActionFacts) -> RuleVerdict | None:
         """Deny, once the operator has read rules that deny."""
-        return RuleVerdict(effect="deny", rule="frozen", reason="") if self.by_rule else None
+        return RuleVerdict(action="deny", rule="frozen", reason="") if self.by_rule else None
 
 
 class FaultyStore(MemoryStore):

@@ -245,7 +245,7 @@ def test_programs_may_post(tmp_path: Path) -> None:
 @pytest.mark.rule("BCK-6")
 def test_rules_decide_without_a_person(tmp_path: Path) -> None:
     """A file of rules decides before an approver is asked."""
-    rule = {"id": "no-removal", "effect": "deny", "tool": "Bash", "reason": "not here"}
+    rule = {"id": "no-removal", "action": "deny", "tool": "Bash", "reason": "not here"}
     (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
     with served(tmp_path, "--rules", os.fspath(tmp_path / "rules.yaml")) as path:
         assert bridged(path, "ls")["hookSpecificOutput"]["permissionDecision"] == "deny"
