@@ -18,7 +18,13 @@ from amplifier_hooks.dispatch.middleware import ModelContext
 from amplifier_hooks.errors import HookAbortError, ModelNotTaken
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
 from amplifier_hooks.foreign_code import without_capture
-from amplifier_hooks.session.session import cancellations, metadata_of, notes_of, was_cancelled_since
+from amplifier_hooks.session.session import (
+    cancellations,
+    metadata_of,
+    notes_of,
+    was_cancelled_since,
+    without_empty_metadata,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -181,7 +187,12 @@ class ModelCall:
     async def _decide_answer(self, response: Any, duration: float) -> ModelOutcome:
         """Let the hooks decide on the model's answer, and return the outcome."""
         session = self.session
-        told = {**self.notes, "response": response, "model": self.model, "duration_ms": duration}
+        told = {
+            **without_empty_metadata(self.notes),
+            "response": response,
+            "model": self.model,
+            "duration_ms": duration,
+        }
         usage = response.get("usage") if isinstance(response, Mapping) else getattr(response, "usage", None)
         if isinstance(usage, Mapping):
             told["usage"] = usage

@@ -16,7 +16,7 @@ from amplifier_hooks.admission.judge import problem_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.foreign_code import without_capture
-from amplifier_hooks.session.session import metadata_of, notes_of
+from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -91,12 +91,14 @@ class OperationCall:
         except Exception as error:
             became = "failed"
             facts = {"result": None, "duration_ms": (perf_counter() - began) * 1e3, "error": problem_of(error)}
-            await session.emit(row.last, {**notes, **data, **facts, "status": "failed"})
+            await session.emit(row.last, {**without_empty_metadata(notes), **data, **facts, "status": "failed"})
             raise
         finally:
             spent = {"duration_ms": (perf_counter() - began) * 1e3}
             await session.admission.settle(permit, became, ENDS[became], spent)
-        await session.emit(row.last, {**notes, **data, "result": result, **spent, "status": "completed"})
+        await session.emit(
+            row.last, {**without_empty_metadata(notes), **data, "result": result, **spent, "status": "completed"}
+        )
         return result
 
     async def _admit(self) -> Verdict:

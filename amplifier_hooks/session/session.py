@@ -259,6 +259,14 @@ def metadata_of(notes: dict[str, Any]) -> dict[str, Any]:
     return shared
 
 
+def without_empty_metadata(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes for the payload of a last event; `metadata` in which no hook wrote is left out."""
+    given = notes.get("metadata")
+    if type(given) is dict and not given:
+        del notes["metadata"]
+    return notes
+
+
 def approved_data(outcome: Outcome) -> Mapping[str, Any]:
     """Return the data of an approved event, without the fields of a tool call that the approval does not cover."""
     row = find(outcome.event)

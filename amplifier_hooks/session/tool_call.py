@@ -26,7 +26,13 @@ from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
 from amplifier_hooks.ports import KeptResult
 from amplifier_hooks.result import Cause, Outcome, UserMessage
 from amplifier_hooks.session.display import show
-from amplifier_hooks.session.session import cancellations, metadata_of, notes_of, was_cancelled_since
+from amplifier_hooks.session.session import (
+    cancellations,
+    metadata_of,
+    notes_of,
+    was_cancelled_since,
+    without_empty_metadata,
+)
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
@@ -282,7 +288,7 @@ class ToolCall:
         return {"tool_name": self.tool, "tool_call_id": self.call_id}
 
     def _event_data(self, act: Act) -> dict[str, Any]:
-        return {**self.notes, **self._call_fields(), "tool_input": act.arguments()}
+        return {**without_empty_metadata(self.notes), **self._call_fields(), "tool_input": act.arguments()}
 
     def _facts(self, act: Act) -> dict[str, Any]:
         return {"tool": self.tool, "call": self.call_id, "digest": act.digest}

@@ -450,6 +450,24 @@ async def test_notes_of_the_first_event_are_at_the_last(kind: str, fails: bool) 
         assert seen[0][1] in ("done", None, *(["forged"] if kind == "llm" else []))
 
 
+@pytest.mark.rule("EVT-8")
+@pytest.mark.parametrize("kind", OPERATED)
+@pytest.mark.parametrize("around", [False, True])
+async def test_no_metadata_where_no_hook_set_any(kind: str, around: bool) -> None:
+    """The last event of an operation has no `metadata` where no hook wrote in it."""
+    registry, seen = HookRegistry(), list[bool]()
+    if around:
+
+        @registry.around(f"{kind}:pre")
+        async def between(context: Any, call_next: Any) -> Any:
+            return await call_next()
+
+    registry.observe(f"{kind}:post", lambda event, data, outcome: seen.append("metadata" in data))
+    async with SessionCoordinator(registry) as session:
+        await OPERATED[kind](session, lambda *_given: "done")
+    assert seen == [False]
+
+
 @pytest.mark.rule("EVT-8", "REG-12")
 @pytest.mark.parametrize("kind", OPERATED)
 async def test_metadata_is_shared_from_the_first_event_to_the_last(kind: str) -> None:
