@@ -49,7 +49,6 @@ _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
 _numbers: Final = count(1)  # tells if a capture is older than a stand-in
 
-
 HIDES: Final = "suppress_output"
 
 MOST_PARTS: Final = 1_000

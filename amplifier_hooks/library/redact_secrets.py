@@ -211,9 +211,9 @@ class _Redaction:
 
         Raise `Unsearchable` otherwise.
         """
-        if isinstance(value, int) and value.bit_length() <= LONGEST_NUMBER:
-            left = self._text(text := str(value))  # a card number may be a number in JSON
-            return value if left == text else left
+        if type(value) is int and value.bit_length() <= LONGEST_NUMBER and "card" in self.personal:
+            spans = personal_spans(text := str(value), "card")
+            return self._replace(text, spans) if spans else value
         if value is None or isinstance(value, bool | int | float | complex):
             return value
         shown = (
