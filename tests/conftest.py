@@ -61,7 +61,7 @@ def require_installed(text: str) -> None:
     """
     message = MESSAGE.search(text)
     origin = message and (MISSING.get(message[1]) or message[2])
-    if origin in MISSING.values():
+    if origin in MISSING.values() or (message and message[2] in EXTRAS.values()):
         kind = "group" if origin in GROUPS.values() else "extra"
         needed = {NEEDS[origin]} if origin in NEEDS else PARTS
         _skip(f"{origin} is not installed: uv sync --{kind} {origin}", not needed.isdisjoint(required()))

@@ -316,8 +316,12 @@ class Run(msgspec.Struct, eq=False):
 
     def is_changed(self, view: Mapping[str, Any]) -> bool:
         """Return True if a hook has changed a field that is decided about in place."""
+        data = self.data
         try:
-            return any(view[name] != self.data[name] for name in self.exact)
+            for name in self.exact:  # noqa: SIM110  # a generator would cost more than the comparison
+                if view[name] != data[name]:
+                    return True
+            return False  # noqa: TRY300
         except KeyboardInterrupt:
             raise
         except BaseException:  # noqa: BLE001  # an object that the hook put there may raise anything

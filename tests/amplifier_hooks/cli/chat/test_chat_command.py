@@ -19,6 +19,7 @@ from amplifier_hooks.cli.chat.models import ScriptedModel
 from amplifier_hooks.cli.chat.screen import ChatScreen
 from amplifier_hooks.cli.project.read_project import hooks_of_folder
 from approval_backends.client import ApprovalsClient
+from tests.conftest import require_installed
 from tests.scripted_models import Say, Use, serving
 
 SOON = 60
@@ -141,6 +142,8 @@ def test_called_wrongly(
     nobody = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", "OPENAI_API_KEY": ""}
     more = environment(folder, OPENAI_BASE_URL="http://127.0.0.1:1/v1", COLUMNS="200", **nobody)
     told = CliRunner().invoke(app, ["chat", *arguments], env=more)
+    if code == 1:
+        require_installed(told.stderr)
     assert told.exit_code == code
     assert said in told.stderr
     assert told.stdout == "" or code == 1
