@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -248,6 +249,9 @@ class ModelCall:
 
 def takes_model(call: Callable[..., Any]) -> bool:
     """Return True if a callable has a parameter `model` that can be given by name."""
+    if type(call) is FunctionType and not hasattr(call, "__wrapped__"):  # the usual case, in a tenth of the time
+        code = call.__code__
+        return "model" in code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
     try:
         parameter = inspect.signature(call).parameters.get("model")
     except (TypeError, ValueError):  # some callables written in C have no signature
