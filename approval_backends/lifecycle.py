@@ -21,8 +21,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another, make_grants, within_ceiling
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.approvals import (
+    CHANGED_ONCE,
+    answered_digest,
+    check_digest,
+    is_for_another,
+    make_grants,
+    within_ceiling,
+)
+from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
 
 if TYPE_CHECKING:
@@ -207,7 +214,7 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
     )
 
 
-def judge(  # noqa: C901, PLR0911  # one way out for each reason
+def judge(  # noqa: C901, PLR0911, PLR0912  # one way out for each reason
     record: RequestRecord | None,
     answer: ApprovalAnswer,
     now: Moment,
@@ -218,8 +225,9 @@ def judge(  # noqa: C901, PLR0911  # one way out for each reason
     """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
     An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
-    the right to decide; an "allow always" only up to its ceiling of risk, and without edited arguments. With
-    `four_eyes` an agent does not decide about itself. `keep` is the seconds for which an "always" outlives its session.
+    the right to decide; an "allow" only of arguments that have that digest, since a row may have changed in the store;
+    an "allow always" only up to its ceiling of risk, and without edited arguments. With `four_eyes` an agent does not
+    decide about itself. `keep` is the seconds for which an "always" outlives its session.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -243,7 +251,11 @@ def judge(  # noqa: C901, PLR0911  # one way out for each reason
         reason = f"an action of {request.risk} risk is allowed once at a time"
         return Refusal(code="above_ceiling", reason=reason, record=record)
     try:
+        if option.allows:
+            check_digest(request)
         digest = answered_digest(request, answer.arguments)
+    except ApprovalMismatch as problem:
+        return Refusal(code="wrong_digest", reason=str(problem), record=record)
     except InputNotFreezable as problem:
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
     if is_for_another(option, request, digest):

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip, for_log
@@ -161,9 +162,11 @@ class TerminalPrompt:
         shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` returns the
         number of questions that wait beside those at this terminal. With `may_wait` the person can leave the question
         open, which raises `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
-        `BackendUnavailable` if no person can be asked, or the terminal goes away. Cancelling takes the card away; the
-        person reads the message of the cancellation, if there is one.
+        `BackendUnavailable` if no person can be asked, or the terminal goes away, and `ApprovalMismatch` for a request
+        whose arguments do not have its digest. Cancelling takes the card away; the person reads the message of the
+        cancellation, if there is one.
         """
+        check_digest(request)
         terminal = terminal_of(*self._streams)
         if all(option.allows for option in request.options):
             raise BackendUnavailable("the request offers nothing to refuse with")

@@ -197,6 +197,21 @@ def test_answers_that_do_not_count() -> None:
 
 
 @pytest.mark.rule("APR-6")
+@pytest.mark.parametrize("changes", [{"arguments": {"command": "ls"}}, {"tool": "Other"}, {"cwd": "/"}])
+@pytest.mark.parametrize("edited", [None, {"command": "ls -l"}])
+def test_a_row_that_changed_in_the_store(changes: dict[str, Any], edited: dict[str, Any] | None) -> None:
+    """A stored request whose arguments no longer have its digest can be denied, and not be allowed."""
+    shown = replace(REQUEST, **changes)
+    record = replace(pending(), request=shown)
+    refused = judge(record, an_answer(shown, arguments=edited), at(1))
+    assert isinstance(refused, Refusal)
+    assert (refused.code, refused.record) == ("wrong_digest", record)
+    denied = judge(record, an_answer(shown, DENY), at(1))
+    assert isinstance(denied, RequestRecord)
+    assert denied.status == "denied"
+
+
+@pytest.mark.rule("APR-6")
 @pytest.mark.fault("F-APR-08")
 @pytest.mark.parametrize(
     ("tenant", "sessions", "seen"),

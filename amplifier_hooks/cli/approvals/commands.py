@@ -25,7 +25,8 @@ from amplifier_hooks.cli.approvals.print_requests import (
     to_json,
 )
 from amplifier_hooks.cli.approvals.stop_commands import stop_line
-from amplifier_hooks.cli.common.terminal_io import confirm, print_error
+from amplifier_hooks.cli.common.terminal_io import confirm, print_error, stop
+from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import highest
 from amplifier_hooks.text.error_sentences import suggestion
@@ -115,9 +116,16 @@ def deny_option(record: RequestRecord, label: str | None) -> Option:
 
 
 def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input: bool) -> None:
-    """Show the action, and the reach of an "always", and ask to confirm it; end the program without a yes."""
+    """Show the action, and the reach of an "always", and ask to confirm it; end the program without a yes.
+
+    A request whose arguments do not have its digest ends the program as well.
+    """
     if not yes:
-        for line in (*action(record), *(always(record.request) if option.lasts else ())):
+        try:
+            lines = (*action(record), *(always(record.request) if option.lasts else ()))
+        except ApprovalMismatch as problem:
+            stop(str(problem))
+        for line in lines:
             typer.echo(line, err=True)
     confirm(f"{inline(option.label)}?", yes=yes, no_input=no_input)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
-from amplifier_hooks.approvals import grant_keys
+from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import reach
 from approval_backends.card.oddities import oddities
@@ -55,8 +55,12 @@ def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[
 
 
 def action(record: RequestRecord) -> Iterator[str]:
-    """Return the lines of the exact action that would run, or ran: the tool, then every argument whole."""
+    """Return the lines of the exact action that would run, or ran: the tool, then every argument whole.
+
+    Raises `ApprovalMismatch` for a request whose arguments do not have its digest.
+    """
     request = record.request
+    check_digest(request)
     decision = record.decision
     edited = decision.arguments if decision else None
     arguments = dict(request.arguments if edited is None else edited)

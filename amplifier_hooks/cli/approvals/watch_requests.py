@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.approvals.open_store import Trouble
 from amplifier_hooks.cli.common.terminal_io import print_error
-from amplifier_hooks.errors import ApprovalTimeout
+from amplifier_hooks.errors import ApprovalMismatch, ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left
 
@@ -101,6 +101,8 @@ class Watcher:
             await self._submit_answer(record, await asking)
         except (ApprovalTimeout, RequestSkipped, RequestWithdrawn):
             pass  # the line about it is on the screen already
+        except ApprovalMismatch as problem:
+            print_error(f"Not shown: {problem}.")
         finally:
             asking.cancel()
             settled.cancel()

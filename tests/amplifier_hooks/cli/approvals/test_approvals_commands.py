@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +164,20 @@ def test_show(store: Path) -> None:
     assert shown[answers + 4].startswith("  It ends: With this session")
     assert re.fullmatch(r"  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  submitted", shown[-1])
     assert [event["kind"] for event in facts("show", "3333")["events"]] == ["submitted"]
+
+
+@pytest.mark.rule("APR-6")
+def test_a_row_that_changed_in_the_store(store: Path) -> None:
+    """A request whose arguments no longer have its digest is not shown and not allowed; it can be denied."""
+    asked(store, id="3333", arguments={"command": "rm -rf /"})
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("UPDATE approval_request SET request = replace(request, 'rm -rf /', 'ls')")
+    for given in (("show",), ("allow",), ("allow", "--yes")):
+        told = run(*given, "3333")
+        assert (told.exit_code, "    | ls" in told.output) == (1, False)
+        assert "the arguments of request '3333' do not have its digest" in told.stderr
+    assert record(store, "3333").status == "pending"
+    assert run("deny", "3333").exit_code == 0
 
 
 @pytest.mark.rule("CLI-2")

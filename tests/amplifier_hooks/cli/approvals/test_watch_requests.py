@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +96,21 @@ def test_watch(store: Path) -> None:
     assert outcome(store, "third") == ("denied", user_name(), "cli")
     person.types("\x03")
     person.sees("Stopped.", "ENDED 0 True")
+    person.child.close()
+
+
+@pytest.mark.rule("APR-6")
+def test_a_row_that_changed_in_the_store(store: Path) -> None:
+    """The watcher shows no request whose arguments no longer have its digest, and goes on with the next."""
+    asked(store, "first")
+    with closing(sqlite3.connect(store)) as database, database:
+        database.execute("""UPDATE approval_request SET request = replace(request, '"name":"first"', '"name":"ls"')""")
+    person = watching(store)
+    person.sees("Not shown: the arguments of request 'first' do not have its digest.")
+    asked(store, "second")
+    person.sees("name  second")
+    person.misses("name  ls")
+    assert outcome(store, "first", 0)[0] == "pending"
     person.child.close()
 
 
