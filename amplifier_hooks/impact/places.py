@@ -160,6 +160,12 @@ def names_of(key: str) -> frozenset[str]:
     return _name_set(key)
 
 
+@lru_cache(maxsize=4096)
+def decides_loading(name: str) -> bool:
+    """Return True if a variable decides which programs or libraries a later command loads."""
+    return any(fnmatch.fnmatchcase(name, pattern) for key in ("loading", "loading_paths") for pattern in _names(key))
+
+
 @cache
 def _name_set(key: str) -> frozenset[str]:
     return frozenset(_names(key))
@@ -191,6 +197,8 @@ class Places:
     policy: ImpactPolicy
     stat: Stat
     answers: dict[str, FileFact] = field(factory=dict)
+    links: dict[str, str] = field(factory=dict)
+    """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
 
@@ -212,6 +220,9 @@ class Places:
         known = path
         if mark := re.search(f"[{''.join(MARKS)}]", path):
             known = path[: mark.start()].rpartition("/")[0] or "/"
+        for link, target in self.links.items():
+            if _is_below(known, link):
+                known, path = f"{target}{known[len(link) :]}", f"{target}{path[len(link) :]}"
         if known not in self.answers:
             self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
         answer = self.answers[known]

@@ -443,7 +443,11 @@ def _copies(run: ProgramRun, text: str, _argument: str) -> None:
     folder = text.endswith(("/", ".")) or len(sources) > 1 or any(places.is_folder(path) for path in run.paths(text))
     for source in sources:
         content = next(places.content(path) for path in run.paths(source))
-        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text, content)
+        target = f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text
+        run.writes(target, content)
+        if run.name in ("ln", "link"):
+            for path in run.paths(target):
+                places.links[path] = places.absolute(source, path.rpartition("/")[0] or "/")
 
 
 def _deletes(run: ProgramRun, text: str, _argument: str) -> None:
@@ -545,7 +549,7 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
     """Set a variable for a program: some decide which programs or libraries it loads."""
     name, _, value = text.partition("=")
-    run.walk.assign(name, value, run.state, exported=True)
+    run.walk.assign(name, value, run.state)
 
 
 ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {

@@ -15,10 +15,20 @@ from attrs import define, field
 
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.kinds import Impact
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, Places, names_of, show, tells_outward
+from amplifier_hooks.impact.places import (
+    ANY,
+    BUILT,
+    NAME,
+    UNKNOWN,
+    Places,
+    decides_loading,
+    names_of,
+    show,
+    tells_outward,
+)
 from amplifier_hooks.impact.programs import ProgramRun, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,6 +89,13 @@ LANGUAGES: Final = {
     "perl": "perl",
     "php": "php",
 }
+LOADS_NOTHING: Final = re.compile(
+    r"|cat|less( -R)?|more|true|echo|:|vim?|nano|emacs|code --wait|(/bin/)?(ba|z)?sh|gcc|g\+\+|clang(\+\+)?|cc|0|1|"
+    r"(--max-old-space-size=\d+|--no-warnings|--enable-source-maps|--experimental-vm-modules|-mod=\w+|-v|-j ?\d+|"
+    r"-[DW] ?[\w=]+|-O\w|-g|-C target-cpu=native|-F|-R|-X|-S|https?://(localhost|127\.0\.0\.1)[:/\w]*| )+"
+)
+"""Values that start no program and load no file."""
+PLACES_IN_VALUE: Final = re.compile(r"[^\s:=,'\"]+")
 PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
 OPERATORS: Final = {
     ">": "writes",
@@ -227,7 +244,13 @@ class ShellWalk:
             inner = state.copy()
             return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
 
-        return Expansion(state.variables, run, state.splits)
+        return Expansion(
+            state.variables,
+            run,
+            lambda text: self.script(text, state.copy(), UNKNOWN),
+            lambda name, value: self.assign(name, value, state),
+            state.splits,
+        )
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
         expansion = self._expansion(state)
@@ -249,7 +272,18 @@ class ShellWalk:
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
         self._expansion(state).visit(node)
+        self.refuse_evaluated(source(node))
         return ""
+
+    def refuse_evaluated(self, *texts: str) -> None:
+        """Add `runs_unread` for a text that arithmetic of the shell would run."""
+        if any(EVALUATED.search(text) for text in texts):
+            self.add("runs_unread", "arithmetic", "a command in the index of an array")
+
+    def _redirect(self, node: Node, state: ShellState, stdin: str) -> str:
+        """Follow a redirect without a command, as in `$(<file)`."""
+        self._outputs([node], state, "")
+        return self._input([node], (), state, stdin)
 
     def _nothing(self, node: Node, state: ShellState, stdin: str) -> str:
         del node, state, stdin
@@ -358,7 +392,7 @@ class ShellWalk:
         self._forget_assigned(body, state)
         output = ""
         for value in values if 0 < len(values) <= MOST_TURNS else [UNKNOWN]:
-            state.variables[name] = value
+            self.assign(name, value, state)
             if body is not None:
                 output += self.visit(body, state, stdin)
         return output
@@ -398,12 +432,17 @@ class ShellWalk:
             branch = before.copy()
             values = child.children_by_field_name("value")
             for part in child.named_children:
-                output += self._words_only(part, branch, stdin) if part in values else self.visit(part, branch, stdin)
+                if part in values:
+                    self._expansion(branch).text(part)
+                else:
+                    output += self.visit(part, branch, stdin)
             state.join(branch)
         return output
 
     def _function(self, node: Node, state: ShellState, stdin: str) -> str:
-        del stdin
+        redirects = node.children_by_field_name("redirect")
+        self._input(redirects, (), state, stdin)
+        self._outputs(redirects, state, UNKNOWN)
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
             state.functions[source(name)] = body
@@ -412,7 +451,7 @@ class ShellWalk:
     def _assignment(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
         name, value = self._assigned(node, state)
-        self.assign(name, value, state, exported=name in names_of("loading"))
+        self.assign(name, value, state)
         return ""
 
     def _assigned(self, node: Node, state: ShellState) -> tuple[str, str]:
@@ -428,18 +467,26 @@ class ShellWalk:
             value = state.variables.get(key, UNKNOWN) + value
         return key, value
 
-    def assign(self, name: str, value: str, state: ShellState, *, exported: bool = False) -> None:
+    def assign(self, name: str, value: str, state: ShellState) -> None:
         """Give a variable a value. Some variables decide what later commands load."""
         if name == "IFS":
             state.splits = False
-        if exported and name in names_of("loading") and value.strip() not in names_of("loading_harmless"):
+        self.refuse_evaluated(name, value)
+        if decides_loading(name) and (name == "PATH" or not LOADS_NOTHING.fullmatch(value.strip())):
             self._add_loading(name, value, state)
         if name:
             state.variables[name] = value
 
     def _add_loading(self, name: str, value: str, state: ShellState) -> None:
-        """Add `environment`, unless a path keeps the old one and adds folders of the project or the system."""
-        if name == "PATH" and UNKNOWN in value:
+        """Add `environment`, unless the value adds nothing but folders of the project or the system."""
+        if name in names_of("loading_paths"):
+            parts = PLACES_IN_VALUE.findall(value)
+            folder = state.folders[0]
+            if all(self.places.runs(self.places.absolute(part, folder)).kind == "runs_project" for part in parts):
+                return
+            self.add("environment", name, show(value[:80]))
+            return
+        if name == "PATH" and UNKNOWN in value and value != UNKNOWN:
             added = [part for part in value.split(":") if part != UNKNOWN and part]
             system = (
                 "/usr/",
@@ -467,9 +514,14 @@ class ShellWalk:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 name, value = self._assigned(child, state)
-                self.assign(name, value, state, exported=word in ("export", "declare", "typeset"))
+                self.assign(name, value, state)
             else:
                 text = "".join(self._words([child], state)[0])
+                name, joined, value = text.partition("=")
+                if joined:
+                    self.assign(name, value, state)
+                elif text.startswith("-") and "n" in text:
+                    self.add("unreadable", text, "another name for a variable")
                 if word in ("export", "declare", "typeset") and text == "-p":
                     self.add("reads_secret", "environment", "the whole environment")
         if word in ("export", "declare", "typeset") and not node.named_children:
@@ -486,7 +538,7 @@ class ShellWalk:
             given = state.copy()
             for child in assignments:
                 name, value = self._assigned(child, state)
-                self.assign(name, value, given, exported=True)
+                self.assign(name, value, given)
         redirects = node.children_by_field_name("redirect")
         stdin = self._input(redirects, (), given, stdin)
         program = node.child_by_field_name("name")
@@ -498,7 +550,13 @@ class ShellWalk:
             if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
                 for secret in dict.fromkeys(secrets):
                     self.add("reads_secret", f"${secret}", "a variable with a secret's name")
-        output = self.command(words, state if not assignments else given, stdin) if words else ""
+        before = dict(given.variables)
+        output = self.command(words, given, stdin) if words else ""
+        if given is not state:
+            # What the command itself changes stays: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
+            changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
+            state.folders, state.functions = given.folders, given.functions
+            state.variables |= changed
         return self._outputs(redirects, given, output)
 
     def command(self, words: list[str], state: ShellState, stdin: str) -> str:
@@ -525,6 +583,8 @@ class ShellWalk:
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
         if (builtin := BUILTINS.get(base)) is not None:
+            if base not in PRINTERS or base == "printf":
+                self.refuse_evaluated(*arguments)
             return builtin(BuiltinCall(self, arguments, state, stdin))
         if (row := program_rows().get(base)) is not None:
             return run_program(ProgramRun(self, state, base, arguments, stdin, row))
@@ -619,5 +679,6 @@ class ShellWalk:
         "unset_command": _words_only,
         "test_command": _words_only,
         "command": _command,
+        "file_redirect": _redirect,
         "comment": _nothing,
     }

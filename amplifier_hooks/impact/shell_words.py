@@ -28,6 +28,9 @@ MOST_WORDS: Final = 256
 UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
+BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
+EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
+"""A text that arithmetic runs: the index of an array holds a substitution."""
 BRACKET: Final = re.compile(r"\[[^\]\s/]+\]")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
@@ -60,6 +63,10 @@ class Expansion:
     variables: dict[str, str]
     run: Callable[[Node], str]
     """Follows the commands of a substitution, and returns their output as far as that is known."""
+    script: Callable[[str], str]
+    """Follows a text of commands that the grammar leaves unread, and returns their output."""
+    assign: Callable[[str, str], None]
+    """Gives a variable its value."""
     splits: bool = True
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
@@ -84,7 +91,12 @@ class Expansion:
         return UNKNOWN
 
     def _plain_word(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
-        return source(node) if quoted else _unquoted(source(node))
+        text = self.backquoted(source(node)) if node.type == "word" else source(node)
+        return text if quoted else _unquoted(text)
+
+    def backquoted(self, text: str) -> str:
+        """Return a text with the output of the commands between backquotes, which the grammar leaves in some texts."""
+        return BACKQUOTED.sub(lambda match: self.script(match[1] or match[2] or ""), text) if "`" in text else text
 
     def _substituted(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
         return self._output(self.run(node), quoted=quoted)
@@ -119,16 +131,20 @@ class Expansion:
         place = start
         for child in node.children:
             gap = whole[place - start : child.start_byte - start].decode("utf-8", "replace")
-            parts.append(_plain(gap))
+            parts.append(_plain(self.backquoted(gap) if node.type == "heredoc_body" else gap))
             place = child.end_byte
             if child.type in PLAIN_TEXT:
-                parts.append(_plain(STRING_ESCAPE.sub(_unescape, source(child))))
+                parts.append(_plain(STRING_ESCAPE.sub(_unescape, self._part(child, node))))
             elif child.type not in ('"', '$"', "$"):
                 parts.append(self.text(child, quoted=True))
             elif child.type == "$":
                 parts.append("$")
-        parts.append(_plain(whole[place - start :].decode("utf-8", "replace")))
+        rest = whole[place - start :].decode("utf-8", "replace")
+        parts.append(_plain(self.backquoted(rest) if node.type == "heredoc_body" else rest))
         return "".join(parts)
+
+    def _part(self, child: Node, whole: Node) -> str:
+        return self.backquoted(source(child)) if whole.type == "heredoc_body" else source(child)
 
     def _variable(self, name: str, *, quoted: bool) -> str:
         if name == "@" and self.variables.get(name) == "":
@@ -155,6 +171,10 @@ class Expansion:
         if operator in (":+", "+"):
             return given
         value = self._variable(key, quoted=True)
+        if operator == "@" and value != NAME:
+            return self.script(f'echo "{value}"')
+        if operator in ("=", ":="):
+            self.assign(key, value if value and value != UNKNOWN else given)
         if operator in (":-", "-", ":=", "="):
             return self._output(value or given, quoted=quoted)
         if not operator:

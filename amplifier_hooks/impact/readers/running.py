@@ -92,7 +92,7 @@ def _assign(run: ProgramRun, words: list[str], state: ShellState) -> list[str]:
     rest = list(words)
     while rest and ASSIGNMENT.match(rest[0]):
         name, _, value = rest.pop(0).partition("=")
-        run.walk.assign(name, value, state, exported=True)
+        run.walk.assign(name, value, state)
     return rest
 
 
@@ -113,7 +113,8 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
     if run.name == "busybox" and words:
         run.output = run.walk.command(words, run.state, run.stdin)
         return
-    given = run.split(words, "-o +o -O +O --rcfile --init-file", stop=True)
+    words = [f"-{word[1:]}" if re.fullmatch(r"\+[A-Za-z]+", word) else word for word in words]
+    given = run.split(words, "-o -O --rcfile --init-file", stop=True)
     rest, state = given.operands, run.state.copy()
     for file in given.all("--rcfile", "--init-file"):
         run.walk.run_file(file, state, "shell", [], UNKNOWN)
@@ -124,6 +125,8 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
     elif rest and not given.has("-s") and rest[0] != "-":
         run.walk.run_file(rest[0], run.state, "shell", rest[1:], run.stdin)
     elif not given.has("--version"):
+        state.variables |= {str(at): value for at, value in enumerate(rest[:9], start=1)}
+        state.variables["@"] = SPLIT.join(rest)
         run.output = run.walk.script(run.stdin, state, UNKNOWN)
 
 
