@@ -328,6 +328,10 @@ class Places:
             return Impact("runs_project", place)
         return Impact("runs_unread", place, "a file that is no part of the project")
 
+    def is_foreign(self, folders: tuple[str, ...]) -> bool:
+        """Return True if one of these folders is no part of the project."""
+        return not all(self._is_tree(spelling) for path in folders for spelling in self._spellings(path))
+
     def content(self, path: str) -> str:
         """Return what a copy of a file holds: the text that the call wrote, or code of the project."""
         return self.written.get(path, BUILT if self._is_tree(path) else UNKNOWN)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve, field, fields_dict, frozen
 
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.network import url_impact
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, show, tells_outward
+from amplifier_hooks.impact.network import is_remote, remote_host, url_impact
+from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
@@ -230,8 +230,30 @@ def run_program(run: ProgramRun) -> str:
     if words and words[-1] in HELP and not words[2:] and not run.row.by:
         return NAME
     path = [run.name]
+    if not run.row.kinds or "system" not in run.row.kinds:
+        _read_named(run, words)
     _read(run, words, path)
     return run.output if run.output is not None else _output(run)
+
+
+def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
+    """Judge what the names of options say of their values, for options that no row knows; this only raises."""
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        name, joined, value = word.partition("=")
+        if name[:1] != "-" or name in run.row.options or name in ("--", "-"):
+            continue
+        value = value if joined else following
+        parts = frozenset(name.lstrip("-").replace("_", "-").split("-"))
+        if parts & names_of("options_that_write") and value[:1] != "-":
+            kept = [
+                one
+                for path in run.paths(value)
+                for one in run.walk.places.writes(path, None)
+                if value and one.kind in ("writes_outside", "writes_guarded")
+            ]
+            run.walk.note(*kept)
+        elif parts & names_of("options_that_load") and value[:1] in ("/", "~", "."):
+            run.walk.note(*(one for path in run.paths(value) if (one := run.walk.places.runs(path)).kind != "runs_project"))
 
 
 def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
@@ -328,7 +350,7 @@ def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
     if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
-    return next((full for full in (*row.options, *row.flags) if full.startswith(name)), name)
+    return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
 
 
 def _apply_flag(run: ProgramRun, flag: str) -> None:
@@ -342,6 +364,8 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
 
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
+        if kind in ("runs_project", "installs_manifest") and run.walk.places.is_foreign(run.state.folders):
+            run.add("runs_unread", run.state.folders[0], "a folder outside the project")
         run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
 
 
@@ -497,11 +521,32 @@ def _url(run: ProgramRun, text: str, _argument: str) -> None:
     run.url(text)
 
 
+def _remote(run: ProgramRun, text: str, _argument: str) -> None:
+    """Fetch from a remote of git: a name, or an address that the command itself holds."""
+    if text.startswith("ext::"):
+        run.add("runs_unread", text, "an address that runs a program")
+    elif "://" in text or is_remote(text):
+        run.url(text if "://" in text else remote_host(text))
+
+
 def _package(run: ProgramRun, text: str, _argument: str) -> None:
     local = text.startswith((".", "/")) and all(
         run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text)
     )
     run.add("installs_manifest" if local else "installs_new", text)
+
+
+def _manifest(run: ProgramRun, text: str, _argument: str) -> None:
+    """Install what a file names: one of the project, or one from elsewhere."""
+    known = "://" not in text and all(run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text))
+    run.add("installs_manifest" if known else "installs_new", text)
+
+
+def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
+    """Run the words behind the program of a version manager, whose own words come first."""
+    words = run.operands
+    start = next((at for at, word in enumerate(words) if word in program_rows()), 0)
+    run.output = run.walk.command(words[start:], run.state, run.stdin)
 
 
 def _folder(run: ProgramRun, text: str, _argument: str) -> None:
@@ -569,7 +614,10 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "sql": _sql,
     "task": _task,
     "url": _url,
+    "remote": _remote,
     "package": _package,
+    "manifest": _manifest,
+    "tail": _tail,
     "folder": _folder,
     "kind": _kind,
     "module": _module,
