@@ -15,6 +15,7 @@ from attrs import frozen
 from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.network import url_impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show
+from amplifier_hooks.impact.shell_words import decode_escapes
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
 WRITING: Final = re.compile(
-    r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]"""
+    r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]|"""
+    r"""\.open\s*\(\s*(?:mode\s*=\s*)?['"][rbt]*[wax+]|\bmode\s*=\s*['"][rbt]*[wax+]|=\s*open\b(?!\s*\()"""
 )
 
 
@@ -70,7 +72,10 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
     if UNKNOWN in code or len(code) > LONGEST:
         yield Impact("runs_unread", language, "only a run tells the code" if UNKNOWN in code else "too long to be read")
         code = code[:LONGEST]
-    texts = [next((group for group in match.groups() if group is not None), "") for match in LITERAL.finditer(code)]
+    texts = [
+        decode_escapes(next((group for group in match.groups() if group is not None), "")).lstrip("<>+| ")
+        for match in LITERAL.finditer(code)
+    ]
     bare = LITERAL.sub('""', code)
     found: set[str] = set()
     for row in _rows():
@@ -111,15 +116,16 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
     bare = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", text, flags=re.DOTALL)
     if UNKNOWN in text:
         yield Impact("unreadable", program, "only a run tells the statement")
+    bare = re.sub(r"\n\s*(?=[.\\])|\s(?=\\(?:g|w|gexec|o)\b)", ";", bare)
     statements = [one.strip() for one in bare.split(";") if one.strip()]
     for statement in statements:
         word = statement.split(None, 1)[0].lstrip("(").upper()
         changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
-        if statement.startswith(("\\!", ".shell", ".system")):
+        if statement.startswith(("\\!", "\\w", "\\g", "\\e", "\\P", "\\set ", "\\setenv", ".sh", ".sy", ".exc")):
             yield Impact("runs_unread", program, "a command of the database program")
         elif statement.startswith(
-            ("\\copy", ".output", ".once", ".import", ".save", ".backup", ".restore", ".load", "\\i", "\\o", ".read")
-        ):
+            tuple("\\copy \\i \\o \\c \\s \\. \\lo \\p .o .i .save .b .res .l .read .trace .cl .cd .ar".split())
+        ) and not statement.startswith((".indexes", "\\conninfo", "\\sf", "\\sv")):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
         elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
             yield Impact("service_reads", program)

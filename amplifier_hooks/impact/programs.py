@@ -195,6 +195,11 @@ class ProgramRun:
         for path in self.paths(text) if text else ():
             self.walk.note(*self.walk.places.deletes(path, recursive=recursive))
 
+    def is_scratch(self, text: str) -> bool:
+        """Return True if a file lies in a temporary folder and nowhere else."""
+        places = self.walk.places
+        return all(places.is_own(path) and places.is_foreign((path,)) for path in self.paths(text))
+
     def url(self, text: str, *, sends: bool = False) -> None:
         """Connect to an address."""
         self.walk.note(url_impact(text, self.walk.places.policy, sends=sends))
@@ -451,6 +456,16 @@ def _changes(run: ProgramRun, text: str, _argument: str) -> None:
     run.writes(text, None, hint=run.walk.source)
 
 
+def _converts(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read a source; the last operand may be the target, and a source may be an address."""
+    if "://" in text:
+        run.url(text)
+        return
+    run.reads(text)
+    if text == run.operands[-1] and any(not run.walk.places.is_own(path) for path in run.paths(text)):
+        run.writes(text)
+
+
 def _builds(run: ProgramRun, text: str, _argument: str) -> None:
     run.writes(text, BUILT)
 
@@ -530,10 +545,28 @@ def _remote(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _package(run: ProgramRun, text: str, _argument: str) -> None:
-    local = text.startswith((".", "/")) and all(
+    local = (text.startswith((".", "/")) or text.endswith(".go")) and all(
         run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text)
     )
     run.add("installs_manifest" if local else "installs_new", text)
+
+
+def _resource(run: ProgramRun, text: str, _argument: str) -> None:
+    if any(name.partition("/")[0] in ("secret", "secrets") for name in text.lower().split(",")):
+        run.add("reads_secret", text, "secrets of a cluster")
+
+
+def _glob(run: ProgramRun, text: str, _argument: str) -> None:
+    """Search the files that a pattern names: a pattern may choose the files that hold secrets."""
+    for path in run.paths(text.replace("*", ANY)):
+        if (read := run.walk.places.reads(path)).kind == "reads_secret" and text[:1] != "!":
+            run.walk.note(read)
+
+
+def _pair(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read the file behind an option that takes a name and a file."""
+    at = run.words.index(text) if text in run.words else len(run.words)
+    run.reads("".join(run.words[at + 1 : at + 2]))
 
 
 def _manifest(run: ProgramRun, text: str, _argument: str) -> None:
@@ -604,6 +637,7 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "writes": _writes,
     "copies": _copies,
     "changes": _changes,
+    "converts": _converts,
     "builds": _builds,
     "target": _target,
     "deletes": _deletes,
@@ -616,6 +650,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "url": _url,
     "remote": _remote,
     "package": _package,
+    "resource": _resource,
+    "glob": _glob,
+    "pair": _pair,
     "manifest": _manifest,
     "tail": _tail,
     "folder": _folder,

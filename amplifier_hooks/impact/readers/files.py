@@ -232,12 +232,20 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
     given = run.split(
         words,
         f"{TAR_PROGRAMS} -f --file -C --directory -T --files-from -b --exclude --transform --xform -X --exclude-from "
-        "--strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
+        "--index-file --listed-incremental --volno-file --one-top-level --strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
     )
     for value in given.all(*TAR_PROGRAMS.split()):
-        if value.split(" ")[0] not in COMPRESSORS:
+        if value and value.split(" ")[0] not in COMPRESSORS:
             run.add("runs_unread", f"tar {value}", "an option that names a program")
-    archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory") or "."
+    archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory", "--one-top-level") or "."
+    for value in given.all("--index-file", "--listed-incremental", "-g", "--volno-file"):
+        run.writes(value)
+    for value in given.all("-T", "--files-from"):
+        run.reads(value)
+    if given.has("-P", "--absolute-names", "--recursive-unlink") and given.has("-x", "--extract", "--get"):
+        run.add("writes_outside", "tar", "paths of the archive, wherever they lie")
+    if is_remote(archive) and not given.has("--force-local"):
+        run.add("network_sends", archive)
     if given.has("-x", "--extract", "--get"):
         run.reads(archive)
         if not given.has("-O", "--to-stdout"):
@@ -259,8 +267,12 @@ def read_rsync(run: ProgramRun, words: list[str]) -> None:
         words,
         "--exclude --include --exclude-from --include-from -f --filter --bwlimit --timeout --port --chmod --chown "
         "--out-format --log-file --backup-dir --suffix -B --partial-dir --info --compress-level --max-size --min-size "
-        "--files-from -e --rsh --rsync-path",
+        "--files-from -e --rsh --rsync-path --write-batch --temp-dir -T --password-file -M --remote-option",
     )
+    for value in given.all("--log-file", "--backup-dir", "--write-batch", "--temp-dir", "-T"):
+        run.writes(value)
+    for value in given.all("--files-from", "--password-file"):
+        run.reads(value)
     for value in given.all("-e", "--rsh", "--rsync-path"):
         if not RSH.fullmatch(value):
             run.add("runs_unread", value, "an option that names a program")

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 CURL_DATA: Final = (
     "-d --data --data-raw --data-binary --data-ascii --data-urlencode --json -F --form --form-string -T --upload-file"
 )
-CURL_FILES: Final = "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii"
+CURL_FILES: Final = "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr"
 CURL_VALUES: Final = (
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
     "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
     "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
-    "--continue-at --max-filesize --proto --stderr --noproxy --oauth2-bearer --url-query -X --request --output-dir "
+    "--continue-at --max-filesize --proto --preproxy --socks5 --doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
     "-K --config --url"
 )
 WGET_BODY: Final = ("--post-file", "--body-file", "--post-data", "--body-data")
@@ -41,6 +41,12 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
         run.add("network_sends", "--config", "the file of settings is not read")
     for value in given.all(*CURL_FILES.split()):
         run.writes(value)
+    for value in given.all("-x", "--proxy", "--preproxy", "--socks5", "--connect-to", "--resolve", "--doh-url"):
+        run.add("network_new", value, "another way to the host")
+    for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
+        if "=" not in value:
+            run.reads(value)
+    folder = given.one("--output-dir") or "."
     for name, value in given.found:
         upload = name in ("-T", "--upload-file")
         if name in CURL_DATA.split() and (upload or value.startswith("@") or "=@" in value):
@@ -49,7 +55,7 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
             run.add("unreadable", "--header", "headers in a file")
     for url in urls:
         if given.has("-O", "--remote-name", "-J", "--remote-name-all"):
-            run.writes(url.rpartition("/")[2] or "index")
+            run.writes(f"{folder}/{url.rpartition('/')[2] or 'index'}")
         run.url(url, sends=method not in ("GET", "HEAD", "OPTIONS"))
         if url.lower().startswith("file:"):
             run.reads(url)
@@ -65,6 +71,8 @@ def read_wget(run: ProgramRun, words: list[str]) -> None:
         run.add("runs_unread", "wget", "a setting that names a program")
     if given.has("-i", "--input-file"):
         run.add("unreadable", "wget", "the list of addresses is not read")
+    for value in given.all("-o", "--output-file", "-a", "--append-output"):
+        run.writes(value)
     target = given.one("-O", "--output-document")
     folder = given.one("-P", "--directory-prefix") or "."
     for url in given.operands:
@@ -76,6 +84,8 @@ def read_wget(run: ProgramRun, words: list[str]) -> None:
 def read_ssh(run: ProgramRun, words: list[str]) -> None:
     """Read `ssh`: a command on another machine; some options run programs on this one."""
     given = run.split(words, "-p -i -l -F -L -R -D -b -c -E -e -I -J -m -O -o -Q -S -W -w -B", stop=True)
+    for value in given.all("-E"):
+        run.writes(value)
     for value in given.all("-o"):
         if SSH_PROGRAM.match(value):
             run.add("runs_unread", value, "an option that names a program")

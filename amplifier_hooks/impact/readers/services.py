@@ -34,10 +34,16 @@ def read_database(run: ProgramRun, words: list[str]) -> None:
     if run.name in FILE_DATABASES and given.operands:
         run.reads(given.operands[0])
         statements += given.operands[1:]
+    if given.has("-A", "-Ax", "-Axf"):
+        run.add("unreadable", run.name, "an archive in a database")
     if not statements and run.stdin != UNKNOWN:
         statements = [run.stdin]
+    scratch = run.name in FILE_DATABASES and run.is_scratch("".join(given.operands[:1]))
     for statement in statements:
-        run.walk.note(*read_sql(statement, run.name))
+        found = list(read_sql(statement, run.name))
+        run.walk.note(*(one for one in found if not (scratch and one.kind == "service_writes")))
+        if scratch:
+            run.writes(given.operands[0])
     if not statements and (given.operands or given.has("-l", "--list", "--version", "-V", "-version")):
         run.add("service_reads", run.name)
     elif not statements:
