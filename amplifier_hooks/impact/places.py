@@ -332,6 +332,11 @@ class Places:
         """Return True if one of these folders is no part of the project."""
         return not all(self._is_tree(spelling) for path in folders for spelling in self._spellings(path))
 
+    def is_elsewhere(self, path: str) -> bool:
+        """Return True if a path is neither own nor part of the system."""
+        system = ("/dev", "/proc", "/sys", *_names("programs"))
+        return not self.is_own(path) and not any(_is_below(path, folder) for folder in system)
+
     def content(self, path: str) -> str:
         """Return what a copy of a file holds: the text that the call wrote, or code of the project."""
         return self.written.get(path, BUILT if self._is_tree(path) else UNKNOWN)

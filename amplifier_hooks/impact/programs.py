@@ -37,6 +37,8 @@ FAMILIES: Final = (
     "machine",
     "shells",
 )
+LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "run"))
+"""Options and verbs of programs with code of the project whose value is code or settings."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -168,8 +170,21 @@ class ProgramRun:
     """The options that were found, each with its value or an empty text."""
 
     def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
-        """Add an impact."""
+        """Add an impact. Code in a folder outside the project is no code of the project."""
+        if kind in ("runs_project", "installs_manifest") and self.walk.places.is_foreign(self.state.folders):
+            self.walk.add("runs_unread", show(self.state.folders[0]), "a folder outside the project")
         self.walk.add(kind, show(place), reason)
+
+    def refuse_outside(self, words: Sequence[str]) -> None:
+        """Add `runs_unread` for every place outside the project that a program with code of the project is told."""
+        for before, word in zip(["", *words], words, strict=False):
+            text = word.partition("=")[2] if word[:1] == "-" else word
+            loads = before in LOADING_OPTIONS
+            for path in self.paths(text) if text[:1] in ("/", "~") or text[:2] == ".." else ():
+                if any(one.place == show(path) for one in self.walk.impacts):
+                    continue
+                if self.walk.places.is_elsewhere(path) or (loads and self.walk.places.is_foreign((path,))):
+                    self.add("runs_unread", path, "a place outside the project")
 
     def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
         """Return the arguments, split by the options of the row and by more options that take `values`."""
@@ -283,6 +298,8 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
         _read_verb(run, path)
         return
     _add_kinds(run, row.kinds, row.reason, path)
+    if "runs_project" in row.kinds:
+        run.refuse_outside(words)
     if row.stdin and not [word for word in run.operands if word != "-"]:
         run.apply(row.stdin, run.stdin)
     _apply_roles(run)
@@ -369,8 +386,6 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
 
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
-        if kind in ("runs_project", "installs_manifest") and run.walk.places.is_foreign(run.state.folders):
-            run.add("runs_unread", run.state.folders[0], "a folder outside the project")
         run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
 
 
@@ -556,9 +571,20 @@ def _resource(run: ProgramRun, text: str, _argument: str) -> None:
         run.add("reads_secret", text, "secrets of a cluster")
 
 
+def _object(run: ProgramRun, text: str, _argument: str) -> None:
+    """Show a file as git keeps it: `HEAD:.env` holds what `.env` holds."""
+    run.walk.note(
+        *(
+            read
+            for path in run.paths(text.rpartition(":")[2])
+            if (read := run.walk.places.reads(path)).kind == "reads_secret"
+        )
+    )
+
+
 def _glob(run: ProgramRun, text: str, _argument: str) -> None:
     """Search the files that a pattern names: a pattern may choose the files that hold secrets."""
-    for path in run.paths(text.replace("*", ANY)):
+    for path in run.paths(text.replace("*", "")):
         if (read := run.walk.places.reads(path)).kind == "reads_secret" and text[:1] != "!":
             run.walk.note(read)
 
@@ -621,6 +647,11 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
         run.add("runs_project", text)
     else:
         run.add("runs_project" if UNKNOWN not in text else "unreadable", text)
+    if text in ("timeit", "pdb"):
+        for word in words:
+            _code(run, word, "python")
+    if text not in program_rows():
+        run.refuse_outside(words)
     run.operands = []
 
 
@@ -651,6 +682,7 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "remote": _remote,
     "package": _package,
     "resource": _resource,
+    "object": _object,
     "glob": _glob,
     "pair": _pair,
     "manifest": _manifest,

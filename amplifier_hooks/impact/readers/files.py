@@ -106,7 +106,7 @@ def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]
 
 def read_sed(run: ProgramRun, words: list[str]) -> None:
     """Read `sed`: its script may write files and run commands; `-i` changes the files that it reads."""
-    in_place = [word for word in words if re.match(r"--in-place|-[nErsuz]*i", word)]
+    in_place = [word for word in words if re.match(r"--i|-[nErsuz]*i", word)]
     plain = [word for word in words if word not in in_place]
     given = run.split(
         plain[1:] if in_place and plain[:1] == [""] else plain, "-l --line-length -e --expression -f --file"
@@ -209,6 +209,9 @@ def read_awk(run: ProgramRun, words: list[str]) -> None:
     """Read `awk`: a program in a language that can write files and run commands."""
     given = run.split(words, "-F -v --field-separator --assign -f --file -e --source -i --include -l --load -E --exec")
     codes, files = given.all("-e", "--source"), given.operands
+    for word in words:
+        if match := re.match(r"(?:-[odp]|--(?:profile|pretty-print|dump-variables)=)(.+)", word):
+            run.writes(match[1])
     for value in given.all("-f", "--file", "-E", "--exec"):
         run.walk.run_file(value, run.state, "awk", [], run.stdin)
     for value in given.all("-i", "--include", "-l", "--load"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.impact.inline_code import read_sql
 from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.tables import load_table
 
@@ -123,6 +124,13 @@ def read_cloud(run: ProgramRun, words: list[str]) -> None:
     names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)][:5]
     verbs = {part for name in names for part in (name.split("-")[0], name)}
     place = " ".join(names[:3])
+    if any(word.startswith("--endpoint") for word in words):
+        run.add("network_sends", place, "another host")
+    for word in words:
+        if word[:1] in ("/", "~") and any(run.walk.places.is_elsewhere(path) for path in run.paths(word)):
+            run.writes(word)
+        elif run.name == "bq" and " " in word:
+            run.walk.note(*read_sql(word, "bq"))
     if verbs & {*table["secrets"]}:
         run.add("reads_secret", place)
     elif verbs & {*table["writes"]} or not verbs & {*table["reads"]}:

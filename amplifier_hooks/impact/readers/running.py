@@ -18,7 +18,7 @@ MOST_GIVEN: Final = 64
 NPX_PACKAGES: Final = ("-p", "--package", "--from", "--spec", "--with")
 TOOL_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
 MAKE_FILES: Final = ("Makefile", "makefile", "GNUmakefile")
-MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|MAKEFLAGS|MAKE|CC|CXX|LD)=")
+MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|\.SHELLFLAGS|MAKEFLAGS|MAKE|CC|CXX|LD|\w*CMD)=")
 
 
 def read_xargs(run: ProgramRun, words: list[str]) -> None:
@@ -30,7 +30,12 @@ def read_xargs(run: ProgramRun, words: list[str]) -> None:
     )
     inner = given.operands
     mark = given.one("-I", "-J") or ("{}" if given.has("-i", "--replace") else "")
-    words = run.stdin.split() if run.stdin != UNKNOWN and not given.has("-a", "--arg-file") else []
+    for value in given.all("-a", "--arg-file"):
+        run.reads(value)
+    # A mark takes a whole line, and so do some options; quotes keep blanks together.
+    lines = bool(mark) or given.has("-0", "--null", "-d", "--delimiter", "-L", "--max-lines")
+    known = not given.has("-a", "--arg-file") and (lines or not set("'\"\\") & set(run.stdin))
+    words = (run.stdin.splitlines() if lines else run.stdin.split()) if known and run.stdin != UNKNOWN else []
     words = words if 0 < len(words) <= MOST_GIVEN else [UNKNOWN]
     if not inner:
         return
@@ -98,9 +103,10 @@ def _assign(run: ProgramRun, words: list[str], state: ShellState) -> list[str]:
 
 def read_timeout(run: ProgramRun, words: list[str]) -> None:
     """Read `timeout`, `flock` and `watch`: a duration or a file, then a program."""
-    rest = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True).operands
-    if run.name == "watch":
-        run.walk.script(" ".join(rest), run.state.copy(), UNKNOWN)
+    given = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True)
+    rest = given.operands
+    if run.name in ("watch", "entr", "watchexec"):
+        run.walk.script(" ".join(rest or ["".join(value for _, value in given.found)]), run.state.copy(), UNKNOWN)
         return
     rest = rest[1:] if run.name in ("timeout", "gtimeout", "flock") else rest
     rest = ["sh", *rest] if rest[:1] == ["-c"] else rest
@@ -134,7 +140,9 @@ def read_interpreter(run: ProgramRun, words: list[str]) -> None:
     """Read an interpreter: the code in an option, a module, a script, or the standard input."""
     given = run.split(words, stop=True)
     rest = given.operands
-    code = next(((name, value) for name, value in given.found if name in run.row.instead), None)
+    code = next(
+        ((name, value) for name, value in given.found if name in run.row.instead and name in run.row.options), None
+    )
     if code and run.name.startswith(("python", "pypy")):
         # Everything behind -c and -m belongs to the code or the module.
         run.operands = words[words.index(code[1]) + 1 :] if code[1] in words else rest
@@ -143,12 +151,14 @@ def read_interpreter(run: ProgramRun, words: list[str]) -> None:
     for name, value in given.found:
         if role := run.row.options.get(name):
             run.apply(role, value)
-    if run.name == "perl" and any(re.match(r"-\w*i", word) for word in words):
+    if run.name in ("perl", "ruby") and any(re.match(r"-\w*i", word) for word in words):
         for file in rest:
             run.writes(file, None)
     if code:
         for file in rest if run.name in ("perl", "ruby") else ():
             run.reads(file)
+            if "|" in file:
+                run.add("runs_unread", file, "a pipe to a program")
     elif rest and rest[0] != "-":
         run.operands = rest
         run.apply(run.row.operands[0], rest[0])
@@ -177,6 +187,8 @@ def read_npx(run: ProgramRun, words: list[str]) -> None:
     rest = given.operands
     for value in given.all("-c", "--call"):
         run.walk.script(value, run.state.copy(), UNKNOWN)
+    if any(name.startswith(("--registry", "--index", "--script-shell", "--node-options")) for name, _ in given.found):
+        run.add("installs_new", run.name, "another source of packages, or a program in an option")
     for value in given.all(*NPX_PACKAGES):
         run.add("installs_new", value)
     if run.name == "pipx" and rest and rest[0] in ("run", "install", "inject", "list"):
@@ -211,7 +223,7 @@ def read_make(run: ProgramRun, words: list[str]) -> None:
             elif files or file == MAKE_FILES[0]:
                 run.walk.note(run.walk.places.runs(path))
     for word in given.operands:
-        if MAKE_PROGRAMS.match(word):
+        if MAKE_PROGRAMS.match(word) or "$" in word or "`" in word:
             run.add("runs_unread", word, "a variable that names a program")
         elif "=" not in word and tells_outward(word):
             run.add("service_writes", word, "the name of the target")

@@ -47,7 +47,7 @@ WRAPPERS: Final[dict[str, Callable[[str], str]]] = {
     "sh -c": lambda core: f"sh -c {quote(core)}",
     "a login shell": lambda core: f"bash -lc {quote(core)}",
     "eval": lambda core: f"eval {quote(core)}",
-    "a substitution": lambda core: f'echo "$({core})"',
+    "a substitution": lambda core: f'echo "$( {core})"',
     "env": lambda core: f"env A=1 sh -c {quote(core)}",
     "env -S": lambda core: f"env -S {quote('sh -c ' + quote(core))}",
     "xargs": lambda core: f"echo x | xargs -I@ sh -c {quote(core)}",
