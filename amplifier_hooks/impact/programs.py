@@ -294,6 +294,8 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
             _apply_flag(run, flag)
         elif role := row.options.get(name):
             run.apply(role, value)
+        elif value and "reads*" in row.operands:
+            _object(run, value, "")
     if row.verbs:
         _read_verb(run, path)
         return

@@ -54,6 +54,8 @@ MOST_CALLS: Final = 2
 LONGEST_OUTPUT: Final = 65_536
 
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
+JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
+"""The end of a line that a backslash takes away, inside a word."""
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
@@ -215,7 +217,7 @@ class ShellWalk:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
         self.depth += 1
         try:
-            root = _parse(text)
+            root = _parse(JOINED.sub("", text) if "\\\n" in text else text)
             if root.descendant_count > MOST_NODES:
                 self.add("unreadable", "", "too many parts to be read")
                 return UNKNOWN
@@ -550,7 +552,10 @@ class ShellWalk:
             if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
                 for secret in dict.fromkeys(secrets):
                     self.add("reads_secret", f"${secret}", "a variable with a secret's name")
-        before = dict(given.variables)
+        for child in node.named_children:
+            if child.type in STATEMENTS and child.type != "variable_assignment":
+                self.visit(child, given, stdin)  # `time (…)`
+        before = dict(given.variables) if given is not state else {}
         output = self.command(words, given, stdin) if words else ""
         if given is not state:
             # What the command itself changes stays: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.

@@ -105,9 +105,9 @@ def _source(call: BuiltinCall) -> str:
 
 
 def _exec(call: BuiltinCall) -> str:
-    rest = (
-        call.words[2:] if call.words[:1] == ["-a"] else [word for word in call.words if word not in ("-c", "-l", "--")]
-    )
+    rest = call.words
+    while rest and rest[0].startswith("-"):
+        rest = rest[2:] if rest[0].endswith("a") else rest[1:]
     return call.walk.command(rest, call.state, call.stdin) if rest else ""
 
 
@@ -209,6 +209,17 @@ def _pwd(call: BuiltinCall) -> str:
     return call.state.folders[0] if len(call.state.folders) == 1 else UNKNOWN
 
 
+def _bind(call: BuiltinCall) -> str:
+    """Follow `bind`, `complete` and `compgen`, which may run commands later."""
+    if any(re.match(r"-\w*[xCFW]", word) for word in call.words):
+        call.walk.add("runs_unread", " ".join(call.words), "a command that runs later")
+    return UNKNOWN
+
+
+def _unknown(_call: BuiltinCall) -> str:
+    return UNKNOWN
+
+
 def _quiet(_call: BuiltinCall) -> str:
     return ""
 
@@ -239,4 +250,7 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "pwd": _pwd,
     "popd": lambda call: _cd(evolve(call, words=["-"])),
     **dict.fromkeys(QUIET, _quiet),
+    **dict.fromkeys(("bind", "complete", "compgen"), _bind),
+    **dict.fromkeys(("type", "dirs", "jobs", "times", "ulimit", "umask"), _unknown),
+    "history": lambda call: call.walk.add("reads_secret", "history", "the history of commands") or UNKNOWN,
 }

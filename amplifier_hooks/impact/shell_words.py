@@ -163,6 +163,9 @@ class Expansion:
         name = next((child for child in node.named_children if child.type in names), None)
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
         self.visit(node)
+        for child in node.named_children:
+            if child.type in ("regex", "word") and ("$(" in source(child) or "`" in source(child)):
+                self.script(f"echo {source(child)}")
         if name is None or operators == ["#"]:
             return UNKNOWN if name is None else NAME
         key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
