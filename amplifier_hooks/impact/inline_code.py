@@ -153,7 +153,29 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
         if statement.startswith(("\\!", "\\w", "\\g", "\\e", "\\P", "\\set ", "\\setenv", ".sh", ".sy", ".exc")):
             yield Impact("runs_unread", program, "a command of the database program")
         elif statement.startswith(
-            tuple("\\copy \\i \\o \\c \\s \\. \\lo \\p .o .i .save .b .res .l .read .trace .cl .cd .ar".split())
+            tuple(
+                [
+                    "\\copy",
+                    "\\i",
+                    "\\o",
+                    "\\c",
+                    "\\s",
+                    "\\.",
+                    "\\lo",
+                    "\\p",
+                    ".o",
+                    ".i",
+                    ".save",
+                    ".b",
+                    ".res",
+                    ".l",
+                    ".read",
+                    ".trace",
+                    ".cl",
+                    ".cd",
+                    ".ar",
+                ]
+            )
         ) and not statement.startswith((".indexes", "\\conninfo", "\\sf", "\\sv")):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
         elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):

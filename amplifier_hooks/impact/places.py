@@ -84,6 +84,8 @@ class _Sensitive:
     """
 
     patterns: dict[tuple[str, str], tuple[_Pattern, ...]]
+    globs: dict[str, re.Pattern[str]]
+    """One expression for each anchor, which matches every first name with a glob."""
     rows: tuple[SensitiveRow, ...]
 
 
@@ -108,7 +110,14 @@ def _sensitive() -> _Sensitive:
             parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
             key = (anchor, "*" if "*" in parts[0] else parts[0])
             patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
-    return _Sensitive(patterns, tuple(rows))
+    globs = {
+        anchor: re.compile(
+            "|".join(sorted({fnmatch.translate(one.parts[0]) for one in patterns.get((anchor, "*"), ())}))
+        )
+        for anchor in ("", "/", "~")
+        if (anchor, "*") in patterns
+    }
+    return _Sensitive(patterns, globs, tuple(rows))
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +133,7 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     found = [
         pattern.row
         for anchor, start in starts
-        for key in (parts[start], "*")
+        for key in (parts[start], *("*" if anchor in table.globs and table.globs[anchor].match(parts[start]) else ""))
         for pattern in table.patterns.get((anchor, key), ())
         if pattern.matches(parts, start)
     ]

@@ -273,7 +273,9 @@ def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
             ]
             run.walk.note(*kept)
         elif parts & names_of("options_that_load") and value[:1] in ("/", "~", "."):
-            run.walk.note(*(one for path in run.paths(value) if (one := run.walk.places.runs(path)).kind != "runs_project"))
+            run.walk.note(
+                *(one for path in run.paths(value) if (one := run.walk.places.runs(path)).kind != "runs_project")
+            )
 
 
 def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:

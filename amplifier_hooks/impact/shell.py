@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1 << 20
 """Most bytes of a command that is read."""
+LONG: Final = 1 << 16
 MOST_SIGNS: Final = 8_000
 """Most special characters of a command that is read."""
 MOST_STEPS: Final = 4_000
@@ -152,6 +153,12 @@ def _parse(command: str) -> Node:
     return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
 
 
+def _has_too_many_words(text: str) -> bool:
+    """Return True if a long text has more words than nodes that are read; a here-document may have many lines."""
+    lines = [] if len(text) <= LONG else text.split("\n") if "<<" in text else [text]
+    return any(sum(line.count(sign) for sign in " \t\n'\"") > MOST_NODES for line in lines if len(line) > MOST_NODES)
+
+
 @define
 class ShellWalk:
     """One walk through a command."""
@@ -210,7 +217,7 @@ class ShellWalk:
                     "only a run tells the commands" if len(text) <= LONGEST else "too long to be read",
                 )
             return UNKNOWN
-        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS:
+        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
             return UNKNOWN
         if UNKNOWN in text and self.depth:
@@ -279,7 +286,7 @@ class ShellWalk:
 
     def refuse_evaluated(self, *texts: str) -> None:
         """Add `runs_unread` for a text that arithmetic of the shell would run."""
-        if any(EVALUATED.search(text) for text in texts):
+        if any("[" in text and EVALUATED.search(text) for text in texts):
             self.add("runs_unread", "arithmetic", "a command in the index of an array")
 
     def _redirect(self, node: Node, state: ShellState, stdin: str) -> str:
@@ -322,6 +329,7 @@ class ShellWalk:
         arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
         stdin = self._input(redirects, inner, state, stdin)
+        opened = state.copy()  # The shell opens files before the statement runs, which may change the folder.
         body = node.child_by_field_name("body")
         if body is not None and body.type == "command":
             output = self._command(body, state, stdin, arguments)
@@ -329,7 +337,7 @@ class ShellWalk:
             if arguments:
                 self.add("unreadable", show(source(node)[:80]), "words behind a redirect")
             output = self.visit(body, state, stdin) if body is not None else stdin
-        output = self._outputs([*redirects, *inner], state, output)
+        output = self._outputs([*redirects, *inner], opened, output)
         for child in behind:
             if child.type == "pipeline":
                 for part in child.named_children:
@@ -543,6 +551,7 @@ class ShellWalk:
                 self.assign(name, value, given)
         redirects = node.children_by_field_name("redirect")
         stdin = self._input(redirects, (), given, stdin)
+        opened = given.copy() if redirects else given
         program = node.child_by_field_name("name")
         words: list[str] = []
         if program is not None:
@@ -562,7 +571,7 @@ class ShellWalk:
             changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
             state.folders, state.functions = given.folders, given.functions
             state.variables |= changed
-        return self._outputs(redirects, given, output)
+        return self._outputs(redirects, opened, output)
 
     def command(self, words: list[str], state: ShellState, stdin: str) -> str:
         """Add the impacts of one program with its arguments, and return what is known of its output."""
@@ -578,7 +587,7 @@ class ShellWalk:
 
     def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
         name, arguments = words[0], words[1:]
-        if any(mark in name for mark in (UNKNOWN, ANY, NAME)):
+        if UNKNOWN in name or ANY in name or NAME in name:
             self.add("unreadable", show(name), "only a run tells the program")
             self.add("runs_unread", show(name), "only a run tells the program")
             return UNKNOWN

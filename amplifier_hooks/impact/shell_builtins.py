@@ -216,6 +216,11 @@ def _bind(call: BuiltinCall) -> str:
     return UNKNOWN
 
 
+def _history(call: BuiltinCall) -> str:
+    call.walk.add("reads_secret", "history", "the history of commands")
+    return UNKNOWN
+
+
 def _unknown(_call: BuiltinCall) -> str:
     return UNKNOWN
 
@@ -252,5 +257,5 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     **dict.fromkeys(QUIET, _quiet),
     **dict.fromkeys(("bind", "complete", "compgen"), _bind),
     **dict.fromkeys(("type", "dirs", "jobs", "times", "ulimit", "umask"), _unknown),
-    "history": lambda call: call.walk.add("reads_secret", "history", "the history of commands") or UNKNOWN,
+    "history": _history,
 }

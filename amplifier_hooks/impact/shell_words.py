@@ -33,6 +33,8 @@ EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 """A text that arithmetic runs: the index of an array holds a substitution."""
 BRACKET: Final = re.compile(r"\[[^\]\s/]+\]")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+LIVE: Final = re.compile(r"[*?{},\\\[]")
+MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -228,6 +230,8 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _unquoted(text: str) -> str:
+    if not LIVE.search(text):
+        return text
     text = BRACKET.sub(ANY, text) if "[" in text and "\\" not in text else text
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
@@ -240,6 +244,8 @@ def _unquoted(text: str) -> str:
 
 def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
+    if not MARKED.search(word):
+        return [word]
     waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
     done: list[str] = []
     while waiting and len(waiting) + len(done) <= MOST_WORDS:

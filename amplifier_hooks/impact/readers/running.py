@@ -120,7 +120,9 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
         run.output = run.walk.command(words, run.state, run.stdin)
         return
     words = [f"-{word[1:]}" if re.fullmatch(r"\+[A-Za-z]+", word) else word for word in words]
-    given = run.split(words, "-o -O --rcfile --init-file" + " -C --init-command --command" * (run.name == "fish"), stop=True)
+    given = run.split(
+        words, "-o -O --rcfile --init-file" + " -C --init-command --command" * (run.name == "fish"), stop=True
+    )
     for text in given.all("-C", "--init-command", "--command"):
         run.walk.script(text, run.state.copy(), UNKNOWN)
     rest, state = given.operands, run.state.copy()
