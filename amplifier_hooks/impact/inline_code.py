@@ -32,6 +32,10 @@ PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
 URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
+DATABASE_COMMANDS: Final = tuple(
+    r"\copy \i \o \c \s \. \lo \p .o .i .save .b .res .l .read .trace .cl .cd .ar".split()  # noqa: SIM905
+)
+"""Commands of database programs that read or write files, or leave the database."""
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
 WRITING: Final = re.compile(
@@ -101,6 +105,7 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
         return '""'
 
     bare = LITERAL.sub(keep, code)
+    texts = list(dict.fromkeys(texts))
     found: set[str] = set()
     for row in _rows():
         if row.languages and language not in row.languages:
@@ -152,31 +157,9 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
         changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
         if statement.startswith(("\\!", "\\w", "\\g", "\\e", "\\P", "\\set ", "\\setenv", ".sh", ".sy", ".exc")):
             yield Impact("runs_unread", program, "a command of the database program")
-        elif statement.startswith(
-            tuple(
-                [
-                    "\\copy",
-                    "\\i",
-                    "\\o",
-                    "\\c",
-                    "\\s",
-                    "\\.",
-                    "\\lo",
-                    "\\p",
-                    ".o",
-                    ".i",
-                    ".save",
-                    ".b",
-                    ".res",
-                    ".l",
-                    ".read",
-                    ".trace",
-                    ".cl",
-                    ".cd",
-                    ".ar",
-                ]
-            )
-        ) and not statement.startswith((".indexes", "\\conninfo", "\\sf", "\\sv")):
+        elif statement.startswith(DATABASE_COMMANDS) and not statement.startswith(
+            (".indexes", "\\conninfo", "\\sf", "\\sv")
+        ):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
         elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
             yield Impact("service_reads", program)

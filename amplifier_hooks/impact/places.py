@@ -111,11 +111,9 @@ def _sensitive() -> _Sensitive:
             key = (anchor, "*" if "*" in parts[0] else parts[0])
             patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
     globs = {
-        anchor: re.compile(
-            "|".join(sorted({fnmatch.translate(one.parts[0]) for one in patterns.get((anchor, "*"), ())}))
-        )
-        for anchor in ("", "/", "~")
-        if (anchor, "*") in patterns
+        anchor: re.compile("|".join(sorted({fnmatch.translate(one.parts[0]) for one in found})))
+        for (anchor, name), found in patterns.items()
+        if name == "*"
     }
     return _Sensitive(patterns, globs, tuple(rows))
 

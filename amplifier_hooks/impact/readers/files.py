@@ -10,7 +10,7 @@ from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.programs import ProgramRun, SplitWords
 
 FIND_VALUES: Final = frozenset(
     [
@@ -235,20 +235,14 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
     given = run.split(
         words,
         f"{TAR_PROGRAMS} -f --file -C --directory -T --files-from -b --exclude --transform --xform -X --exclude-from "
-        "--index-file --listed-incremental --volno-file --one-top-level --strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
+        "--index-file --listed-incremental --volno-file --one-top-level "
+        "--strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
     )
     for value in given.all(*TAR_PROGRAMS.split()):
         if value and value.split(" ")[0] not in COMPRESSORS:
             run.add("runs_unread", f"tar {value}", "an option that names a program")
     archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory", "--one-top-level") or "."
-    for value in given.all("--index-file", "--listed-incremental", "-g", "--volno-file"):
-        run.writes(value)
-    for value in given.all("-T", "--files-from"):
-        run.reads(value)
-    if given.has("-P", "--absolute-names", "--recursive-unlink") and given.has("-x", "--extract", "--get"):
-        run.add("writes_outside", "tar", "paths of the archive, wherever they lie")
-    if is_remote(archive) and not given.has("--force-local"):
-        run.add("network_sends", archive)
+    _read_tar_files(run, given, archive)
     if given.has("-x", "--extract", "--get"):
         run.reads(archive)
         if not given.has("-O", "--to-stdout"):
@@ -264,6 +258,25 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
         run.add("reads", archive)
 
 
+def _read_tar_files(run: ProgramRun, given: SplitWords, archive: str) -> None:
+    """Read the options of `tar` that name more files, or leave the folder."""
+    for value in given.all("--index-file", "--listed-incremental", "-g", "--volno-file"):
+        run.writes(value)
+    for value in given.all("-T", "--files-from"):
+        run.reads(value)
+    if given.has("-P", "--absolute-names", "--recursive-unlink") and given.has("-x", "--extract", "--get"):
+        run.add("writes_outside", "tar", "paths of the archive, wherever they lie")
+    if is_remote(archive) and not given.has("--force-local"):
+        run.add("network_sends", archive)
+
+
+def _files_of(run: ProgramRun, given: SplitWords) -> None:
+    for value in given.all("--log-file", "--backup-dir", "--write-batch", "--temp-dir", "-T"):
+        run.writes(value)
+    for value in given.all("--files-from", "--password-file"):
+        run.reads(value)
+
+
 def read_rsync(run: ProgramRun, words: list[str]) -> None:
     """Read `rsync`: a copy that may delete, between folders or machines."""
     given = run.split(
@@ -272,10 +285,7 @@ def read_rsync(run: ProgramRun, words: list[str]) -> None:
         "--out-format --log-file --backup-dir --suffix -B --partial-dir --info --compress-level --max-size --min-size "
         "--files-from -e --rsh --rsync-path --write-batch --temp-dir -T --password-file -M --remote-option",
     )
-    for value in given.all("--log-file", "--backup-dir", "--write-batch", "--temp-dir", "-T"):
-        run.writes(value)
-    for value in given.all("--files-from", "--password-file"):
-        run.reads(value)
+    _files_of(run, given)
     for value in given.all("-e", "--rsh", "--rsync-path"):
         if not RSH.fullmatch(value):
             run.add("runs_unread", value, "an option that names a program")

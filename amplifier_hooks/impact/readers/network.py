@@ -10,7 +10,7 @@ from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.programs import ProgramRun, SplitWords
 
 CURL_DATA: Final = (
     "-d --data --data-raw --data-binary --data-ascii --data-urlencode --json -F --form --form-string -T --upload-file"
@@ -20,7 +20,8 @@ CURL_VALUES: Final = (
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
     "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
     "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
-    "--continue-at --max-filesize --proto --preproxy --socks5 --doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
+    "--continue-at --max-filesize --proto --preproxy --socks5 "
+    "--doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
     "-K --config --url"
 )
 WGET_BODY: Final = ("--post-file", "--body-file", "--post-data", "--body-data")
@@ -42,11 +43,7 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
         run.add("network_sends", "--config", "the file of settings is not read")
     for value in given.all(*CURL_FILES.split()):
         run.writes(value)
-    for value in given.all("-x", "--proxy", "--preproxy", "--socks5", "--connect-to", "--resolve", "--doh-url"):
-        run.add("network_new", value, "another way to the host")
-    for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
-        if "=" not in value:
-            run.reads(value)
+    _read_curl_way(run, given)
     folder = given.one("--output-dir") or "."
     for name, value in given.found:
         upload = name in ("-T", "--upload-file")
@@ -60,6 +57,15 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
         run.url(url, sends=method not in ("GET", "HEAD", "OPTIONS"))
         if url.lower().startswith("file:"):
             run.reads(url)
+
+
+def _read_curl_way(run: ProgramRun, given: SplitWords) -> None:
+    """Read the options of `curl` that lead around the host of the address, or read files."""
+    for value in given.all("-x", "--proxy", "--preproxy", "--socks5", "--connect-to", "--resolve", "--doh-url"):
+        run.add("network_new", value, "another way to the host")
+    for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
+        if "=" not in value:
+            run.reads(value)
 
 
 def read_wget(run: ProgramRun, words: list[str]) -> None:

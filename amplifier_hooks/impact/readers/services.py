@@ -38,16 +38,21 @@ def read_database(run: ProgramRun, words: list[str]) -> None:
         run.add("unreadable", run.name, "an archive in a database")
     if not statements and run.stdin != UNKNOWN:
         statements = [run.stdin]
-    scratch = run.name in FILE_DATABASES and run.is_scratch("".join(given.operands[:1]))
-    for statement in statements:
-        found = list(read_sql(statement, run.name))
-        run.walk.note(*(one for one in found if not (scratch and one.kind == "service_writes")))
-        if scratch:
-            run.writes(given.operands[0])
+    _note_statements(run, statements, "".join(given.operands[:1]))
     if not statements and (given.operands or given.has("-l", "--list", "--version", "-V", "-version")):
         run.add("service_reads", run.name)
     elif not statements:
         run.add("unreadable", run.name, "statements that only a run can tell")
+
+
+def _note_statements(run: ProgramRun, statements: list[str], file: str) -> None:
+    """Add the impacts of statements; a database in a temporary file is only a file."""
+    scratch = run.name in FILE_DATABASES and run.is_scratch(file)
+    for statement in statements:
+        found = read_sql(statement, run.name)
+        run.walk.note(*(one for one in found if not (scratch and one.kind == "service_writes")))
+        if scratch:
+            run.writes(file)
 
 
 def read_redis(run: ProgramRun, words: list[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import os
 import re
 import shlex
 import subprocess
@@ -266,7 +265,7 @@ SCRIPTS = st.builds(lambda kind, line: BLOCKS[kind](line), st.sampled_from(sorte
 def tree(folder: Path) -> dict[str, str]:
     """Return what lies in a folder: every path with its text, or the target of a link."""
     return {
-        path.relative_to(folder).as_posix(): os.readlink(path)
+        path.relative_to(folder).as_posix(): str(path.readlink())
         if path.is_symlink()
         else path.read_text()
         if path.is_file()
