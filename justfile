@@ -20,7 +20,7 @@ test *ARGS:
 
 # every test, with coverage; a missing server, browser or agent program is skipped with its reason
 all:
-    {{ uv }} run --all-extras --group agents --group browser pytest -m "" --cov
+    {{ uv }} run --all-extras --group agents --group browser --group engines pytest -m "" --cov
 
 # format, and fix what ruff can fix
 format:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
@@ -125,8 +125,8 @@ def kept_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
 
     They hold in every session, so their digest is that of the action without its session.
     """
-    keys = grant_keys(evolve(request, digest=act_of(request).grant_digest))
-    return tuple(evolve(key, session=None) for key in keys)
+    keys = grant_keys(replace(request, digest=act_of(request).grant_digest))
+    return tuple(replace(key, session=None) for key in keys)
 
 
 def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) -> tuple[Grant, ...]:

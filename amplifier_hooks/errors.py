@@ -84,20 +84,27 @@ __all__ = [
 EXTRAS: Final[Mapping[str, str]] = {
     "agent_hooks": "agent-hooks",
     "agents": "openai-agents",
+    "anthropic": "chat",
     "asyncpg": "postgres",
     "claude_agent_sdk": "claude-agent-sdk",
     "ctok": "claude",
     "fastapi": "server",
+    "h11": "server",
+    "httpx2": "http",
+    "jsonschema_rs": "schemas",
     "langchain": "langchain",
     "langchain_core": "langchain",
     "langgraph": "langchain",
+    "openai": "chat",
     "opentelemetry": "otel",
     "prometheus_client": "server",
     "pydantic_ai": "pydantic-ai",
+    "standardwebhooks": "http",
     "starlette": "server",
     "tree_sitter": "shell",
     "tree_sitter_bash": "shell",
     "uvicorn": "server",
+    "yaml": "yaml",
 }
 """Modules that come with an extra only, each with its extra."""
 

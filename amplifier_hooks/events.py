@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -211,8 +211,7 @@ would set the agent going again.
 """
 
 
-@attrs.frozen(kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the catalogue.
 
     `privileged` events carry or change the texts that the model reads and writes; they are for built-in hooks and for

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 # Needed when the program runs: stores read requests and decisions back by these annotations.
 from collections.abc import Awaitable, Mapping, Sequence
-from datetime import datetime  # noqa: TC003
+from datetime import datetime
 from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 import msgspec
-from attrs import frozen
 
 from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
@@ -20,7 +19,6 @@ __all__ = [
     "ActionFacts",
     "ApprovalBackend",
     "ApprovalRequest",
-    "ArgumentStore",
     "Assessment",
     "AuditSink",
     "Clock",
@@ -39,7 +37,7 @@ __all__ = [
     "OptionKind",
     "Question",
     "Risk",
-    "RuleEffect",
+    "RuleAction",
     "RulePolicy",
     "RuleVerdict",
     "Settlement",
@@ -51,7 +49,7 @@ __all__ = [
 ]
 
 OptionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
-RuleEffect = Literal["allow", "ask", "deny"]
+RuleAction = Literal["allow", "ask", "deny"]
 Settlement = Literal["done", "failed", "unknown"]
 """The end of an action: it returned (`done`), it raised or was kept from running (`failed`), or it is `unknown`."""
 
@@ -95,8 +93,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
 
 
-@frozen(kw_only=True)
-class ApprovalRequest:
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One action that waits for a person.
 
     `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session
@@ -141,8 +138,7 @@ class ApprovalRequest:
         return tuple(one for one in self.assessments if one.risk == self.risk and one.reason)
 
 
-@frozen(kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The option that an approver chose, and the approver. It counts only if it was offered and the time was not up.
 
     `id` makes sending a decision twice harmless. `arguments` are those the approver wrote instead of the ones shown;
@@ -210,7 +206,7 @@ class ApprovalBackend(Protocol):
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that an earlier owner of a session left: undecided, approved and not begun, begun without a result."""
+    """Requests that other workers of a session left: undecided, approved and not begun, begun without a result."""
 
     pending: tuple[ApprovalRequest, ...] = ()
     approved: tuple[ApprovalRequest, ...] = ()
@@ -227,11 +223,14 @@ class DurableApprovals(Protocol):
         ...
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
-        """Become the owner of a session. From then on an earlier owner can neither ask nor claim."""
+        """Return what other workers of a session left. Any number of workers may serve one session at a time."""
         ...
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Take back the open questions of a session, and end its grants."""
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
+        """Take back the open questions of a session, and end its grants.
+
+        Unless `final`, a session with open questions does not end, because they belong to other workers.
+        """
         ...
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
@@ -268,8 +267,7 @@ class UpstreamMethod(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class GrantKey:
+class GrantKey(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a grant. Every field has to be equal; no field is a pattern.
 
     A `session` of None means every session; only grants that outlive their session have it.
@@ -285,8 +283,7 @@ class GrantKey:
     scope: str
 
 
-@frozen(kw_only=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """An "allow always" or "deny always" that an approver gave to one hook's question.
 
     `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk.
@@ -340,8 +337,7 @@ class GrantStore(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop of acts. An empty `tenant` or `session` covers every one."""
 
     id: str
@@ -407,7 +403,7 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     hook's question. `risk` is the rule's assessment of the call, and `risk_reason` its reason.
     """
 
-    effect: RuleEffect
+    action: RuleAction
     rule: str
     reason: str = ""
     answers: tuple[str, ...] = ()
@@ -484,14 +480,6 @@ class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     number: int
-
-
-class ArgumentStore(Protocol):
-    """The store of the arguments of tool calls, beside the record, which has only their digests."""
-
-    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-        """Keep arguments, as canonical JSON. Raises if it cannot; the session logs that, and the call goes on."""
-        ...
 
 
 class HeadStore(Protocol):

@@ -6,6 +6,7 @@
     CollectingAudit      keeps the record; fails on demand
     ManualClock          stands still until it is moved
     SpoilingHook         spoils every object that it was given; finds emitters that share objects between hooks
+    spoil_events         runs a test with spoiling hooks at every event of every registry
     unchanged_process    fails if hooks leave the process different from how they found it
 
 ```python
@@ -25,16 +26,27 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+from unittest.mock import patch
 
-from attrs import frozen
+from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import Claims
+from amplifier_hooks.dispatch.run_hooks import Run
 from amplifier_hooks.ports import ApprovalRequest, Decision, KeptResult, Settlement
+from amplifier_hooks.registry import explain as explaining
+from amplifier_hooks.registry.hook_table import Roster
+from amplifier_hooks.registry.permissions import BUILT_IN
+from amplifier_hooks.registry.registration import make_hook
+from amplifier_hooks.result import Answer, HookResult, Outcome
 from amplifier_hooks.session.display import CollectingDisplay
 
 if TYPE_CHECKING:
+    from amplifier_hooks.dispatch.chain import Hook, Intent
+    from amplifier_hooks.events import Event
     from amplifier_hooks.registry.decorators import Registrar
     from amplifier_hooks.result import Role
 
@@ -49,6 +61,7 @@ __all__ = [
     "RecordingContext",
     "ScriptedApprover",
     "SpoilingHook",
+    "spoil_events",
     "unchanged_process",
 ]
 
@@ -256,8 +269,7 @@ class SpoilingHook:
     """A hook that keeps every object that it is given, and spoils them all in place at its next call.
 
     Every value in a dict, list, set or bytearray is overwritten, at any depth, also in a read-only dict and in the
-    fields of an outcome. Run your suite under it: a test that fails shows where another hook, or your code, reads an
-    object that was given to a hook. It never answers.
+    fields of an outcome. The hook never answers. `spoil_events` runs a whole test under it.
 
     ```python
     spoiling = SpoilingHook.attach(registry)
@@ -303,16 +315,74 @@ class SpoilingHook:
             _overwrite(one)
 
 
+SPOILER: Final = "spoiling"
+
+
+@contextmanager
+def spoil_events() -> Iterator[None]:
+    """Run the body with a `SpoilingHook` before and after the hooks of every event, in all registries made meanwhile.
+
+    No list of hooks, no outcome and no explanation names the spoiling hooks. Where the code under test reads an object
+    that was given to a hook, it reads "spoilt". Run your whole suite so:
+
+    ```python
+    @pytest.fixture(autouse=True)
+    def spoiled():
+        with spoil_events():
+            yield
+    ```
+    """
+    spoiling = SpoilingHook()
+    hooks_for, outcome, explain = Roster.hooks_for, Run.outcome, explaining.explain
+    record = Run._record  # noqa: SLF001  # the one place that keeps answers
+
+    def make(intents: tuple[Intent, ...], event: str) -> list[Hook]:
+        return [
+            make_hook(one, event, spoiling, BUILT_IN, -1, chain_timeout=inf, name=SPOILER, timeout=None)
+            for one in intents
+        ]
+
+    def surrounded(roster: Roster, row: Event) -> list[Hook]:
+        hooks = hooks_for(roster, row)
+        intents: tuple[Intent, ...] = ("observe",) if any(hook.intent == "observe" for hook in hooks) else ()
+        if any(hook.intent != "observe" for hook in hooks):
+            intents = ("on", "register", *intents)
+        return [*make(intents, row.name), *hooks, *make(intents, row.name)]
+
+    def unseen(run: Run) -> Outcome:
+        found = outcome(run)
+        return replace(found, ran=tuple(name for name in found.ran if name != SPOILER))
+
+    def keep(run: Run, answer: Answer) -> None:
+        if answer.hook_name != SPOILER:
+            record(run, answer)
+
+    def leave_out(*about: Any) -> explaining.Explanation:
+        found = explain(*about)
+        hooks, observers = (tuple(one for one in ran if one.name != SPOILER) for ran in (found.hooks, found.observers))
+        return evolve(found, hooks=hooks, observers=observers)
+
+    try:
+        with (
+            patch.object(Roster, "hooks_for", surrounded),
+            patch.object(Run, "outcome", unseen),
+            patch.object(Run, "_record", keep),
+            patch.object(explaining, "explain", leave_out),
+        ):
+            yield
+    finally:
+        spoiling.spoil()
+
+
 def _parts(value: Any) -> list[object]:
-    """Return the members of a container, or the fields of a record."""
-    if isinstance(value, Mapping):
-        return [*value, *value.values()]
-    if isinstance(value, list | tuple | set | frozenset):
+    """Return the members of a container, or the fields of an outcome. Foreign objects are passed by reference."""
+    if isinstance(value, dict):
+        return [*value.values()]
+    if isinstance(value, list | tuple):
         return [*value]
-    fields = getattr(type(value), "__struct_fields__", ()) or [
-        one.name for one in getattr(type(value), "__attrs_attrs__", ())
-    ]
-    return [getattr(value, name, None) for name in fields]
+    if isinstance(value, Outcome | Answer | HookResult):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    return []
 
 
 def _overwrite(value: object) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
 from amplifier_hooks.foreign_code import finish_despite_cancel
@@ -131,12 +131,12 @@ class StoreApprovals(AsUpstream):
         self._versions[request_id] = record.version
         if record.decision is None or record.status == "expired":
             return None
-        return evolve(record.decision, took=record.took, digest=record.request.digest)
+        return replace(record.decision, took=record.took, digest=record.request.digest)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
-        """Become the owner of a session; see `Broker.resume`."""
+        """Return what other workers of a session left; see `Broker.resume`."""
         taken = await self.broker.resume(tenant, session)
         return Unfinished(
             pending=tuple(record.request for record in taken.pending),
@@ -144,9 +144,9 @@ class StoreApprovals(AsUpstream):
             unknown=tuple(record.request for record in taken.unknown),
         )
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
-        """Withdraw the open requests of a session, and end its grants."""
-        await self.broker.end_session(tenant, session, reason)
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
+        """Withdraw the open requests of a session, and end its grants; see `Broker.end_session`."""
+        await self.broker.end_session(tenant, session, reason, final=final)
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """Note that the audit has every event of a request up to this number, or every change that was seen here."""
@@ -219,4 +219,4 @@ def _decision(record: RequestRecord) -> Decision:
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
     if record.status not in ("approved", "denied"):
         raise AlreadyRun(record.id, record.status, record.result)
-    return evolve(record.decision, took=record.took, digest=record.request.digest)
+    return replace(record.decision, took=record.took, digest=record.request.digest)

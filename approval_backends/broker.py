@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Move
-    from approval_backends.stores.approval_store import ApprovalStore, RequestCursor, RequestEvent, SessionTakeover
+    from approval_backends.stores.approval_store import (
+        AnswerCheck,
+        ApprovalStore,
+        RequestCursor,
+        RequestEvent,
+        UnfinishedRequests,
+    )
 
 
 RECHECK: Final = 5.0
@@ -86,7 +92,6 @@ class Broker:
         self.keep_grants = keep_grants
         self._recheck = recheck
         self._on_refusal = on_refusal
-        self._epochs: dict[tuple[str, str], int] = {}
         self._stops: Sequence[Stop] = ()
         self._stops_until = -math.inf
         self._reading_stops = asyncio.Lock()
@@ -106,10 +111,9 @@ class Broker:
         """Submit a request, without waiting.
 
         A request submitted again returns its record, with the answer it may have by now. Raises `TooManyRequests`,
-        `RequestMismatch`, `SessionTakenOver`. If `submit` is cancelled, the request is in the store or is not;
-        submitting it again tells.
+        `RequestMismatch`. If `submit` is cancelled, the request is in the store or is not; submitting it again tells.
         """
-        return await self.store.submit(request, epoch=self._epochs.get((request.tenant, request.session), 0))
+        return await self.store.submit(request)
 
     async def ask(self, request: ApprovalRequest, seconds: float | None = None) -> RequestRecord:
         """Submit a request and wait for its end, as `submit` and `wait` do, without a second read after submitting."""
@@ -177,16 +181,11 @@ class Broker:
         return await self.store.move(request_id, "give_up", reason=NO_ANSWER)
 
     async def claim(self, request_id: str, digest: str) -> RequestRecord | Refusal:
-        """Claim the approval for running the action: once, for this digest, by the owner of the session.
+        """Claim the approval for running the action: once, and for this digest.
 
         A claim also states that the decision is on record, because it has to be before anything runs.
         """
-        record = await self.store.get(request_id)
-        if record is None:
-            return Refusal(code="unknown_request", reason="there is no such request")
-        request = record.request
-        epoch = self._epochs.get((request.tenant, request.session), 0)
-        result = await self.store.move(request_id, "claim", digest=digest, epoch=epoch)
+        result = await self.store.move(request_id, "claim", digest=digest)
         if isinstance(result, Refusal) and result.code == "stopped":
             self._stops_until = -math.inf  # this process does not know the stop yet
         return result
@@ -209,12 +208,14 @@ class Broker:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         decision_id: str | None = None,
+        check: AnswerCheck = None,
     ) -> Resolution:
         """Answer a request.
 
         An answer that does not count raises nothing: the resolution says why, and what is so instead. With a
         `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. If `decide` is
-        cancelled, or the store is away, the decision has counted or has not; sending it again tells.
+        cancelled, or the store is away, the decision has counted or has not; sending it again tells. `check` runs
+        inside the transaction that decides; `decide` raises its error, and then nothing was decided.
         """
         answer = ApprovalAnswer(
             request=request_id,
@@ -225,7 +226,7 @@ class Broker:
             message=message,
             arguments=_frozen_copy(arguments),
         )
-        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants)
+        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants, check=check)
         if isinstance(result, RequestRecord):
             return Resolution(record=result)
         record = result.record
@@ -327,22 +328,23 @@ class Broker:
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def resume(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session after a restart; its previous owner can neither ask nor run any more.
+    async def resume(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return what other workers of a session left or have begun, as a worker that begins finds it.
 
         Show a pending request again under its id, validate an approved one again before it is claimed, and let a person
         settle an unknown one: it never runs by itself.
         """
         await self.store.expire_due()
-        taken = await self.store.take_over(tenant, session)
-        self._epochs[tenant, session] = taken.epoch
-        return taken
+        return await self.store.begin_session(tenant, session)
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw the open requests and end the session's grants."""
-        ended = await self.store.end_session(tenant, session, reason)
-        self._epochs.pop((tenant, session), None)
-        return ended
+    async def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> list[RequestRecord]:
+        """Withdraw the open requests and end the session's grants.
+
+        Unless `final`, a session with open requests does not end: they belong to other workers.
+        """
+        return await self.store.end_session(tenant, session, reason, final=final)
 
 
 def _frozen_copy(arguments: Mapping[str, Any] | None) -> Any:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Grant
     from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Decider, RequestRecord
-    from approval_backends.stores.approval_store import SessionTakeover
+    from approval_backends.stores.approval_store import UnfinishedRequests
 
 
 class DeferredApprovals(Openable, StoreApprovals):
@@ -65,6 +65,6 @@ class DeferredApprovals(Openable, StoreApprovals):
         """Return the grants in force that the viewer may see."""
         return await self.broker.grants(viewer)
 
-    async def resume(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session after a restart; see `Broker.resume`."""
+    async def resume(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return what other workers of a session left; see `Broker.resume`."""
         return await self.broker.resume(tenant, session)

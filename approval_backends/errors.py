@@ -5,7 +5,6 @@ HookError
 ├── BackendUnavailable        no approver can be asked here now; the request is denied, but not by an approver
 │   ├── TooManyRequests       one session, or one tenant, already has as many open requests as it may have
 │   ├── RequestMismatch       the id was used for another action
-│   ├── SessionTakenOver      another process owns this session now
 │   ├── RequestWithdrawn      the question was withdrawn before an approver answered it
 │   └── TokenRefused          the gateway does not know this token, or not any more
 ├── RequestSkipped            the approver left it to others, or to later; it is open as before
@@ -54,14 +53,6 @@ class RequestMismatch(BackendUnavailable, ApprovalMismatch):
     def __init__(self, request: str) -> None:
         self.request = request
         super().__init__(f"approval_mismatch: the id {request!r} was used for another action already")
-
-
-class SessionTakenOver(BackendUnavailable):
-    """Another process owns this session now, so this one cannot ask or run anything in it any more."""
-
-    def __init__(self, session: str) -> None:
-        self.session = session
-        super().__init__(f"another process has taken session {session!r} over")
 
 
 class RequestWithdrawn(BackendUnavailable):

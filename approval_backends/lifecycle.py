@@ -14,18 +14,19 @@ may follow.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
-from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another, make_grants, within_ceiling
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from amplifier_hooks.ports import Stop
 
@@ -47,13 +48,11 @@ RefusalCode = Literal[
     "bad_arguments",
     "above_ceiling",
     "too_early",
-    "fenced",
     "stopped",
 ]
 
 
-@frozen
-class MoveRule:
+class MoveRule(msgspec.Struct, frozen=True):
     """One row of the table: the states before, the state after, and the time: before the end, after it, or either."""
 
     sources: frozenset[Status]
@@ -99,42 +98,24 @@ def follow(status: Status, move: Move, *, over: bool) -> Status | None:
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
-    """An instant on two clocks: the one on the wall, and one that only goes forward while the machine is up.
+    """An instant as a store has it: the wall clock's time, which is shown, and the store's own age in seconds.
 
-    `boot` names the machine's start; readings of different starts cannot be compared. Without it, only the wall counts.
+    The age never goes back, whatever the wall clock does.
     """
 
     wall: datetime
-    boot: str = ""
-    reading: float = 0.0
+    age: float = 0.0
 
 
 def seconds_left(start: Moment, seconds: float, now: Moment) -> float:
-    """Return the rest of a span; of two clocks, the one that leaves less counts.
-
-    A wall clock that stands before the start has been put back: within one start of the machine the other clock
-    decides, otherwise the time that has passed is unknown, and the span is over.
-    """
-    by_wall = seconds - (now.wall - start.wall).total_seconds()
-    if _same_boot(start, now):
-        return min(by_wall, seconds - (now.reading - start.reading))
-    return 0.0 if _in_doubt(start, now) else by_wall
-
-
-def _same_boot(start: Moment, now: Moment) -> bool:
-    return bool(start.boot) and start.boot == now.boot
-
-
-def _in_doubt(start: Moment, now: Moment) -> bool:
-    """Return True if the time that has passed since is unknown."""
-    return not _same_boot(start, now) and now.wall < start.wall
+    """Return the rest of a span; of wall clock and age, the one that leaves less counts."""
+    return seconds - max((now.wall - start.wall).total_seconds(), now.age - start.age)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-@frozen(kw_only=True)
-class Decider:
+class Decider(msgspec.Struct, frozen=True, kw_only=True):
     """The person or program that answers, as its channel authenticated it; no field may come from the answer itself.
 
     `tenant` and `sessions` bound what the decider sees (None: all); `may_decide` is a right apart from seeing.
@@ -147,8 +128,7 @@ class Decider:
     may_decide: bool = True
 
 
-@frozen(kw_only=True)
-class ApprovalAnswer:
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A decider's answer to one request. `id` names this very decision, so that it can be sent twice."""
 
     request: str
@@ -160,13 +140,11 @@ class ApprovalAnswer:
     arguments: Mapping[str, Any] | None = None
 
 
-@frozen(kw_only=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A request and its state so far.
 
     `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.
-    `epoch` numbers the owners of the session; `reason` says why a request ended without a decision. `result` is that of
-    the act, once it is settled.
+    `reason` says why a request ended without a decision. `result` is that of the act, once it is settled.
     """
 
     request: ApprovalRequest
@@ -174,7 +152,6 @@ class RequestRecord:
     lifetime: float
     digest: str
     status: Status = "pending"
-    epoch: int = 0
     version: int = 1
     decision: Decision | None = None
     decided: Moment | None = None
@@ -198,8 +175,7 @@ class RequestRecord:
         return None if self.decided is None else (self.decided.wall - self.created.wall).total_seconds()
 
 
-@frozen(kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The reason why an answer or a move did not count, and what is so instead. An unseen request has no `record`."""
 
     code: RefusalCode
@@ -207,10 +183,10 @@ class Refusal:
     record: RequestRecord | None = None
 
 
-def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> RequestRecord:
+def new_record(request: ApprovalRequest, now: Moment) -> RequestRecord:
     """Return a new record. The requester sets how long it lives, the store from when on."""
     lifetime = (request.expires - request.created).total_seconds()
-    return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest, epoch=epoch)
+    return RequestRecord(request=request, created=now, lifetime=lifetime, digest=request.digest)
 
 
 # -- the conditions ----------------------------------------------------------------------------------------------------
@@ -219,7 +195,7 @@ def new_record(request: ApprovalRequest, now: Moment, epoch: int = 0) -> Request
 def is_over(record: RequestRecord, now: Moment) -> bool:
     """Return True if the time of an open record is over: the time to answer it, or the time to claim its approval."""
     left = seconds_left(record.created, record.lifetime, now)
-    if record.status == "approved" and record.decided is not None and not _in_doubt(record.created, now):
+    if record.status == "approved" and record.decided is not None:
         left = max(left, seconds_left(record.decided, CLAIM_WITHIN, now))
     return left <= 0
 
@@ -282,10 +258,9 @@ def move_request(
     *,
     reason: str = "",
     digest: str | None = None,
-    epoch: int | None = None,
     result: KeptResult | None = None,
 ) -> RequestRecord | Refusal:
-    """Return the record after a move that is no answer. A given digest or epoch has to be the record's."""
+    """Return the record after a move that is no answer. A given digest has to be the record's."""
     if record is None:
         return Refusal(code="unknown_request", reason="there is no such request")
     over = is_over(record, now)
@@ -297,11 +272,9 @@ def move_request(
         return Refusal(code=code, reason=f"its time is {'over' if over else 'not over'}", record=record)
     if digest is not None and digest != record.digest:
         return Refusal(code="wrong_digest", reason="another action was approved", record=record)
-    if epoch is not None and epoch != record.epoch:
-        return Refusal(code="fenced", reason="another process has taken this session over", record=record)
     ended = now.wall if target in FINAL else None
     version, reason = record.version + 1, reason or record.reason
-    return evolve(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)
+    return replace(record, status=target, reason=reason, ended=ended, version=version, result=result or record.result)
 
 
 def refuse_stopped(record: RequestRecord, stops: Iterable[Stop]) -> Refusal | None:
@@ -343,7 +316,7 @@ def _status(option: Option) -> Status:
 def _decided_record(
     record: RequestRecord, decision: Decision, option: Option, digest: str, now: Moment
 ) -> RequestRecord:
-    return evolve(
+    return replace(
         record,
         status=_status(option),
         decision=decision,

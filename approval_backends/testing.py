@@ -4,7 +4,7 @@
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
 async def test_my_store(check):
     async with MyStore() as store:
-        await check(StoreSubject(store, advance=store.move_clock))
+        await check(StoreSubject(store, advance=store.move_clock, reboot=store.set_clock_back))
 ```
 
 Each check takes an empty store, or a fresh backend, and raises `NotConforming` with the promise that was broken.
@@ -18,16 +18,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.approvals import act_of, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
-from approval_backends.lifecycle import ApprovalAnswer, Decider, Moment, Move, Refusal, RefusalCode, RequestRecord
+from approval_backends.errors import RequestMismatch, TooManyRequests
+from approval_backends.lifecycle import ApprovalAnswer, Decider, Move, Refusal, RefusalCode, RequestRecord, seconds_left
 from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
+from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalBackend
@@ -65,10 +67,11 @@ class NotConforming(AssertionError):
 
 @frozen
 class StoreSubject:
-    """An empty, open store, and a function that moves the clock it judges by."""
+    """An empty, open store; `advance` moves its clock, `reboot` starts its machine with the clock set back."""
 
     store: ApprovalStore
     advance: Callable[[float], Awaitable[None]]
+    reboot: Callable[[float], Awaitable[None]]
 
 
 @frozen
@@ -80,26 +83,28 @@ class BackendSubject:
 
 
 class MovableClock:
-    """A clock for stores that take one: it stands where it is put. `wall` and `reading` can also be moved apart."""
+    """A clock for stores that take one: it stands where it is put. `wall` and `uptime` can also be moved apart."""
 
     def __init__(self) -> None:
-        self.moment = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
+        self.reading = ClockReading(datetime(2026, 1, 1, 12, tzinfo=UTC), "boot-1", 1_000.0)
 
-    def __call__(self) -> Moment:
-        """Return the clock's moment."""
-        return self.moment
+    def __call__(self) -> ClockReading:
+        """Return the clock's reading."""
+        return self.reading
 
     async def advance(self, seconds: float) -> None:
         """Let time pass."""
-        self.move(wall=seconds, reading=seconds)
+        self.move(wall=seconds, uptime=seconds)
 
-    def move(self, *, wall: float = 0.0, reading: float = 0.0, boot: str | None = None) -> None:
-        """Move one clock, or start the machine anew."""
-        self.moment = Moment(
-            self.moment.wall + timedelta(seconds=wall),
-            self.moment.boot if boot is None else boot,
-            self.moment.reading + reading,
-        )
+    async def reboot(self, back: float) -> None:
+        """Start the machine anew, with its wall clock set back."""
+        now = self.reading
+        self.reading = ClockReading(now.wall - timedelta(seconds=back), f"after {now.boot}", 0.0)
+
+    def move(self, *, wall: float = 0.0, uptime: float = 0.0) -> None:
+        """Move one clock."""
+        now = self.reading
+        self.reading = ClockReading(now.wall + timedelta(seconds=wall), now.boot, now.uptime + uptime)
 
 
 def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
@@ -190,7 +195,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         if record is not None:
             expect(
                 "a request comes back as it was",
-                holds=evolve(record.request, arguments={}) == evolve(request, arguments={}),
+                holds=replace(record.request, arguments={}) == replace(request, arguments={}),
             )
             same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
             expect("arguments come back as they were", holds=same)
@@ -222,8 +227,13 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
 async def arguments_have_their_digest(subject: StoreSubject) -> None:
     """A request whose arguments do not have its digest is refused, and nothing of it is kept."""
     shown = a_request(arguments={"command": "ls"})
-    forged = evolve(shown, arguments={"command": "rm -rf /"})
-    for request in (forged, evolve(shown, tool="Other"), evolve(shown, cwd="/"), evolve(shown, arguments={"n": {1}})):
+    forged = replace(shown, arguments={"command": "rm -rf /"})
+    for request in (
+        forged,
+        replace(shown, tool="Other"),
+        replace(shown, cwd="/"),
+        replace(shown, arguments={"n": {1}}),
+    ):
         await _raises(ApprovalMismatch, subject.store.submit(request), "a request shows the act that its digest names")
     expect("nothing of it is kept", holds=await subject.store.get(shown.id) is None)
     await subject.store.submit(shown)
@@ -376,22 +386,22 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     """An answer with a wrong digest, option, right, tenant or session leaves the request pending."""
     store, request = subject.store, a_request()
     await store.submit(request)
-    viewer = evolve(ROBIN, may_decide=False)
+    viewer = replace(ROBIN, may_decide=False)
     expect_refusal(
         await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action"
     )
     expect_refusal(
-        await store.answer(evolve(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
+        await store.answer(replace(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
     )
     expect_refusal(
         await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide"
     )
-    agent = evolve(ROBIN, name="coder")
+    agent = replace(ROBIN, name="coder")
     expect_refusal(
         await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer"
     )
     unknown = expect_refusal(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
-    for by in (evolve(ROBIN, tenant="other"), evolve(ROBIN, sessions=frozenset({"session-2"}))):
+    for by in (replace(ROBIN, tenant="other"), replace(ROBIN, sessions=frozenset({"session-2"}))):
         foreign = expect_refusal(
             await store.answer(an_answer(request, by=by)), "unknown_request", "a stranger's answer"
         )
@@ -404,6 +414,28 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
         await store.answer(an_answer(request, digest="other"))
     expect("but not without bounds", holds=len(await store.events(request.id)) <= MANY + 1)
     expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
+
+
+async def an_answer_is_checked_where_it_counts(subject: StoreSubject) -> None:
+    """A check runs inside the transaction that decides; if it raises, nothing was decided, and nothing is kept."""
+    store, request = subject.store, a_request()
+    await store.submit(request)
+    seen: list[str] = []
+
+    async def passes() -> None:
+        seen.append("checked")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("revoked")
+
+    for option in (ALLOW, DENY, ALWAYS):
+        await _raises(LookupError, store.answer(an_answer(request, option), check=fails), "the error is raised")
+    left = await store.get(request.id)
+    expect("nothing is decided", holds=left is not None and (left.status, left.version) == ("pending", 1))
+    expect("nothing is kept", holds=[event.kind for event in await store.events(request.id)] == ["submitted"])
+    expect_record(await store.answer(an_answer(request), check=passes), "an answer whose check passes")
+    expect("the check runs once", holds=seen == ["checked"])
 
 
 async def time_is_the_stores(subject: StoreSubject) -> None:
@@ -425,6 +457,30 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     expect("it is expired, not denied", holds=record is not None and record.status == "expired" and not record.decision)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
     expect_record(await store.move(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+
+
+async def a_clock_set_back_prolongs_nothing(subject: StoreSubject) -> None:
+    """After the clock was set back across a start of the machine, no question and no approval lives longer."""
+    store = subject.store
+    pending, approved = a_request(1), a_request(2)
+    for request in (pending, approved):
+        await store.submit(request)
+    expect_record(await store.answer(an_answer(approved)), "an answer")
+    await subject.advance(LIFETIME / 2)
+    await store.look(pending.id)
+    await subject.reboot(LIFETIME / 4)
+    await store.look(pending.id)  # as every waiter does
+    await subject.advance(LIFETIME / 2)
+    expect_refusal(await store.answer(an_answer(pending)), "expired", "an answer after the time")
+    expect_refusal(await store.move(approved.id, "claim"), "expired", "a claim after the time")
+    later = a_request(3)
+    record = await store.submit(later)
+    _, now = await store.look(later.id)
+    expect("a new question has its time", holds=seconds_left(record.created, LIFETIME, now) == LIFETIME)
+    await subject.advance(LIFETIME - 1)
+    expect_record(await store.answer(an_answer(later)), "an answer in time")
+    ended = [record.id for record in await store.expire_due()]
+    expect("what was open before is over", holds=sorted(ended) == sorted([pending.id, approved.id]))
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
@@ -518,16 +574,16 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     expect("together they allow", holds=match_grants(request, found) == "allow")
     expect("a grant says who gave it", holds={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
-        evolve(request, agent="other"),
-        evolve(request, session="session-2"),
-        evolve(request, tenant="other"),
-        evolve(request, tool="Bash"),
-        evolve(request, cwd="/elsewhere"),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Delete?"),)),
-        evolve(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
-        evolve(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
+        replace(request, agent="other"),
+        replace(request, session="session-2"),
+        replace(request, tenant="other"),
+        replace(request, tool="Bash"),
+        replace(request, cwd="/elsewhere"),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", version="2"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Delete?"),)),
+        replace(request, questions=(*request.questions, Question(hook="third", prompt="Really?"))),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
+        replace(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
         verdict = match_grants(other, await store.grants_for(other))
         expect("a grant answers nothing else", holds=verdict is None)
@@ -578,12 +634,12 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     await _allow_always(store, low)
     found = await store.grants_for(low)
     expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
-    verdicts = [match_grants(evolve(low, risk=risk), found) for risk in RISKS]
+    verdicts = [match_grants(replace(low, risk=risk), found) for risk in RISKS]
     expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
     never = a_request(3, risk="low", tool="Bash")
     await store.submit(never)
     expect_record(await store.answer(an_answer(never, NEVER)), "a never")
-    denied = match_grants(evolve(never, risk="high"), await store.grants_for(never))
+    denied = match_grants(replace(never, risk="high"), await store.grants_for(never))
     expect("a never holds at every risk", holds=denied == "deny")
 
 
@@ -603,7 +659,7 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("a granted denial denies", holds=match_grants(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
-    later = evolve(kept, session="session-2")
+    later = replace(kept, session="session-2")
     expect("a kept grant holds", holds=match_grants(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
     expect("a kept grant for an action holds", holds=match_grants(again, await store.grants_for(again)) == "allow")
@@ -630,30 +686,37 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     expect("there is nothing left to end", holds=await store.end_session("acme", "session-1") == [])
 
 
-async def a_new_owner_fences_the_old_one(subject: StoreSubject) -> None:
-    """After a take-over the old epoch can neither submit nor claim, and a claimed request becomes unknown."""
+async def several_workers_serve_one_session(subject: StoreSubject) -> None:
+    """A worker that begins finds all that is open; what was claimed becomes unknown; a worker before it goes on."""
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
     for request in (pending, approved, claimed):
         await store.submit(request)
     for request in (approved, claimed):
         expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.move(claimed.id, "claim", epoch=0), "a claim")
-    taken = await store.take_over("acme", "session-1")
-    expect("it starts a new epoch", holds=taken.epoch == 1)
-    found = [[record.id for record in group] for group in (taken.pending, taken.approved, taken.unknown)]
-    expect("the new owner finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
-    expect_refusal(await store.move(approved.id, "claim", epoch=0), "fenced", "the old owner's claim")
-    await _raises(SessionTakenOver, store.submit(a_request(4)), "the old owner cannot submit")
-    expect_refusal(await store.move(claimed.id, "claim", epoch=1), "already_resolved", "claiming what may have run")
-    expect_record(await store.move(approved.id, "claim", epoch=1), "the new owner's claim")
-    expect_record(await store.answer(an_answer(pending)), "an answer to what was pending")
+    expect_record(await store.move(claimed.id, "claim"), "a claim")
     for _ in range(2):
-        taken = await store.take_over("acme", "session-1")
-    expect("what is unknown stays so", holds=claimed.id in [record.id for record in taken.unknown])
-    expect("with the newest epoch", holds={record.epoch for record in taken.unknown} == {taken.epoch})
-    expect_record(await store.move(claimed.id, "finish", reason="looked it up"), "settling what was unknown")
-    await store.submit(a_request(5, session="session-2"))
+        there = await store.begin_session("acme", "session-1")
+        found = [[record.id for record in group] for group in (there.pending, there.approved, there.unknown)]
+        expect("a worker finds everything", holds=found == [[pending.id], [approved.id], [claimed.id]])
+    expect("of this session only", holds=(await store.begin_session("acme", "session-2")).pending == ())
+    expect_refusal(await store.move(claimed.id, "claim"), "already_resolved", "claiming what may have run")
+    expect_record(await store.move(claimed.id, "finish", reason="it ran"), "the result of the worker that ran it")
+    expect_record(await store.move(approved.id, "claim"), "a claim by the first worker")
+    later = a_request(4)
+    await store.submit(later)
+    expect("a worker that ends ends nothing", holds=await store.end_session("acme", "session-1", final=False) == [])
+    there_again = await store.get(later.id)
+    expect("while another asks", holds=there_again is not None and there_again.status == "pending")
+    always = a_request(5)
+    await store.submit(always)
+    await _allow_always(store, always, None)
+    await store.end_session("acme", "session-1", final=False)
+    expect("nor its grants", holds=await store.grants(tenant="acme") != [])
+    for request in (pending, later):
+        expect_record(await store.answer(an_answer(request, DENY)), "an answer")
+    await store.end_session("acme", "session-1", final=False)
+    expect("the last worker ends the grants", holds=await store.grants(tenant="acme") == [])
 
 
 async def quotas_hold(subject: StoreSubject) -> None:
@@ -820,7 +883,9 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_answers_wins,
     the_same_decision_again_is_the_same,
     only_valid_answers_count,
+    an_answer_is_checked_where_it_counts,
     time_is_the_stores,
+    a_clock_set_back_prolongs_nothing,
     an_approval_does_not_last,
     what_is_taken_back_is_void,
     giving_up_loses_no_answer,
@@ -830,7 +895,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     an_always_has_a_ceiling,
     grants_end_with_their_session,
     ending_a_session_ends_its_questions,
-    a_new_owner_fences_the_old_one,
+    several_workers_serve_one_session,
     quotas_hold,
     what_is_undecided_or_unrecorded_stays,
     a_claim_says_it_is_recorded,
@@ -939,7 +1004,7 @@ BACKEND_CHECKS: Final[tuple[BackendCheck, ...]] = (
 def _now(request: ApprovalRequest) -> ApprovalRequest:
     """Return the request as if made now: backends look at the wall clock."""
     now = datetime.now(UTC)
-    return evolve(request, created=now, expires=now + timedelta(seconds=LIFETIME))
+    return replace(request, created=now, expires=now + timedelta(seconds=LIFETIME))
 
 
 async def _ask_and_answer(subject: BackendSubject, request: ApprovalRequest, option: Option) -> Decision:

@@ -60,10 +60,7 @@ INGREDIENTS: Final = (
         "asking whether a hook has cancelled the task", {"if chain.stoppable and has_cancelled_itself():": "if False:"}
     ),
     Ingredient("the read-only view", {"DataView(data)": "data"}),
-    Ingredient(
-        "a new view for every change",
-        {"changed = DataView(view | changes)": "changed = view; dict.update(changed, changes)"},
-    ),
+    Ingredient("copies of the containers in the data", {"copiers = copiers_of(data)": "copiers = ()"}),
     Ingredient(
         "reading the clock",
         {

@@ -23,7 +23,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import act_of
 from amplifier_hooks.ports import ApprovalRequest, Option, Question
@@ -125,7 +125,7 @@ def a_request(tenant: str = "acme") -> ApprovalRequest:
         created=now,
         expires=now + timedelta(seconds=300),
     )
-    return evolve(request, digest=act_of(request).digest)
+    return replace(request, digest=act_of(request).digest)
 
 
 def deciding(store: ApprovalStore, elsewhere: ApprovalStore | None = None) -> Callable[[], Awaitable[None]]:

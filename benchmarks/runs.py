@@ -1,15 +1,13 @@
-"""Claims of runs with a Python start hook, beside the bare statements that claim a row.
+"""Runs with a Python start hook through one coordinator, beside the bare statements that claim a row.
 
-Four runners empty a queue. *Ours* runs the hook between two transactions, keeps the events of both, and hands each run
-to exactly one runner. *Bare* is what a claim around a hook cannot do without: a conditional update that takes the next
-row, and one that gives it to the runner; by as many tasks over the same database, without hook, events or checks.
-*One update* is the first of the two alone. All in every round, in turn.
+Four runners empty a queue. *Whole runs* are claimed, carried out, reported and completed; *claims* only claimed. *Bare*
+is what a claim around a hook cannot do without: a conditional update that takes the next row, and one that gives it to
+the runner; by as many tasks over the same database, without hook, events or checks. All in every round, in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import tempfile
 from contextlib import AsyncExitStack
@@ -21,9 +19,8 @@ from uuid import uuid4
 
 from amplifier_hooks.runs.blueprint import Agents, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
-from amplifier_hooks.runs.store.postgres import PostgresRuns
-from amplifier_hooks.runs.store.run_rows import NewRun
-from amplifier_hooks.runs.store.run_store import RunStore, SqliteRuns
+from amplifier_hooks.runs.run_states import Holder, RunRecord
+from amplifier_hooks.runs.run_store import PostgresRuns, RunStore, SqliteRuns
 from benchmarks.approvals import DSN, answers
 from benchmarks.options import parser
 from benchmarks.table import Report, number
@@ -32,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RUNNERS: Final = 4
-RUNS: Final = 1_000
-TARGET: Final = 0.3
+RUNS: Final = 300
+TARGET: Final = 200
+"""Whole runs a second through one coordinator on PostgreSQL."""
 HOOK: Final = {"type": "python", "handler_ref": "benchmark:hook", "on_error": "block"}
 WRITER: Final = json.dumps({"name": "writer", "type": "procedural", "hooks": {"on_run_start": HOOK}})
 
@@ -45,7 +43,7 @@ GIVE: Final = (
     "UPDATE {schema}.run SET stage = 'running', holder = $2, held_until = created "
     "WHERE id = $1 AND stage = 'starting' RETURNING id"
 )
-WAYS: Final = ("one update", "bare", "ours")
+WAYS: Final = ("bare", "claims", "whole runs")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,8 +52,8 @@ def main(arguments: Sequence[str]) -> None:
     report = Report("runs", ("asyncpg",))
     count, rounds = (40, 1) if chosen.quick else (RUNS, 3)
     rows = asyncio.run(measured(count, rounds))
-    heads = ["store", *(f"{way}, a second" for way in WAYS), "of one update", "of bare", "twice", "target", "verdict"]
-    report.text(f"{RUNNERS} runners claim {count:,} runs, {rounds} rounds, medians.")
+    heads = ["store", *(f"{way}, a second" for way in WAYS), "claims of bare", "twice", "target", "verdict"]
+    report.text(f"{RUNNERS} runners, {count:,} runs, {rounds} rounds, medians.")
     report.table(heads, rows)
     report.finish(write=chosen.write)
 
@@ -88,20 +86,18 @@ async def compared(kind: str, store: RunStore, skip: str, count: int, rounds: in
             for way in WAYS[turn % 3 :] + WAYS[: turn % 3]:
                 await filled(store, count)
                 start = perf_counter()
-                claimed = await (ours(runs, count) if way == "ours" else bare(store, skip, give=way == "bare"))
+                claimed = await (bare(store, skip) if way == "bare" else ours(runs, count, whole=way == "whole runs"))
                 rate = len(claimed) / (perf_counter() - start)
                 twice += len(claimed) - len(set(claimed))
                 assert len(set(claimed)) == count, f"{count - len(set(claimed))} runs were lost"
                 await store.database.fetch("DELETE FROM {schema}.run")
-                await store.database.fetch("DELETE FROM {schema}.run_event")
                 if turn:
                     rates[way].append(rate)
-    one, base, own = (rates[way] for way in WAYS)
-    share = median(mine / other for mine, other in zip(own, base, strict=True))
-    of_one = median(mine / other for mine, other in zip(own, one, strict=True))
+    share = median(mine / other for mine, other in zip(rates["claims"], rates["bare"], strict=True))
     figures = [number(median(rates[way])) for way in WAYS]
-    wanted = [f"≥ {TARGET:.0%}", "met" if share >= TARGET else "**missed**"]
-    return [kind, *figures, f"{of_one:.0%}", f"{share:.0%}", str(twice), *wanted]
+    met = median(rates["whole runs"]) >= TARGET
+    wanted = [f"≥ {TARGET}", "met" if met else "**missed**"] if kind == "PostgreSQL" else ["", ""]
+    return [kind, *figures, f"{share:.0%}", str(twice), *wanted]
 
 
 async def hook(_event: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -111,39 +107,37 @@ async def hook(_event: str, data: dict[str, Any]) -> dict[str, Any]:
 
 async def filled(store: RunStore, count: int) -> None:
     """Queue so many runs."""
-
-    def many(first: int) -> Any:
-        for place in range(first, min(first + 200, count)):
-            new = NewRun(
-                id=f"run_{uuid4().hex}",
-                tenant="acme",
-                session="ses_benchmark",
-                agent="writer",
-                parameters={"amount": place, "customer": "C-2071", "note": "x" * 200},
-                hooked=True,
-            )
-            yield from inspect.unwrap(RunStore.submit)(store, new, 8)  # in few transactions
-
-    for first in range(0, count, 200):
-        await store.database.run(many(first))
+    for first in range(0, count, 50):
+        await asyncio.gather(*(store.submit(new_run(place), 8) for place in range(first, min(first + 50, count))))
 
 
-async def bare(store: RunStore, skip: str, *, give: bool) -> list[str]:
-    """Claim runs with one statement each, or two, until there is none."""
+def new_run(place: int) -> RunRecord:
+    """Return a run to queue."""
+    return RunRecord(
+        id=f"run_{uuid4().hex}",
+        tenant="acme",
+        session="ses_benchmark",
+        agent="writer",
+        parameters={"amount": place, "customer": "C-2071", "note": "x" * 200},
+        hooked=True,
+    )
+
+
+async def bare(store: RunStore, skip: str) -> list[str]:
+    """Claim runs with two statements each, until there is none."""
     found: list[str] = []
 
     async def runner(name: str) -> None:
         while rows := await store.database.fetch(TAKE % skip, name):
-            if give:
-                await store.database.fetch(GIVE, rows[0][0], name)
+            await store.database.fetch(GIVE, rows[0][0], name)
             found.append(rows[0][0])
 
     await asyncio.gather(*(runner(f"runner-{place}") for place in range(RUNNERS)))
     return found
 
 
-async def ours(runs: RunCoordinator, count: int) -> list[str]:
-    """Claim runs by runners of a coordinator, until all are claimed."""
+async def ours(runs: RunCoordinator, count: int, *, whole: bool) -> list[str]:
+    """Claim runs by runners of a coordinator, until all are claimed, or until all are completed."""
     found: list[str] = []
 
     async def runner(name: str) -> None:
@@ -152,6 +146,10 @@ async def ours(runs: RunCoordinator, count: int) -> list[str]:
             if record is not None:
                 assert record.status == "running"
                 found.append(record.id)
+                if whole:
+                    by = Holder(name, record.attempt)
+                    await runs.report(record.id, by, data=record.parameters["amount"])
+                    await runs.complete(record.id, by, "completed")
 
     await asyncio.gather(*(runner(f"runner-{place}") for place in range(RUNNERS)))
     return found

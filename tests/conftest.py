@@ -6,7 +6,7 @@ import os
 import re
 import signal
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -27,7 +27,9 @@ GROUPS: Final = {
     "acp": "agents",
     "agent_framework": "agents",
     "axe_playwright_python": "browser",
+    "dbos": "engines",
     "playwright": "browser",
+    "procrastinate": "engines",
 }
 """Modules that come with a dependency group only, each with its group."""
 NEEDS: Final = {"agents": "agents", "browser": "chromium", "claude-agent-sdk": "agents", "postgres": "postgres"}
@@ -59,7 +61,7 @@ def require_installed(text: str) -> None:
     """
     message = MESSAGE.search(text)
     origin = message and (MISSING.get(message[1]) or message[2])
-    if origin in MISSING.values():
+    if origin in MISSING.values() or (message and message[2] in EXTRAS.values()):
         kind = "group" if origin in GROUPS.values() else "extra"
         needed = {NEEDS[origin]} if origin in NEEDS else PARTS
         _skip(f"{origin} is not installed: uv sync --{kind} {origin}", not needed.isdisjoint(required()))
@@ -89,26 +91,20 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that runs tests under hooks which spoil every object they are given."""
-    parser.addoption("--spoil", action="store_true", help="attach a SpoilingHook to every registry of a test")
+    """Add the option that runs tests without hooks which spoil every object they are given."""
+    parser.addoption("--no-spoil", action="store_true", help="run tests without spoiling hooks")
 
 
 @pytest.fixture(autouse=True)
-def _spoil(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attach spoiling hooks, one before and one after all others, to every registry that the test makes."""
-    if not request.config.getoption("--spoil"):
+def _spoil(request: pytest.FixtureRequest) -> Generator[None]:
+    """Run every test under spoiling hooks, except those marked `unspoilt`."""
+    if request.config.getoption("--no-spoil") or request.node.get_closest_marker("unspoilt"):
+        yield
         return
-    from amplifier_hooks import HookRegistry
-    from amplifier_hooks.testing import SpoilingHook
+    from amplifier_hooks.testing import spoil_events
 
-    make = HookRegistry.__init__
-
-    def make_spoilt(registry: HookRegistry, **options: Any) -> None:
-        make(registry, **options)
-        for priority in (-1_000_000, 1_000_000):
-            SpoilingHook.attach(registry, priority=priority)
-
-    monkeypatch.setattr(HookRegistry, "__init__", make_spoilt)
+    with spoil_events():
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,9 +15,7 @@ from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.runs.blueprint import Agents, Blueprint, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
-from amplifier_hooks.runs.store.postgres import PostgresRuns
-from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun
-from amplifier_hooks.runs.store.run_store import MemoryRuns, RunStore, SqliteRuns
+from amplifier_hooks.runs.run_store import ClaimFilter, MemoryRuns, PostgresRuns, RunStore, SqliteRuns
 from tests.stores import DSN, schema, server
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
         yield shelf
 
 
-def new_run(number: int = 1, **fields: Any) -> NewRun:
+def new_run(number: int = 1, **fields: Any) -> RunRecord:
     """Return a run to submit."""
     given: dict[str, Any] = {
         "id": f"run_{number:032x}",
@@ -74,7 +72,7 @@ def new_run(number: int = 1, **fields: Any) -> NewRun:
         "agent": "writer",
         "parameters": {"amount": number},
     }
-    return NewRun(**{**given, **fields})
+    return RunRecord(**{**given, **fields})
 
 
 # -- a coordinator and its runners -------------------------------------------------------------------------------------

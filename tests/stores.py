@@ -89,10 +89,10 @@ async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[Store
     """Open a store of this kind, and yield it with its clock."""
     clock = MovableClock()
     if kind == "memory":
-        yield StoreSubject(MemoryStore(clock=clock, **options), clock.advance)
+        yield StoreSubject(MemoryStore(clock=clock, **options), clock.advance, clock.reboot)
     elif kind == "sqlite":
         async with SqliteStore(folder / "approvals.db", clock=clock, **options) as file:
-            yield StoreSubject(file, clock.advance)
+            yield StoreSubject(file, clock.advance, clock.reboot)
     else:
         await server()
         async with schema() as name, PostgresStore(DSN, schema=name, **options) as store:
@@ -103,7 +103,10 @@ async def opened(kind: str, folder: Path, **options: Any) -> AsyncIterator[Store
             async def advance(seconds: float) -> None:
                 await fetch("UPDATE {schema}.moved SET moved = moved + $1", round(seconds * 1e6))
 
-            yield StoreSubject(store, advance)
+            async def set_back(seconds: float) -> None:
+                await advance(-seconds)
+
+            yield StoreSubject(store, advance, set_back)
 
 
 @asynccontextmanager

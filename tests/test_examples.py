@@ -13,7 +13,9 @@ from textwrap import dedent
 import pytest
 
 from amplifier_hooks.runs.blueprint import load_agents
+from amplifier_hooks.storage.postgres import PostgresDatabase
 from tests.conftest import require_installed
+from tests.stores import DSN, schema, server
 
 FOLDER = Path(__file__).parent.parent / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -75,6 +77,24 @@ def test_runs(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     plays(FOLDER / "runs" / "chain.py", tmp_path)
     assert load_agents(FOLDER / "runs" / "blueprints").missing() == []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RUN-23")
+def test_runs_in_dbos(tmp_path: Path) -> None:
+    """Hooks of runs are two steps of a DBOS workflow: one run is enriched and seen to its end, one is blocked."""
+    plays(FOLDER / "runs" / "in_dbos.py", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+@pytest.mark.rule("RUN-23")
+async def test_runs_in_procrastinate(tmp_path: Path) -> None:
+    """Hooks of runs stand around the work of a procrastinate task: one run is enriched, one is blocked."""
+    await server()
+    async with schema() as name, PostgresDatabase(DSN, schema=name):  # it makes the schema
+        address = f"{DSN}?options=-csearch_path%3D{name}"
+        await asyncio.to_thread(plays, FOLDER / "runs" / "in_procrastinate.py", tmp_path, DATABASE_URL=address)
 
 
 @pytest.mark.rule("DIA-3")

@@ -144,3 +144,24 @@ def test_whole_tree_is_pinned() -> None:
     }
     pinned = {pin.partition("==")[0] for pin in PYPROJECT["tool"]["uv"]["constraint-dependencies"]}
     assert named - {"amplifier-hooks"} <= pinned
+
+
+@pytest.mark.rule("PKG-5")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_one_kind_of_value_in_a_file(package: str) -> None:
+    """A file has frozen attrs classes or msgspec structs, not both."""
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / package).rglob("*.py")}
+    both = [str(path) for path, text in sources.items() if "\n@frozen" in text and "(msgspec.Struct" in text]
+    assert both == []
+
+
+@pytest.mark.rule("PKG-5")
+def test_one_engine_per_purpose() -> None:
+    """Patterns of users go through the engine with a time limit, or the linear one; both have one door."""
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+    def doors(used: str) -> set[str]:
+        return {path.relative_to(ROOT).as_posix() for path in sources if used in path.read_text(encoding="utf-8")}
+
+    assert doors("import regex") == {"amplifier_hooks/text/matching.py", "amplifier_hooks/text/paths.py"}
+    assert doors("regex_engine=") == {"amplifier_hooks/text/matching.py"}

@@ -67,7 +67,7 @@ RUN = """
 import json, pathlib, tempfile
 from amplifier_hooks.runs.blueprint import load_agents
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
-from amplifier_hooks.runs.store.run_store import MemoryRuns
+from amplifier_hooks.runs.run_store import MemoryRuns
 
 folder = pathlib.Path(tempfile.mkdtemp())
 (folder / "slow_hook.py").write_text("import concurrent.futures.process, statistics, xmlrpc.client\\nstart = print\\n")

@@ -144,7 +144,11 @@ class SessionInterceptor:
         return change_verdict("$target", outcome.value) if outcome.value != response else Verdict.allow()
 
     async def before_tool(self, context: AgentContext) -> Verdict:
-        """Ask the hooks about a tool call."""
+        """Ask the hooks about a tool call.
+
+        The verdict of an admitted call holds the input that was decided about, changed or not: the host may change its
+        own object while the hooks look.
+        """
         about = context["tool_call"]
         call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
@@ -153,8 +157,7 @@ class SessionInterceptor:
         self._calls[call.id] = call
         if earlier is not None:  # the host reports nothing more about that call
             await earlier.give_up()
-        unchanged = call.asks_about(call.tool, call.input)  # True is not 1 there
-        return Verdict.allow() if unchanged else change_verdict("$target", call.input)
+        return change_verdict("$target", call.input)
 
     async def after_tool(self, context: AgentContext) -> Verdict:
         """Show the result of a tool to the hooks."""
@@ -308,48 +311,45 @@ class AgentHooksHost:
         )
         return CONTINUE
 
-    async def _prompt(self, data: Mapping[str, Any]) -> HookResult:
-        if self._started is None or not self._started.proceeds:
-            return self._stop_turn(self._started)
-        context = self._contexts.input(content=data["prompt"], role="user")
+    async def _ask(self, context: AgentContext, name: str, before: Any, *path: str, stops: bool = False) -> HookResult:
+        """Return the interceptors' denial, or their change of the value at `path` as the field `name`.
+
+        With `stops`, a denial blocks the turn.
+        """
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
-            return self._stop_turn(record)
-        return change_result("prompt", data["prompt"], context["input"]["content"])
+            self._blocked = self._blocked or stops
+            return denial_result(record)
+        after: Any = context
+        for part in path:
+            after = after[part]
+        return change_result(name, before, after)
+
+    async def _prompt(self, data: Mapping[str, Any]) -> HookResult:
+        if self._started is None or not self._started.proceeds:
+            self._blocked = True
+            return denial_result(self._started)
+        context = self._contexts.input(content=data["prompt"], role="user")
+        return await self._ask(context, "prompt", data["prompt"], "input", "content", stops=True)
 
     async def _before_model(self, data: Mapping[str, Any]) -> HookResult:
         context = self._contexts.pre_model_call(model_id=data["model"], messages=list(data["messages"]))
-        record = await self.emitter.emit_unchecked(context)
-        return (
-            change_result("messages", data["messages"], context["messages"])
-            if record.proceeds
-            else self._stop_turn(record)
-        )
+        return await self._ask(context, "messages", data["messages"], "messages", stops=True)
 
     async def _after_model(self, data: Mapping[str, Any]) -> HookResult:
-        said = self.read(data["response"])
-        context = self._contexts.post_model_call(
-            model_id=data["model"],
-            content=said["content"],
-            tool_calls=list(said["tool_calls"]),
-            finish_reason=said["finish_reason"],
-        )
+        answer = self.read(data["response"])
+        parts = {name: answer[name] for name in ("content", "finish_reason")}
+        context = self._contexts.post_model_call(model_id=data["model"], tool_calls=list(answer["tool_calls"]), **parts)
         before = context["response"].copy()
-        record = await self.emitter.emit_unchecked(context)
-        if not record.proceeds:
-            return self._stop_turn(record)
-        after = context["response"]
-        return HookResult.modify({"response": self.write(data["response"], after)}) if after != before else CONTINUE
+        result = await self._ask(context, "response", before, "response", stops=True)
+        if result.action != "modify":
+            return result
+        return HookResult.modify({"response": self.write(data["response"], context["response"])})
 
     async def _before_tool(self, data: Mapping[str, Any]) -> HookResult:
         given = data["tool_input"]
         context = self._contexts.pre_tool_call(call_id=data["tool_call_id"], name=data["tool_name"], args=given)
-        record = await self.emitter.emit_unchecked(context)
-        return (
-            change_result("tool_input", given, context["tool_call"]["args"])
-            if record.proceeds
-            else denial_result(record)
-        )
+        return await self._ask(context, "tool_input", given, "tool_call", "args")
 
     async def _after_tool(self, data: Mapping[str, Any]) -> HookResult:
         """Let the interceptors replace or withhold a tool's result or its error."""
@@ -367,12 +367,8 @@ class AgentHooksHost:
         return change_result(part, data[part], context["tool_result"]["value"])
 
     async def _output(self, data: Mapping[str, Any]) -> HookResult:
-        context = self._contexts.output(content=data["content"])
-        record = await self.emitter.emit_unchecked(context)
-        return (
-            change_result("content", data["content"], context["output"]["content"])
-            if record.proceeds
-            else denial_result(record)
+        return await self._ask(
+            self._contexts.output(content=data["content"]), "content", data["content"], "output", "content"
         )
 
     async def _end(self, _data: Mapping[str, Any]) -> HookResult:
@@ -382,11 +378,6 @@ class AgentHooksHost:
         for undo in self._undo:
             undo()
         return CONTINUE
-
-    def _stop_turn(self, record: InterceptionRecord | None) -> HookResult:
-        """Deny, and remember that the turn was blocked."""
-        self._blocked = True
-        return denial_result(record)
 
 
 @frozen
@@ -417,9 +408,10 @@ class SessionResolver:
             outcome = await self.session.emit(APPROVAL, facts)
         finally:
             undo()
-        said = Verdict.deny(reason="approval:denied", message=outcome.reason) if outcome.denied else Verdict.allow()
-        became = ApprovalOutcome.REJECT if outcome.denied else ApprovalOutcome.APPROVE
-        return ApprovalResolution(became, request.context_identity, said)
+        if outcome.denied:
+            refusal = Verdict.deny(reason="approval:denied", message=outcome.reason)
+            return ApprovalResolution(ApprovalOutcome.REJECT, request.context_identity, refusal)
+        return ApprovalResolution(ApprovalOutcome.APPROVE, request.context_identity, Verdict.allow())
 
     def _approval_gate(self, prompt: str, facts: Mapping[str, Any]) -> Any:
         async def ask(_event: str, data: Mapping[str, Any]) -> HookResult:
@@ -433,8 +425,8 @@ def denial_reason(record: InterceptionRecord | None) -> str:
     """Return the reason of a denial in words."""
     if record is None:
         return "the session has not started"
-    said = record.verdict
-    return ": ".join(part for part in (said.reason, said.message) if part) or "no reason given"
+    parts = record.verdict.reason, record.verdict.message
+    return ": ".join(part for part in parts if part) or "no reason given"
 
 
 def denial_result(record: InterceptionRecord | None) -> HookResult:

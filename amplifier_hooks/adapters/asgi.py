@@ -9,17 +9,20 @@ out; middleware of `request` encloses both. Without a hook the middleware reads,
 from __future__ import annotations
 
 import json
+import re
 from http.client import responses
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from amplifier_hooks.act import MAX_DEPTH
 from amplifier_hooks.dispatch.middleware import RequestContext
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -46,6 +49,16 @@ FRAMING: Final = frozenset({"content-length", "transfer-encoding", "connection"}
 LARGEST_BODY: Final = 1024 * 1024
 LONGEST_REASON: Final = 1_000
 BODILESS: Final = frozenset({204, 304})
+JSON: Final = re.compile(r"application/(?:[\w.-]+\+)?json")
+"""Content types of bodies that are read as JSON."""
+TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+FIELD: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+"""Names and values that a header can have."""
+DECIDED: Final = ("headers", "body")
+"""Fields of a request that hooks decide about: a change in place refuses the request."""
+LOOKS: Final = 8
+"""Maximum of further looks because hooks have changed while they were asked."""
+TOO_MANY_CHANGES: Final = "the hooks were changed each time before they had answered"
 
 log = get_logger(__name__)
 
@@ -70,7 +83,8 @@ class HooksMiddleware:
         tenant: Returns the tenant of a request. Add the middleware so that it runs after the authentication, because a
             claim of the request itself must not count.
         largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
-            not seen it could not have stopped it.
+            not seen it could not have stopped it. Declared JSON that two readers could understand differently is
+            refused with 400.
         read_body: True if hooks are shown bodies. If False, the middleware reads nothing before the application does.
 
     A denial is 403 with the reason; so is a question, because an HTTP request has no approver. Hooks see no
@@ -135,9 +149,7 @@ class HookedRequest:
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
-        outcome = await hooks.decide(REQUEST_PRE, self.data)
-        self.outcomes.append(outcome)
-        reason = denial_reason(outcome)
+        reason = await self._decide()
         if reason is not None:
             await self.refuse(403, "denied", reason)
             return
@@ -148,12 +160,28 @@ class HookedRequest:
         else:
             await self.owner.app(self.scope, self.receive, self.send)
 
+    async def _decide(self) -> str | None:
+        """Ask the hooks, and again if they change meanwhile. Return the reason of a refusal, or None."""
+        hooks = self.owner.hooks
+        before = hooks.in_force(REQUEST_PRE)
+        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, exact=DECIDED)
+        reason = denial_reason(outcome)
+        for _ in range(LOOKS):
+            now = hooks.in_force(REQUEST_PRE)
+            if reason is not None or now is before:
+                break
+            outcome, before = await hooks.look_again(outcome, self.data, before, DECIDED), now
+            reason = denial_reason(outcome)
+        else:
+            reason = TOO_MANY_CHANGES
+        self.outcomes.append(outcome)
+        return reason
+
     async def refuse(self, status: int, code: str, detail: str) -> None:
         """Answer in place of the application."""
         self.started = self.over = True
-        said = clip(for_log(detail), LONGEST_REASON)
-        title = responses.get(status, "Error")
-        body = {"type": "about:blank", "title": title, "status": status, "detail": said, "code": code}
+        text, title = clip(for_log(detail), LONGEST_REASON), responses.get(status, "Error")
+        body = {"type": "about:blank", "title": title, "status": status, "detail": text, "code": code}
         data = json.dumps(body).encode()
         headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(data))]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -162,7 +190,7 @@ class HookedRequest:
     # -- the request ---------------------------------------------------------------------------------------------------
 
     async def _read(self) -> bool:
-        """Read the body, and replay it to the application. Return False if the body is too large and was refused."""
+        """Read the body, and replay it to the application. Return False if the body was refused."""
         messages: list[Message] = []
         size, more = 0, True
         while more:
@@ -177,7 +205,11 @@ class HookedRequest:
                 return False
             more = message.get("more_body", False)
         body = b"".join(message.get("body", b"") for message in messages)
-        self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
+        try:
+            self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
+        except (ValueError, RecursionError) as problem:
+            await self.refuse(400, "no_json", f"the body is no plain JSON: {problem}")
+            return False
         original, left = self.receive, messages[::-1]
 
         async def again() -> Message:
@@ -216,7 +248,8 @@ class HookedRequest:
         return {**message, "status": valid_status(status, message["status"]), "headers": apply_headers(pairs, given)}
 
     async def _judge_response(self, status: int, pairs: Pairs) -> Outcome:
-        facts = {"status_code": status, "response_headers": visible_headers(pairs), "duration_ms": self._elapsed_ms()}
+        elapsed = (perf_counter() - self.began) * 1e3
+        facts = {"status_code": status, "response_headers": visible_headers(pairs), "duration_ms": elapsed}
         return await self.owner.hooks.decide(REQUEST_POST, {**self.data, **facts})
 
     async def _call_with_middleware(self) -> None:
@@ -251,9 +284,6 @@ class HookedRequest:
                 message = {**message, "status": status, "headers": headers}  # noqa: PLW2901  # the one that goes out
             await self._pass_on(message)
 
-    def _elapsed_ms(self) -> float:
-        return (perf_counter() - self.began) * 1e3
-
 
 def denial_reason(outcome: Outcome) -> str | None:
     """Return why the request is refused, or None if it goes on.
@@ -276,19 +306,18 @@ def visible_headers(pairs: Pairs) -> dict[str, str]:
 
 
 def readable_body(body: bytes, content_type: str) -> Any:
-    """Return a body as hooks see it: parsed if declared as JSON and valid, otherwise as text or, at worst, as bytes."""
+    """Return a body as hooks see it: parsed if declared as JSON, otherwise as text or, at worst, as bytes.
+
+    Raises `ValueError` and `RecursionError` for declared JSON that two readers could understand differently.
+    """
     if not body:
         return None
+    if JSON.fullmatch(content_type.partition(";")[0].strip().lower()):
+        return load_json(body, deepest=MAX_DEPTH)
     try:
-        text = body.decode()
+        return body.decode()
     except UnicodeDecodeError:
         return body
-    if content_type.partition(";")[0].strip().lower() == "application/json":
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-    return text
 
 
 def valid_status(value: object, was: int) -> int:
@@ -317,7 +346,7 @@ def headers_of(headers: object, before: Mapping[str, str]) -> dict[str, str]:
     for name, value in given:
         if isinstance(name, str) and name.lower() in FRAMING:
             continue
-        if isinstance(name, str) and isinstance(value, str) and _token(name) and _field(value):
+        if isinstance(name, str) and isinstance(value, str) and TOKEN.fullmatch(name) and FIELD.fullmatch(value):
             after[name.lower()] = value
         else:
             log.warning("hook_invalid_header", header=repr(name)[:60])
@@ -338,11 +367,3 @@ def plain_response(context: RequestContext) -> list[Message]:
 
 def _name(raw: bytes) -> str:
     return raw.decode("latin-1").lower()
-
-
-def _token(name: str) -> bool:
-    return name.isascii() and bool(name) and all(one.isalnum() or one in "!#$%&'*+-.^_`|~" for one in name)
-
-
-def _field(value: str) -> bool:
-    return all(" " <= one <= "~" or one == "\t" or "\xa0" <= one <= "\xff" for one in value)

@@ -15,6 +15,7 @@ Extra `claude-agent-sdk`.
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAl
 
 from amplifier_hooks.adapters.shared import Texts, call_at_end
 from amplifier_hooks.events import APPROVAL_REQUIRED
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
+from amplifier_hooks.programs.dialects import CLAUDE_CODE
 from amplifier_hooks.programs.program_session import ProgramSession
 
 if TYPE_CHECKING:
@@ -38,16 +39,9 @@ __all__ = ["ClaudeAgent"]
 
 
 EVENTS: Final = (
-    "PreToolUse",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "UserPromptSubmit",
-    "Stop",
-    "SubagentStart",
-    "SubagentStop",
-    "PreCompact",
-    "Notification",
-)
+    "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop", "SubagentStart", "SubagentStop",
+    "PreCompact", "Notification",
+)  # fmt: skip
 """Events for which the SDK takes callbacks. `PermissionRequest` is left to the permission callback of this adapter."""
 
 SLACK: Final = 60.0
@@ -111,13 +105,13 @@ class ClaudeAgent:
         async def decide_permission(
             tool: str, tool_input: dict[str, Any], context: ToolPermissionContext
         ) -> PermissionResult:
-            said: PermissionResult | None = None
+            answer: PermissionResult | None = None
             try:
-                said = await find_permission(tool, tool_input, context)
+                answer = await find_permission(tool, tool_input, context)
             finally:
-                if not isinstance(said, PermissionResultAllow):  # the program reports nothing about it any more
+                if not isinstance(answer, PermissionResultAllow):  # the program reports nothing about it any more
                     await self._program_session.give_up(context.tool_use_id or "")
-            return said
+            return answer
 
         async def find_permission(
             tool: str, tool_input: dict[str, Any], context: ToolPermissionContext
@@ -126,22 +120,19 @@ class ClaudeAgent:
             if call is None:
                 return PermissionResultDeny(message=CHANGED)
             if call.allowed or any(fnmatchcase(tool, pattern) for pattern in patterns):
-                return PermissionResultAllow()
+                return PermissionResultAllow(updated_input=call.input)  # hooks and host may change their own objects
             if theirs is None:
                 return PermissionResultDeny(message=UNPERMITTED)
-            about = {
-                "tool_name": tool,
-                "tool_call_id": call.id,
-                "tool_input": tool_input,
-                "prompt": context.title or tool,
-            }
-            outcome = await self.session.emit(APPROVAL_REQUIRED, about, cwd=call.cwd)
+            about = {"tool_name": tool, "tool_call_id": call.id, "prompt": context.title or tool}
+            shown = {**about, "tool_input": copy.deepcopy(call.input)}
+            outcome = await self.session.emit(APPROVAL_REQUIRED, shown, cwd=call.cwd)
             if outcome.denied:
                 return PermissionResultDeny(message=outcome.reason or "denied")
-            said = await theirs(tool, tool_input, context)
-            update = said.updated_input if isinstance(said, PermissionResultAllow) else None
-            changed = update is not None and not call.permits(tool, update)
-            return PermissionResultDeny(message=CHANGED) if changed else said
+            answer = await theirs(tool, tool_input, context)
+            if not isinstance(answer, PermissionResultAllow):
+                return answer
+            same = answer.updated_input is None or call.permits(tool, answer.updated_input)
+            return replace(answer, updated_input=call.input) if same else PermissionResultDeny(message=CHANGED)
 
         return decide_permission
 

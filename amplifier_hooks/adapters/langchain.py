@@ -30,11 +30,13 @@ from amplifier_hooks.adapters.shared import (
     HOSTED,
     NESTED,
     Texts,
-    answer_of,
+    as_bytes,
     call_at_end,
     check_turn,
     hosted_tools,
+    is_readable,
     out_of_reach,
+    with_nested,
 )
 from amplifier_hooks.errors import HookUsageError
 
@@ -82,7 +84,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self.session = session
         self._outside = frozenset(outside)
-        self._texts: Texts[BaseMessage] = Texts(session, message)
+        self._texts: Texts[Any] = Texts(session, message)
         self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
         """The current turn, and the context manager that ends it."""
         self._failure: Exception | None = None
@@ -150,16 +152,16 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
         self._check_reach(request)
-        given = request.messages
-
-        async def call(messages: list[Any]) -> ModelResponse[Any]:
-            ready: Any = await self._texts.ready(messages, given)
-            return await handler(request.override(messages=ready))
+        own = request.messages
 
         async def step() -> ModelResponse[Any]:
-            texts = await self._texts.merge_into(given)
-            outcome = await self.session.call_model(call, texts, model=name_of(request.model), tool_calls=calls_in)
-            response: ModelResponse[Any] = answer_of(outcome)
+            response: ModelResponse[Any] = await self._texts.call_model(
+                lambda messages: handler(request.override(messages=messages)),
+                own,
+                await self._texts.merge_into(own),
+                model=name_of(request.model),
+                tool_calls=calls_in,
+            )
             return response
 
         return await self._run_step(step())
@@ -208,7 +210,8 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 raise ToolAnswerFailed(content if isinstance(content, str) else json.dumps(content, default=str))
             return content
 
-        outcome = await self.session.call_tool(call["name"], call["args"], run, call_id=call["id"])
+        given: Any = next((raw for raw in raw_arguments(request) if not is_readable(raw)), call["args"])
+        outcome = await self.session.call_tool(call["name"], given, run, call_id=call["id"])
         if outcome.pending is not None:
             interrupt_run(request, outcome)
         if outcome.denied:
@@ -242,6 +245,23 @@ def interrupt_run(request: ToolCallRequest, outcome: ToolOutcome[Any]) -> NoRetu
         interrupt({**shown, "request": outcome.pending}, response_schema=ANSWERS)
 
 
+def raw_arguments(request: ToolCallRequest) -> Iterator[bytes]:
+    """Yield the call's arguments as the model wrote them, where LangChain keeps them beside the parsed ones.
+
+    LangChain parses them leniently: a key twice keeps the last value, and JSON that breaks off is completed.
+    """
+    state: Any = request.state
+    messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", ())
+    for one in reversed(messages):
+        if isinstance(one, AIMessage) and any(call["id"] == request.tool_call["id"] for call in one.tool_calls):
+            kept = [*(one.additional_kwargs.get("tool_calls") or ()), *getattr(one, "tool_call_chunks", ())]
+            for call in kept:
+                written = call.get("function", {}).get("arguments", call.get("args"))
+                if call.get("id") == request.tool_call["id"] and isinstance(written, str):
+                    yield as_bytes(written)
+            return
+
+
 def rejection() -> str | None:
     """Return the host's reason for rejecting the call, or None if the run was not resumed with a rejection.
 
@@ -263,7 +283,7 @@ def tools_out_of_reach(request: ModelRequest[Any]) -> Iterator[str]:
     tools = list(request.tools)
     for settings in settings_of(request):
         yield from hosted_tools(settings)
-        tools += [tool for one in (settings, *nested_in(settings)) for tool in one.get("tools") or ()]
+        tools += [tool for one in with_nested(settings) for tool in one.get("tools") or ()]
     for tool in tools:
         if isinstance(tool, dict) and tool.get("type") != "function":
             yield str(tool.get("name") or tool.get("type") or next(iter(tool), "?"))
@@ -276,12 +296,6 @@ def settings_of(request: ModelRequest[Any]) -> Iterator[Mapping[str, Any]]:
     while model is not None:
         yield {name: getattr(model, name, None) for name in (*HOSTED, *NESTED)}
         model = getattr(model, "bound", None)
-
-
-def nested_in(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the settings inside of settings."""
-    found = [one for name in NESTED if isinstance(one := settings.get(name), dict)]
-    return found + [further for one in found for further in nested_in(one)]
 
 
 def denial(request: ToolCallRequest, reason: str) -> ToolMessage:

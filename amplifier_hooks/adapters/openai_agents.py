@@ -34,9 +34,18 @@ from agents import (
 from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.adapters.shared import Texts, answer_of, call_at_end, check_turn, out_of_reach
+from amplifier_hooks.adapters.shared import (
+    Copies,
+    Texts,
+    answer_of,
+    as_bytes,
+    call_at_end,
+    check_turn,
+    is_readable,
+    out_of_reach,
+)
 from amplifier_hooks.admission.judge import frozen_object
-from amplifier_hooks.errors import HookUsageError, InputNotFreezable
+from amplifier_hooks.errors import HookUsageError
 from amplifier_hooks.session.program_call import ProgramToolCall
 
 if TYPE_CHECKING:
@@ -74,7 +83,9 @@ class OpenAIAgents:
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
         self.session = session
         self._outside = frozenset(outside)
-        self._texts: Texts[Any] = Texts(session, message)
+        self.texts: Texts[Any] = Texts(session, message)
+        self._unreadable: set[str] = set()
+        """Ids of calls whose arguments are refused as JSON."""
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
         self._calls: dict[tuple[int, str], tuple[Any, ProgramToolCall]] = {}
         """Calls by run and id. A run has no id; its contexts share one usage object, which is kept beside each call."""
@@ -181,7 +192,7 @@ class OpenAIAgents:
 
     def model(self, model: Model) -> Model:
         """Return the model, called inside the session."""
-        return model if isinstance(model, InsideModel) else InsideModel(self.session, self._texts, model)
+        return model if isinstance(model, InsideModel) else InsideModel(self, model)
 
     def tool(self, tool: Tool) -> Tool:
         """Return the tool, inside the session. Raise `HookUsageError` for a tool that is out of reach."""
@@ -222,12 +233,22 @@ class OpenAIAgents:
     # -- one tool call, in the order in which the SDK asks -------------------------------------------------------
 
     async def is_undecided(self, context: RunContextWrapper[Any], tool: str, arguments: Any, call_id: str) -> bool:
-        """Return True if the call has no decision yet. The arguments are a value, or the model's own JSON as bytes."""
+        """Return True if the call has no decision yet. The arguments are a value, or the model's own JSON as bytes.
+
+        A call whose JSON is refused has its decision: the guardrail tells the model of it.
+        """
+        if call_id in self._unreadable:
+            return False
         call = await self._call(context, tool, arguments, call_id)
         if await self._is_admitted(context, call) or call.outcome is None or call.outcome.pending is None:
             return False
         self._forget_call(context, call)  # the next time there may be a decision
         return True
+
+    def note_unreadable(self, calls: Sequence[Any]) -> None:
+        """Note which calls of a model's answer are refused as JSON. The SDK asks about its own reading of them."""
+        for call in calls:
+            (self._unreadable.discard if is_readable(as_bytes(call.arguments)) else self._unreadable.add)(call.call_id)
 
     async def _is_admitted(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> bool:
         """Return True if the call may be made. If this is cancelled, the next question about the call begins anew."""
@@ -252,7 +273,8 @@ class OpenAIAgents:
             tools = [tool for tool in await item.agent.get_all_tools(context) if isinstance(tool, FunctionTool)]
             own = next((tool.needs_approval for tool in tools if tool.name == name), None)
             given = as_bytes(item.arguments)
-            if not isinstance(own, ToolApproval) or await own.is_wanted(context, parse_arguments(given), call_id):
+            value = thaw(frozen_object(given)) if is_readable(given) else None
+            if not isinstance(own, ToolApproval) or await own.is_wanted(context, value, call_id):
                 continue
             if not await self.is_undecided(context, name, given, call_id):
                 state.approve(item)
@@ -340,9 +362,8 @@ class ToolApproval:
 class InsideModel(Model):
     """A model whose calls pass the session's hooks."""
 
-    def __init__(self, session: SessionCoordinator, texts: Texts[Any], model: Model) -> None:
-        self._session = session
-        self._texts = texts
+    def __init__(self, adapter: OpenAIAgents, model: Model) -> None:
+        self._adapter = adapter
         self._inner = model
 
     def __getattr__(self, name: str) -> Any:
@@ -368,14 +389,14 @@ class InsideModel(Model):
     ) -> ModelResponse:
         """Call the model inside `call_model`. Raise `HookAbortError` if a hook denies the call."""
         items = as_items(input)
-
-        async def call(messages: list[Any]) -> ModelResponse:
-            ready = await self._texts.ready(messages, items)
-            return await self._inner.get_response(system_instructions, ready, *arguments, **options)
-
-        given = await self._model_input(items, options)
-        outcome = await self._session.call_model(call, given, model=name_of(self._inner), tool_calls=calls_in)
-        response: ModelResponse = answer_of(outcome)
+        response: ModelResponse = await self._adapter.texts.call_model(
+            lambda messages: self._inner.get_response(system_instructions, messages, *arguments, **options),
+            items,
+            await self._model_input(items, options),
+            model=name_of(self._inner),
+            tool_calls=calls_in,
+        )
+        self._adapter.note_unreadable(calls_in(response))
         return response
 
     async def stream_response(
@@ -390,23 +411,28 @@ class InsideModel(Model):
         Raise `HookAbortError` if a hook denies the call; a denial after the last piece is raised then.
         """
         items = as_items(input)
+        copies: Copies[Any] = Copies(await self._model_input(items, options))
 
         async def call(messages: list[Any]) -> AsyncIterator[Any]:
-            ready = await self._texts.ready(messages, items)
+            ready = await self._adapter.texts.ready(copies.restore(messages), items)
             return self._inner.stream_response(system_instructions, ready, *arguments, **options)
 
-        given = await self._model_input(items, options)
-        stream = self._session.stream_model(call, given, model=name_of(self._inner))
+        stream = self._adapter.session.stream_model(call, copies.shown, model=name_of(self._inner))
         async for piece in stream:
-            yield piece
+            if (whole := getattr(piece, "response", None)) is not None:
+                self._adapter.note_unreadable(calls_in(whole))
+                yield copy.deepcopy(piece)  # the SDK goes on with it, and hooks have yet to see the answer
+            else:
+                yield piece
         if stream.outcome is not None:
             answer_of(stream.outcome)
 
     async def _model_input(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """Return the input of the model. If the provider keeps the conversation, it has the earlier texts already."""
+        texts = self._adapter.texts
         if options.get("conversation_id") or options.get("previous_response_id"):
-            return items + await self._texts.new()
-        return await self._texts.merge_into(items)
+            return items + await texts.new()
+        return await texts.merge_into(items)
 
 
 class InsideProvider(ModelProvider):
@@ -467,17 +493,4 @@ def is_unreadable(item: ToolApprovalItem) -> bool:
 
     Such a call cannot be admitted.
     """
-    return isinstance(item.agent, InsideAgent) and parse_arguments(as_bytes(item.arguments)) is None
-
-
-def as_bytes(arguments: str | None) -> bytes:
-    """Return the model's own JSON."""
-    return (arguments or "{}").encode("utf-8", "surrogatepass")
-
-
-def parse_arguments(arguments: bytes) -> Any:
-    """Return a call's arguments as a value, or None if no call can have them."""
-    try:
-        return thaw(frozen_object(arguments))
-    except InputNotFreezable:
-        return None
+    return isinstance(item.agent, InsideAgent) and not is_readable(as_bytes(item.arguments))

@@ -26,8 +26,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, answer_of, check_turn, hosted_tools, out_of_reach
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.adapters.shared import Texts, as_bytes, check_turn, hosted_tools, out_of_reach
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -120,14 +119,14 @@ class SessionCapability(AbstractCapability[Any]):
         native = [name for name, tools in settings.items() if tools and name.endswith(NATIVE)]
         for name in (*native, *hosted_tools(settings)):
             self.check_reach(name, PROVIDER)
-        given = request_context.messages
-
-        async def call(messages: list[Any]) -> ModelResponse:
-            return await handler(replace(request_context, messages=await self._texts.ready(messages, given)))
-
-        texts, model = await self._texts.merge_into(given), request_context.model.model_name
-        outcome = await self.session.call_model(call, texts, model=model, tool_calls=calls_in)
-        response: ModelResponse = answer_of(outcome)
+        own = request_context.messages
+        response: ModelResponse = await self._texts.call_model(
+            lambda messages: handler(replace(request_context, messages=messages)),
+            own,
+            await self._texts.merge_into(own),
+            model=request_context.model.model_name,
+            tool_calls=calls_in,
+        )
         return response
 
     # -- tools ---------------------------------------------------------------------------------------------------
@@ -140,14 +139,8 @@ class SessionCapability(AbstractCapability[Any]):
         args: str | dict[str, Any],
         **_tool: Any,
     ) -> str | dict[str, Any]:
-        """Keep the arguments as the model wrote them, before they become objects that JSON may show only in part.
-
-        Raise `ModelRetry` for JSON that two readers could understand differently.
-        """
-        try:
-            self.received[call.tool_call_id] = load_json(args or "{}") if isinstance(args, str) else as_json(args), None
-        except (ValueError, RecursionError) as problem:
-            raise ModelRetry(f"the arguments are no plain JSON: {problem}") from problem
+        """Keep the arguments as the model wrote them, before they become objects that JSON may show only in part."""
+        self.received[call.tool_call_id] = as_bytes(args) if isinstance(args, str) else as_json(args), None
         return args
 
     async def after_tool_validate(

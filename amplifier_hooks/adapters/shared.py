@@ -10,13 +10,15 @@ result, which providers refuse.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from amplifier_hooks.errors import HookAbortError, HookUsageError
+from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.errors import HookAbortError, HookUsageError, InputNotFreezable
 from amplifier_hooks.events import SESSION_END
 from amplifier_hooks.provenance import is_injected
 
@@ -73,6 +75,18 @@ class PositionedText(Generic[M]):
         return self.position if changed_in_place else 0
 
 
+class Copies(Generic[M]):
+    """Copies of messages, for hooks. An object of the SDK stays as it was, whatever a hook does to its copy."""
+
+    def __init__(self, given: Sequence[M]) -> None:
+        self.shown = copy.deepcopy(list(given))
+        self._originals = {id(one): original for one, original in zip(self.shown, given, strict=True)}
+
+    def restore(self, messages: Sequence[Any]) -> list[Any]:
+        """Return the messages with the SDK's own in place of the copies; those that a hook made stay."""
+        return [self._originals.get(id(one), one) for one in messages]
+
+
 class Texts(Generic[M]):
     """The texts in one session's context. `make` turns a text into a message of the SDK.
 
@@ -119,6 +133,32 @@ class Texts(Generic[M]):
         self._add_texts(late, own)
         return [self._make(one["role"], one["content"]) if is_ours(one) else one for one in messages] + late
 
+    async def call_model(
+        self,
+        handler: Callable[[list[M]], Awaitable[Any]],
+        own: Sequence[M],
+        given: Sequence[M],
+        *,
+        model: str,
+        tool_calls: Callable[[Any], Sequence[Any]],
+    ) -> Any:
+        """Call a model inside the session's `call_model`, and return its answer as the hooks left it.
+
+        `own` are the SDK's messages, and `given` the same with the texts among them. Hooks and middleware get copies of
+        messages and answer: a change counts if it comes as a result. Raise the errors of `answer_of`.
+        """
+        copies: Copies[M] = Copies(given)
+        answers: list[Any] = []
+
+        async def call(messages: list[Any]) -> Any:
+            answer = await handler(await self.ready(copies.restore(messages), own))
+            answers[:] = answer, copy.deepcopy(answer)
+            return answers[1]
+
+        outcome = await self._session.call_model(call, copies.shown, model=model, tool_calls=tool_calls)
+        value = answer_of(outcome)
+        return answers[0] if value is answers[1] else value
+
     def _add_texts(self, texts: Sequence[M], messages: Sequence[M]) -> None:
         """Give the texts their position behind `messages`."""
         self._positions += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
@@ -132,6 +172,20 @@ def message_at(messages: Sequence[M], index: int) -> M | None:
 def is_ours(message: object) -> bool:
     """Return True if a hook injected the message, and it is still in the session's format."""
     return isinstance(message, dict) and is_injected(message.get("metadata"))
+
+
+def as_bytes(arguments: str | None) -> bytes:
+    """Return a model's own JSON for `call_tool`, which reads it strictly. A call without arguments has an object."""
+    return (arguments or "{}").encode("utf-8", "surrogatepass")
+
+
+def is_readable(arguments: bytes) -> bool:
+    """Return True if a model's own JSON may be the input of a call; `call_tool` refuses any other."""
+    try:
+        frozen_object(arguments)
+    except InputNotFreezable:
+        return False
+    return True
 
 
 def check_turn(turn: Turn) -> Turn:
@@ -153,14 +207,18 @@ def answer_of(outcome: ModelOutcome) -> Any:
     return outcome.value
 
 
+def with_nested(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return settings, and all settings inside of them."""
+    inside = (settings.get(name) for name in NESTED)
+    return [settings, *(further for one in inside if isinstance(one, Mapping) for further in with_nested(one))]
+
+
 def hosted_tools(settings: Mapping[str, Any]) -> list[str]:
     """Return the names of the settings that give a model tools of its provider, nested settings included.
 
     An empty object counts, because providers take it for a tool without options.
     """
-    found = [name for name in HOSTED if settings.get(name) not in (None, False, (), [])]
-    inside = (settings.get(name) for name in NESTED)
-    return found + [name for one in inside if isinstance(one, Mapping) for name in hosted_tools(one)]
+    return [name for one in with_nested(settings) for name in HOSTED if one.get(name) not in (None, False, (), [])]
 
 
 def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:

@@ -343,7 +343,6 @@ class Attempt:
             act, chain = judged.act, judge.hooks.in_force(judged.act.event)
             durable = chain.careful or bool(self.approvals) or judge.rules is not None
             try:
-                await judge.recorder.keep(act.digest, act.input)
                 facts = act_facts(act, self.call, self.kind)
                 await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
             except RecordUnavailable as error:

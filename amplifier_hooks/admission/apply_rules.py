@@ -64,7 +64,7 @@ class FailClosedRules:
         if verdict is None:
             return None
         if isinstance(verdict, RuleVerdict) and well_formed(verdict):
-            return replace(verdict, effect="deny") if verdict.effect == "ask" and not can_ask(facts.event) else verdict
+            return replace(verdict, action="deny") if verdict.action == "ask" and not can_ask(facts.event) else verdict
         return failed_verdict(f"the verdict was {verdict!r:.100}")
 
 
@@ -76,13 +76,13 @@ def can_ask(event: str) -> bool:
 
 def well_formed(verdict: RuleVerdict) -> bool:
     """Return True if the verdict's effect and risk are known words."""
-    return verdict.effect in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
+    return verdict.action in ("allow", "ask", "deny") and verdict.risk in (None, *RISKS)
 
 
 def failed_verdict(problem: str) -> RuleVerdict:
     """Return the denial by rules that could not judge."""
     log.error("rules_unavailable", error=problem)
-    return RuleVerdict(effect="deny", rule="", reason=f"the rules could not judge this: {problem}")
+    return RuleVerdict(action="deny", rule="", reason=f"the rules could not judge this: {problem}")
 
 
 def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcome, tuple[Ask, ...]]:
@@ -95,9 +95,9 @@ def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcom
     if verdict.risk is not None:
         assessed = Assessment(by=rule_name(verdict), risk=verdict.risk, reason=verdict.risk_reason)
         outcome = msgspec.structs.replace(outcome, assessments=(*outcome.assessments, assessed))
-    if verdict.effect == "deny":
+    if verdict.action == "deny":
         return deny_by_rule(outcome, verdict), ()
-    if verdict.effect == "ask":
+    if verdict.action == "ask":
         return msgspec.structs.replace(outcome, action="ask_user", asks=(*outcome.asks, rule_question(verdict))), ()
     answered = tuple(ask for ask in outcome.asks if ANY in verdict.answers or ask.hook_name in verdict.answers)
     if not answered:
@@ -137,7 +137,7 @@ def rule_name(verdict: RuleVerdict) -> str:
 
 def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, Any]:
     """Return an automatic decision in the form of the record, with the fields of a person's decision."""
-    allowed = verdict.effect == "allow"
+    allowed = verdict.action == "allow"
     return {
         "status": "approved" if allowed else "denied",
         "allowed": allowed,

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import frozen
+import msgspec
 from msgspec.structs import asdict
 
 from amplifier_hooks.approvals import act_of, answered_digest, grant_keys, make_grants, match_grants
+from amplifier_hooks.errors import AlreadyRun
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
-from amplifier_hooks.ports import GrantStore
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantStore
+from amplifier_hooks.result import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amplifier_hooks.errors import AlreadyRun
-    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Grant, GrantMatch, Option, Stop
-    from amplifier_hooks.result import Cause
+    from amplifier_hooks.ports import Clock, GrantMatch, Option, Stop
 
 
 Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
@@ -34,8 +34,7 @@ EVENT_OF: Final[Mapping[Ending, str]] = {
 """Event for each end of a request. A pending request has none."""
 
 
-@frozen(kw_only=True)
-class Approval:
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a request. `allowed` differs from `approved`: a default may allow a question without an answer.
 
     `took` is in seconds. `grants` are the grants that made asking unnecessary, and `hook` is the hook that denied

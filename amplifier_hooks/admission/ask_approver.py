@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_result import (
@@ -63,7 +64,7 @@ log = get_logger(__name__)
 
 
 class Lease:
-    """A session's ownership in a durable backend, and the session's questions that wait there for a resumed call.
+    """A worker's part in a session of a durable backend, and the questions that wait there for a resumed call.
 
     For any other backend a lease does nothing.
     """
@@ -82,7 +83,7 @@ class Lease:
         self._tell = tell
         self._begun: Unfinished | None = None
         self.tried = self._backend is None
-        """True once the backend was asked for what an earlier owner left, whether or not it answered."""
+        """True once the backend was asked for what other workers left, whether or not it answered."""
         self._one_at_a_time = asyncio.Lock()
         self.waiting: dict[str, ApprovalRequest] = {}
         """Questions that are open, or answered and not used, without a caller that waits for them inline."""
@@ -93,11 +94,11 @@ class Lease:
         return self._backend is not None and self._backend.durable is True
 
     async def begin(self) -> Unfinished:
-        """Become the owner, and complete the record with events that an earlier owner could not write.
+        """Begin the session in the backend, and complete the record with events that another worker did not write.
 
-        Later calls return the first result. An act that the earlier owner began without a result is reported to the
-        user, and never repeated by itself. Raises what the backend raises, and `RecordUnavailable`; then no approver is
-        asked, and the next call tries again.
+        Later calls return the first result. An act that another worker began and that has no result yet is reported to
+        the user, and never repeated by itself. Raises what the backend raises, and `RecordUnavailable`; then no
+        approver is asked, and the next call tries again.
         """
         self.tried = True
         async with self._one_at_a_time:
@@ -111,14 +112,14 @@ class Lease:
             await self._recorder.note("session.suspended", {"waiting": sorted(self.waiting)})
             return False
         if self._backend is not None and self._begun is not None:
-            await within(BACKEND_TIMEOUT, self._backend.end_session(*self.session_key, reason))
+            await within(BACKEND_TIMEOUT, self._backend.end_session(*self.session_key, reason, final=final))
             await self._complete_record(self._backend)
         return True
 
     async def mark_recorded(self, request: ApprovalRequest) -> None:
         """Tell the backend that a request is on record so far.
 
-        A failure is logged; a later owner completes the record.
+        A failure is logged; the next worker completes the record.
         """
         if self._backend is not None:
             try:
@@ -136,7 +137,7 @@ class Lease:
             await self._recorder.note("approval.unknown", request_summary(request), durable=True)
             if self._tell is not None:
                 text = (
-                    f"{request.tool or request.event} was approved and begun, and its result is unknown "
+                    f"{request.tool or request.event} was approved and begun, and no result is known yet "
                     f"(request {request.id}). It is not run again; look, and settle it."
                 )
                 message = UserMessage(text=text, level="warning", hook_name="session", source="session")
@@ -144,7 +145,7 @@ class Lease:
         return found
 
     async def _complete_record(self, backend: DurableApprovals) -> None:
-        """Record, marked as late, the events that an earlier owner did not record before it died."""
+        """Record, marked as late, the events that another worker did not record."""
         numbers: dict[str, int] = {}
         for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(*self.session_key)):
             await self._recorder.write("approval.late", {**facts, "late": True})
@@ -491,7 +492,7 @@ class Approver:
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
         if decision.digest not in (None, request.digest):
-            return evolve(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
+            return replace(unavailable_approval(request, OTHER_ACT), cause="approval_mismatch")
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
@@ -575,7 +576,7 @@ def failed_approval(request: ApprovalRequest, error: Exception) -> Approval:
     """Return the end of a question whose backend raised an error."""
     said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
     used = error if isinstance(error, AlreadyRun) else None
-    return evolve(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
+    return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
 
 
 def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:

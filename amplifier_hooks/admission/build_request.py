@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from attrs import frozen
+import msgspec
 
 from amplifier_hooks.approvals import common_options
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalRequest, Question
-from amplifier_hooks.result import RISKS, Assessment, highest
+from amplifier_hooks.result import RISKS, Assessment, Risk, highest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from amplifier_hooks.act import Act, Call
-    from amplifier_hooks.result import Default, Outcome, Risk
+    from amplifier_hooks.result import Default, Outcome
 
 
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
@@ -36,8 +36,7 @@ UNASSESSED: Final = Assessment(by="", risk="medium")
 log = get_logger(__name__)
 
 
-@frozen(kw_only=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a session's questions, and the host's settings for them."""
 
     agent: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
@@ -18,15 +18,15 @@ from attrs import define, evolve, field
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.act import Act, Call, freeze, freeze_input
+from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, Call, freeze, freeze_input
 from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.decisions import Judged
 from amplifier_hooks.clock import stamp
-from amplifier_hooks.dispatch.chain import DataView, Snapshot
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import error_message
 from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.record.record_errors import RecordUnavailable
@@ -189,7 +189,7 @@ class Judge:
         name, tool = events.canonical(event), str(payload.get("tool_name", ""))
         cwd = payload["cwd"]
         verdict = await self.rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
-        if verdict is not None and verdict.effect == "deny":
+        if verdict is not None and verdict.action == "deny":
             outcome = Outcome(name, payload)
         else:
             outcome, verdict = await self._ask_hooks(event, payload), None
@@ -202,10 +202,10 @@ class Judge:
         """Return True if rules are consulted at an event: it can be stopped, and no rule has judged its act before."""
         return self.hooks.can_be_stopped(event) and events.canonical(event) != APPROVAL_REQUIRED
 
-    async def notify(self, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
-        """Show the observers an outcome, after its effects. Each gets its own copy of the fields of a `snapshot`."""
+    async def notify(self, outcome: Outcome) -> None:
+        """Show the observers an outcome, after its effects."""
         with suppress(Stopped):
-            await self.deliberate(self.hooks.notify(outcome, snapshot))
+            await self.deliberate(self.hooks.notify(outcome))
 
     # -- acts ----------------------------------------------------------------------------------------------------
 
@@ -220,11 +220,11 @@ class Judge:
         rules = self.rules if self.rules is not None and self._has_rules(act.event) else None
         about = (act.event, act.name, act.cwd)
         verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
-        if verdict is not None and verdict.effect == "deny":
+        if verdict is not None and verdict.action == "deny":
             outcome = Outcome(act.event, payload)
         else:
             verdict = None
-            outcome = await self._ask_hooks(act.event, payload, Snapshot(given))
+            outcome = await self._ask_hooks(act.event, payload, given)
             if not outcome.denied:
                 outcome, act = self._left_by_hooks(outcome, act, given)
             if rules is not None and not outcome.denied:
@@ -247,7 +247,7 @@ class Judge:
         payload = self.payload(payload_of(act, judged.call, judged.handles, given), act.cwd)
         before = None if whole or judged.in_force is None else judged.in_force[0]
         try:
-            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, Snapshot(given)))
+            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, given))
         except Stopped:
             outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
         verdict = None
@@ -289,7 +289,7 @@ class Judge:
         """
         outcome, answered = apply_verdict(outcome, verdict)
         outcome = await self.record_outcome(outcome, durable=durable)
-        if verdict is not None and (answered or verdict.effect == "deny"):
+        if verdict is not None and (answered or verdict.action == "deny"):
             about = {"event": outcome.event, "tool": name}
             try:
                 await self.recorder.write("approval.decided", verdict_facts(verdict, answered) | about, durable=durable)
@@ -297,10 +297,10 @@ class Judge:
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         return outcome, bool(answered)
 
-    async def _ask_hooks(self, event: str, payload: dict[str, Any], snapshot: Snapshot | None = None) -> Outcome:
+    async def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str] = ()) -> Outcome:
         """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
         if not (self.closed and self.hooks.can_be_stopped(event)):
-            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, snapshot=snapshot))
+            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
             try:
                 if self.inventory is not None and self.inventory.every_run:
                     return await self.inventory.run(event, payload, answering)
@@ -386,11 +386,14 @@ def deny_outcome(outcome: Outcome, by: str, reason: str, cause: Cause | None = N
 def frozen_object(value: object) -> bytes:
     """Return a tool's input as canonical bytes. Bytes are the sender's own JSON, and read strictly.
 
-    Raises `InputNotFreezable`, also for an input that is no JSON object or too large.
+    Raises `InputNotFreezable`, also for an input that is no JSON object or too large. Size and depth of the sender's
+    JSON are checked before it is parsed.
     """
     if isinstance(value, bytes):
+        if len(value) > MAX_INPUT:
+            raise InputTooLarge(MAX_INPUT)
         try:
-            value = load_json(value)
+            value = load_json(value, deepest=MAX_DEPTH)
         except (ValueError, RecursionError) as error:
             raise InputNotFreezable(f"$ is no JSON that all readers understand alike: {error}") from error
     if not isinstance(value, Mapping):

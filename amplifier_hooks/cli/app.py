@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli import ledger, token
+from amplifier_hooks.cli import doctor, ledger, token
 from amplifier_hooks.cli.approvals import approvals_commands, stop_commands
 from amplifier_hooks.cli.audit import audit_commands
 from amplifier_hooks.cli.chat import chat_command
 from amplifier_hooks.cli.common import terminal_io
 from amplifier_hooks.cli.demo import demo_command
-from amplifier_hooks.cli.doctor import doctor_command
 from amplifier_hooks.cli.programs import bridge_command, programs_commands
 from amplifier_hooks.cli.project import project_commands
 from amplifier_hooks.cli.runs import runs_commands
@@ -87,7 +86,7 @@ command("validate", project_commands.VALIDATE, project_commands.CODES)(project_c
 command("list", project_commands.LIST, project_commands.CODES)(project_commands.list_hooks)
 command("test", project_commands.TEST, project_commands.TRIED)(project_commands.try_event)
 command("chat", chat_command.CHAT, chat_command.ENDING)(chat_command.chat)
-command("doctor", doctor_command.DOCTOR, doctor_command.DOCTOR_CODES)(doctor_command.doctor)
+command("doctor", doctor.DOCTOR, doctor.DOCTOR_CODES)(doctor.doctor)
 command("ledger", ledger.LEDGER)(ledger.ledger)
 command("import", programs_commands.IMPORT)(programs_commands.import_hooks)
 command("install", programs_commands.INSTALL)(programs_commands.install)

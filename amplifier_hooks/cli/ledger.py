@@ -31,7 +31,7 @@ def ledger(
     session: Annotated[str, typer.Option(metavar="ID", help="Of one session.", show_default=False)] = "",
     tool: Annotated[str, typer.Option(metavar="NAME", help="Of one tool.", show_default=False)] = "",
     status: Annotated[
-        str, typer.Option(metavar="STATUS", help="ok, failed, denied, pending, begun or repeated.", show_default=False)
+        str, typer.Option(metavar="STATUS", help="ok, failed, denied, pending or begun.", show_default=False)
     ] = "",
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Of this tenant.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many, the latest.")] = 50,

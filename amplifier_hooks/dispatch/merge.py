@@ -66,21 +66,21 @@ def merge(
     assessments: list[Assessment] = []
     strictest, decisive = PRECEDENCE[-1], None
     for answer in answers:
-        said = answer.result if answer.status == "ok" else CONTINUE
-        if said is CONTINUE and not answer.denies:
+        result = answer.result if answer.status == "ok" else CONTINUE
+        if result is CONTINUE and not answer.denies:
             continue  # it was slow or failed, and gave no answer
-        if said.risk is not None or answer.registered is not None:
+        if result.risk is not None or answer.registered is not None:
             _add(answer, assessments, answer.assessments)
-        action = "deny" if answer.denies else said.action
+        action = "deny" if answer.denies else result.action
         if answer.recheck and action not in OBJECTIONS:
             continue
-        if said.context_injection or said.context_injections:
-            _add(answer, injections, (_attribute(item, answer, event) for item in said.injections))
+        if result.context_injection or result.context_injections:
+            _add(answer, injections, (_attribute(item, answer, event) for item in result.injections))
             action = stricter(action, "inject_context")  # an injection takes effect at any action
-        if said.action == "ask_user":
+        if result.action == "ask_user":
             _add(answer, asks, [_ask(answer)])
-        if said.user_message:
-            _add(answer, messages, [_message(answer, said.user_message)])
+        if result.user_message:
+            _add(answer, messages, [_message(answer, result.user_message)])
         if decisive is None or RANK[action] < RANK[strictest]:
             strictest, decisive = action, answer
     denial = decisive if strictest == "deny" else None
@@ -124,24 +124,24 @@ def _attribute(item: ContextInjection, answer: Answer, event: str) -> ContextInj
 
 def _ask(answer: Answer) -> Ask:
     """Return a hook's question, with defaults for what the hook left out."""
-    said = answer.effective_result
+    result = answer.effective_result
     return Ask(
         hook_name=answer.hook_name,
-        prompt=said.approval_prompt or DEFAULT_PROMPT,
-        options=tuple(said.approval_options or DEFAULT_OPTIONS),
-        timeout=said.approval_timeout,
-        default=said.approval_default,
-        scope=said.approval_scope if said.approval_prompt else "action",
-        key=said.approval_key,
+        prompt=result.approval_prompt or DEFAULT_PROMPT,
+        options=tuple(result.approval_options or DEFAULT_OPTIONS),
+        timeout=result.approval_timeout,
+        default=result.approval_default,
+        scope=result.approval_scope if result.approval_prompt else "action",
+        key=result.approval_key,
     )
 
 
 def _message(answer: Answer, text: str) -> UserMessage:
     """Return a hook's message for the user, with its source."""
-    said = answer.effective_result
+    result = answer.effective_result
     return UserMessage(
         text=text,
-        level=said.user_message_level,
+        level=result.user_message_level,
         hook_name=answer.hook_name,
-        source=f"hook:{said.user_message_source or answer.hook_name}",
+        source=f"hook:{result.user_message_source or answer.hook_name}",
     )

@@ -14,12 +14,13 @@ Layers nest by priority, the lowest outermost, and share the context's `metadata
 from __future__ import annotations
 
 from asyncio import CancelledError, sleep
+from collections.abc import Mapping
 from copy import deepcopy
 from time import monotonic as clock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
-from attrs import define, field, setters
+from msgspec.structs import force_setattr
 
 from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView, Selection
@@ -30,13 +31,9 @@ from amplifier_hooks.errors import HookAbortError, InvalidRegistration, Operatio
 from amplifier_hooks.result import CONTINUE, Answer, HookResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.dispatch.chain import Hook
-
-
-_fixed: Final = setters.frozen
-"""Setter for the facts of an operation: a layer can read them and not change them."""
 
 
 def _snapshot(state: Mapping[str, Any]) -> DataView:
@@ -47,84 +44,99 @@ def _snapshot(state: Mapping[str, Any]) -> DataView:
         return DataView(state)
 
 
-@define(kw_only=True)
-class HookContext:
+COMMON_FACTS: Final = frozenset({"event_type", "tenant_id"})
+
+
+class HookContext(msgspec.Struct, kw_only=True):
     """State that every layer sees.
 
     A layer that sets `abort` (and `abort_reason`) instead of calling on stops the operation.
     """
 
-    event_type: str = field(default="", on_setattr=_fixed)
-    tenant_id: str = field(default="", on_setattr=_fixed)
-    metadata: dict[str, Any] = field(factory=dict)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS
+    """Names of the facts of an operation: a layer can read them and not change them."""
+    event_type: str = ""
+    tenant_id: str = ""
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     """Notes shared by the layers of one operation."""
     abort: bool = False
     abort_reason: str | None = None
-    results: list[Answer] = field(factory=list)
+    results: list[Answer] = msgspec.field(default_factory=list)
     """One record for each layer that has ended, the innermost first."""
     result: Any = None
     """Return value of the operation, once it has run; a layer may replace it."""
     duration_ms: float | None = None
     """Milliseconds the operation took, without its layers."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.facts:
+            raise AttributeError(f"{name} is a fact of the operation; a layer cannot change it")
+        super().__setattr__(name, value)
 
-@define(kw_only=True)
-class AgentContext(HookContext):
+
+class AgentContext(HookContext, kw_only=True):
     """Context around one invocation of an agent. A layer may replace `inputs` and `system_prompt` before calling on."""
 
-    agent_name: str = field(on_setattr=_fixed)
-    agent_definition: Any = field(default=None, on_setattr=_fixed)
-    inputs: dict[str, Any] = field(factory=dict)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"agent_name", "agent_definition", "model"}
+    agent_name: str
+    agent_definition: Any = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     system_prompt: str | None = None
-    model: str | None = field(default=None, on_setattr=_fixed)
+    model: str | None = None
 
 
-@define(kw_only=True)
-class ToolContext(HookContext):
+class ToolContext(HookContext, kw_only=True):
     """Context around one tool call. A layer can read the approved arguments, not change them."""
 
-    tool_name: str = field(on_setattr=_fixed)
-    arguments: Mapping[str, Any] = field(factory=dict, converter=DataView, on_setattr=_fixed)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"tool_name", "arguments"}
+    tool_name: str
+    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict)
     tool_context: Any = None
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "arguments", DataView(self.arguments))
 
-@define(kw_only=True)
-class WorkflowContext(HookContext):
+
+class WorkflowContext(HookContext, kw_only=True):
     """Context around one workflow step, its retries included. A layer may replace `inputs`; `state` is a snapshot."""
 
-    workflow_name: str = field(on_setattr=_fixed)
-    step_id: str = field(on_setattr=_fixed)
-    step_action: str | None = field(default=None, on_setattr=_fixed)
-    inputs: dict[str, Any] = field(factory=dict)
-    state: Mapping[str, Any] = field(factory=dict, converter=_snapshot, on_setattr=_fixed)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"workflow_name", "step_id", "step_action", "state"}
+    workflow_name: str
+    step_id: str
+    step_action: str | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    state: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "state", _snapshot(self.state))
 
 
-@define(kw_only=True)
-class RequestContext(HookContext):
+class RequestContext(HookContext, kw_only=True):
     """Context around one HTTP request. After calling on, a layer may replace `status_code` and `response_headers`."""
 
-    method: str = field(on_setattr=_fixed)
-    path: str = field(on_setattr=_fixed)
-    headers: Mapping[str, str] = field(factory=dict, on_setattr=_fixed)
-    body: Any = field(default=None, on_setattr=_fixed)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"method", "path", "headers", "body"}
+    method: str
+    path: str
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: Any = None
     status_code: int | None = None
-    response_headers: dict[str, str] = field(factory=dict)
+    response_headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-@define(kw_only=True)
-class ModelContext(HookContext):
+class ModelContext(HookContext, kw_only=True):
     """Context around one model call. A layer may replace `messages` before calling on."""
 
-    messages: list[Any] = field(factory=list)
-    model: str = field(default="", on_setattr=_fixed)
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"model"}
+    messages: list[Any] = msgspec.field(default_factory=list)
+    model: str = ""
 
 
-@define(kw_only=True)
-class MemoryContext(HookContext):
+class MemoryContext(HookContext, kw_only=True):
     """Context around storing content in memory. A layer may replace `content` before calling on."""
 
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"key"}
     content: Any = None
-    key: str | None = field(default=None, on_setattr=_fixed)
+    key: str | None = None
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -218,7 +230,7 @@ class _Layer:
         outer = CURRENT.get()
         depth = outer.depth if outer else 0  # emits of the operation are not emits of a hook
         about = {"tenant_id": context.tenant_id}
-        self.around = Run(Selection((hook,), operation), about, self, outer=outer, depth=depth)
+        self.around = Run(Selection((hook,), operation), about, outer, depth, given=self)
 
     async def run(self) -> Any:  # as run_middleware
         self.around.start() or await self.around.finish()

@@ -8,7 +8,7 @@ A walk also ends when a hook changed context variables; the next hook gets a wal
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Collection, Generator, Iterator, Mapping
 from contextvars import Context, ContextVar, copy_context
 from math import inf
 from operator import length_hint
@@ -19,12 +19,21 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve
 
-from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, Snapshot, tenant_and_tool
+from amplifier_hooks.dispatch.chain import (
+    ATOMS,
+    DataView,
+    Hook,
+    Selection,
+    copiers_of,
+    frozen_copy,
+    own,
+    tenant_and_tool,
+)
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Risk, Status, as_result
+from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Status, as_result
 from amplifier_hooks.text.matching import MatchTimedOut
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
@@ -36,6 +45,8 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (MatchTimedOut, "timeout"),
     (BaseException, "error"),
 )
+
+put: Final = dict.__setitem__
 
 CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
 
@@ -60,12 +71,14 @@ class Run(msgspec.Struct, eq=False):
 
     selection: Selection
     data: Mapping[str, Any]
-    view: Any
+    """The payload with all changes so far. No hook ever holds an object in it that can be copied."""
     outer: Any = None
     depth: int = 1
     recheck: bool = False
-    snapshot: Snapshot | None = None
-    """The fields of which each hook gets its own copy; None hands all hooks the same view."""
+    exact: Collection[str] = ()
+    """Fields of JSON that are decided about: a hook that changes its copy in place denies."""
+    given: Any = None
+    """Passed to the hooks instead of a view of the data: the outcome, for observers, or a layer of middleware."""
     changer: str | None = ""
     """At a second look, the name of the hook whose change was the last; it may want its change again, as every hook may
     if the name is None."""
@@ -130,8 +143,8 @@ class Run(msgspec.Struct, eq=False):
     async def look_again(self, hooks: tuple[Hook, ...]) -> Outcome:
         """Call these gates with the changed data; only their objections count. Return the new outcome."""
         second = Run(
-            evolve(self.selection, hooks=hooks), self.data, DataView(self.data), self.outer, self.depth,
-            recheck=True, snapshot=self.snapshot, answers=self.answers, shared=self.shared, total=self.total,
+            evolve(self.selection, hooks=hooks), self.data, self.outer, self.depth,
+            recheck=True, exact=self.exact, answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
         second.start() or await second.finish()
         self.mark = clock()  # no hook of this run used the time in between
@@ -168,7 +181,9 @@ class Run(msgspec.Struct, eq=False):
 
     def walk_again(self) -> bool:
         """Start another walk if a walk has ended and hooks are left. Return True if the chain has ended."""
-        while rest := self._remaining():
+        while rest := tuple(self.todo) if self.wait is None else self.wait.take_remaining():
+            if self.denied is not None:
+                break
             self.context, self.torn = copy_context(), False  # this code runs outside of the walk's context
             self.hooks, self.todo = rest, iter(rest)
             self.walking = walk(self, self.todo, self.context)
@@ -177,10 +192,6 @@ class Run(msgspec.Struct, eq=False):
                 return False
         self.context = self.walking = None  # they refer back to the run
         return True
-
-    def _remaining(self) -> tuple[Hook, ...]:
-        rest = tuple(self.todo) if self.wait is None else self.wait.take_remaining()
-        return rest if self.denied is None else ()
 
     # -- for the walk --------------------------------------------------------------------------------------------
 
@@ -206,7 +217,7 @@ class Run(msgspec.Struct, eq=False):
             self.attend = True
         return True
 
-    def record_answer(self, hook: Hook, answer: object) -> bool:
+    def record_answer(self, hook: Hook, answer: object) -> bool:  # noqa: C901  # a call costs more than a branch
         """Record an answer and apply it. Return True if no further hook may run in this walk."""
         wait = self.wait
         if wait is not None and (wait.interrupted or wait.task.cancelling() > wait.cancels + wait.ours):
@@ -228,7 +239,7 @@ class Run(msgspec.Struct, eq=False):
             try:
                 result = answer if type(answer) is HookResult else as_result(answer)
                 if result.data is not None and result.action in CHANGING:
-                    self._take_change(hook, result)
+                    self._take_change(hook, self._own_changes(result.data))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # noqa: BLE001  # a mapping may raise anything while it is read
@@ -236,8 +247,11 @@ class Run(msgspec.Struct, eq=False):
                 denies = isinstance(error, InputNotFreezable | ChangeConflict)  # the hook wants another input
                 return self.record_failure(hook, status, describe(error), duration, denies=denies)
         if not silent:
-            said = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
-            self._record(said if hook.risk is None else with_risk(said, hook.risk, hook.risk_reason))
+            record = Answer(hook.name, result, "ok", None, duration * 1e3, False, self.recheck)  # noqa: FBT003
+            if hook.risk is not None and result.action == "ask_user":
+                registered = Assessment(by=hook.name, risk=hook.risk, reason=hook.risk_reason)
+                record = msgspec.structs.replace(record, registered=registered)
+            self._record(record)
         if result.action == "deny":
             self.denied = hook
             return True
@@ -293,45 +307,66 @@ class Run(msgspec.Struct, eq=False):
             if hook.budget.definitions < inf:
                 self.shared += duration
 
-    def observed(self, snapshot: Snapshot) -> Any:
-        """Return data and outcome for an observer, with its own copies."""
-        data, outcome = self.view
-        view = snapshot.view(data)
-        return self.view._replace(data=view, outcome=msgspec.structs.replace(outcome, data=view))
+    def given_to(self, view: DataView) -> Any:
+        """Return the layer, or the outcome with copies of its own for one observer."""
+        if type(self.given) is not Outcome:
+            return self.given
+        answers = tuple(answer if answer.result is CONTINUE else _own(answer) for answer in self.given.answers)
+        return msgspec.structs.replace(self.given, data=view, answers=answers)
 
-    def _take_change(self, hook: Hook, result: HookResult) -> None:
-        """Apply the change that a hook wants; at a second look no change applies any more.
+    def is_changed(self, view: Mapping[str, Any]) -> bool:
+        """Return True if a hook has changed a field that is decided about in place."""
+        data = self.data
+        try:
+            for name in self.exact:  # noqa: SIM110  # a generator would cost more than the comparison
+                if view[name] != data[name]:
+                    return True
+            return False  # noqa: TRY300
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001  # an object that the hook put there may raise anything
+            return True
 
-        Raises `ChangeConflict` for a change at a second look, and what `_modify` raises.
+    def _take_change(self, hook: Hook, changes: Mapping[str, Any]) -> None:
+        """Merge changes over the payload. At a second look no change applies any more.
+
+        Raises `ChangeConflict` if the hook wants another change at a second look, and `InvalidResult` if the change is
+        one of a field that hooks may not change.
         """
-        if not self.recheck:
-            self._modify(hook, result)
-        elif self._conflicts(hook, result.data or {}):
-            raise ChangeConflict(WANTS_ANOTHER)
-
-    def _modify(self, hook: Hook, result: HookResult) -> None:
-        """Merge the answer's data over the payload.
-
-        Raises `InvalidResult` if the data changes a field that hooks may not change.
-        """
-        changes, before, keeps = result.data or {}, self.data, self.selection.keeps
-        if self.snapshot is not None:
-            self.snapshot = self.snapshot.with_changes(changes)
-            changes = {**changes, **self.snapshot.values}
+        if self.recheck:
+            if self._conflicts(hook, changes):
+                raise ChangeConflict(WANTS_ANOTHER)
+            return
+        before, keeps = self.data, self.selection.keeps
         data = {**before, **changes}
         for name in () if keeps.isdisjoint(changes) else keeps.intersection(changes):
             if name not in before or (changes[name] is not before[name] and changes[name] != before[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
             data[name] = before[name]  # a value that compares equal need not be identical
-        self.view, self.data, self.modifier = DataView(data), data, hook  # no hook holds `data`
+        self.data, self.modifier = data, hook
 
     def _conflicts(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
         """Return True if a hook wants other data at a second look, and not its own last change again."""
         if self.changer is None or hook.name == self.changer:
             return False
-        if self.snapshot is None:
-            return any(name not in self.view or self.view[name] != value for name, value in changes.items())
-        return self.snapshot.with_changes(changes).values != self.snapshot.values
+        return any(
+            name not in self.data or self.data[name] != value
+            for name, value in changes.items()
+            if name in self.exact or not self.exact
+        )
+
+    def _own_changes(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of the changes that a hook wants, frozen as they are now.
+
+        Raises `InputNotFreezable` for a field that is decided about and is no JSON.
+        """
+        owned = {**changes}
+        for name, value in owned.items():
+            if name in self.exact:
+                owned[name] = frozen_copy(name, value, as_object=type(self.data[name]) is dict)
+            elif type(value) not in ATOMS:
+                owned[name] = own(value)
+        return owned
 
     def allowance(self, hook: Hook) -> float:
         """Return the seconds this hook may take: its own timeout, or the rest of the time it shares."""
@@ -368,11 +403,15 @@ class Run(msgspec.Struct, eq=False):
 def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any, None]:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
     """Call the hooks in turn. End early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
-    event, view, snapshot = run.event, run.view, run.snapshot
+    event, data, given, exact = run.event, run.data, run.given, run.exact
+    copiers = copiers_of(data)
     clean = context.copy()
     for hook in todo:
-        if snapshot is not None:
-            view = snapshot.view(run.view) if hook.intent != "observe" else run.observed(snapshot)
+        view = DataView(data)
+        for name, copy in copiers:
+            put(view, name, copy())
+        if given is not None:
+            view = run.given_to(view)
         try:
             if hook.plain:
                 answer = yield from hook.call(event, view)
@@ -399,7 +438,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             except BaseException:  # noqa: BLE001  # as in `contexts_differ`
                 same = False
             silent = answer is CONTINUE or answer is None
-            if snapshot is not None and hook.intent != "observe" and snapshot.differs_from(view):
+            if exact and run.is_changed(view):
                 over = run.record_failure(hook, "invalid", CHANGED_IN_PLACE, denies=True)
             elif silent and same and not run.attend:
                 continue
@@ -411,7 +450,18 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             run.torn = over = True
         if over:
             return
-        view, snapshot = run.view, run.snapshot
+        if run.data is not data:
+            data = run.data
+            copiers = copiers_of(data)
+
+
+def _own(answer: Answer) -> Answer:
+    """Return an answer whose lists and mappings no other reader of the outcome holds."""
+    result = answer.result
+    if result.data is None and not result.approval_options and not result.context_injections:
+        return answer
+    fields = {name: own(getattr(result, name)) for name in ("data", "approval_options", "context_injections")}
+    return msgspec.structs.replace(answer, result=msgspec.structs.replace(result, **fields))
 
 
 def contexts_differ(one: Context, other: Context) -> bool:
@@ -422,13 +472,6 @@ def contexts_differ(one: Context, other: Context) -> bool:
         raise
     except BaseException:  # noqa: BLE001  # values that cannot be compared are not the same
         return True
-
-
-def with_risk(answer: Answer, risk: Risk, reason: str) -> Answer:
-    """Return the answer of a hook that asks, with the risk that the hook was registered with."""
-    if answer.result.action != "ask_user":
-        return answer
-    return msgspec.structs.replace(answer, registered=Assessment(by=answer.hook_name, risk=risk, reason=reason))
 
 
 def timeout_text(limit: float) -> str:

@@ -62,6 +62,12 @@ def _arguments(kind: str) -> tuple[str, ...]:
     return tuple(load_table("tools")["arguments"][kind])
 
 
+@cache
+def argument_names() -> frozenset[str]:
+    """Return the names of all arguments that the analysis reads."""
+    return frozenset(name for names in load_table("tools")["arguments"].values() for name in names)
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
 from amplifier_hooks.errors import InvalidLimit
 
@@ -26,8 +26,7 @@ MAX_INJECTIONS_PER_TURN: Final = 64
 """Number of injections one turn may have."""
 
 
-@frozen(kw_only=True)
-class InjectionLimits:
+class InjectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a session for the injections of its hooks. `None` is no limit.
 
     `overflow` decides about a text that no longer fits into the tokens of the turn or the session: it is cut if a
@@ -43,7 +42,7 @@ class InjectionLimits:
     items_per_turn: int | None = MAX_INJECTIONS_PER_TURN
     overflow: Overflow = "trim"
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         numbers: dict[str, object] = {
             "injection_size": self.injection_size,
             "per_turn": self.per_turn,

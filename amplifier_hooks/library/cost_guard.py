@@ -17,6 +17,8 @@ this turn has used 1,100 tokens, and the limit is 1,000
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from datetime import timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -26,18 +28,26 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
-from amplifier_hooks.library.parts.daily_usage import TABLES, DailyUsage, Usage, tokens_of
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
-from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
+from amplifier_hooks.library.parts.model_output import tokens_of
+from amplifier_hooks.library.parts.ready_made import (
+    SESSIONS_KEPT,
+    HookSettings,
+    Once,
+    PerSession,
+    Point,
+    ReadyMade,
+)
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
+from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.storage.database import Database, Migrations
+    from amplifier_hooks.storage.database import Database
 
 
 BEFORE: Final = 95
@@ -47,6 +57,31 @@ MILLION: Final = 1_000_000
 
 MODELS_KEPT: Final = 16
 """Models of one session that are considered if an answer does not name its model."""
+
+DAYS_KEPT: Final = 7
+"""Days that stay in the store. Clocks of several machines differ, and the current day of any of them must stay."""
+
+TABLES: Final = Migrations(
+    component="cost_guard",
+    steps=(
+        (
+            """CREATE TABLE {schema}.cost_day (
+                tenant TEXT NOT NULL,
+                date TEXT NOT NULL,
+                tokens BIGINT NOT NULL,
+                money TEXT NOT NULL,
+                PRIMARY KEY (tenant, date)
+            )""",
+        ),
+    ),
+)
+ADD_TOKENS: Final = (
+    "INSERT INTO {schema}.cost_day AS kept (tenant, date, tokens, money) VALUES ($1, $2, $3, '0') "
+    "ON CONFLICT (tenant, date) DO UPDATE SET tokens = kept.tokens + excluded.tokens RETURNING tokens, money"
+)
+SET_MONEY: Final = "UPDATE {schema}.cost_day SET money = $3 WHERE tenant = $1 AND date = $2"
+READ_DAY: Final = "SELECT tokens, money FROM {schema}.cost_day WHERE tenant = $1 AND date = $2"
+PURGE: Final = "DELETE FROM {schema}.cost_day WHERE date < $1"
 
 Money = Annotated[Decimal, Field(ge=0, allow_inf_nan=False, max_digits=20)]
 
@@ -79,6 +114,104 @@ class CostGuardSettings(HookSettings):
         description="where days are kept over a restart, and shared: a file, `:memory:`, `postgresql://…`; "
         "empty, a file of yours; left out, nowhere",
     )
+
+
+@define
+class Usage:
+    """Tokens and their cost."""
+
+    tokens: int = 0
+    money: Decimal = field(factory=Decimal)
+
+    def add(self, other: Usage) -> None:
+        """Add other usage to this."""
+        self.tokens += other.tokens
+        self.money += other.money
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.tokens + other.tokens, self.money + other.money)
+
+
+@define
+class _Day:
+    """One day of one tenant."""
+
+    date: str
+    stored: Usage = field(factory=Usage)
+    """Usage in the store at the last look."""
+    own: Usage = field(factory=Usage)
+    """Usage that is not in the store, or not yet."""
+    moving: Usage = field(factory=Usage)
+    """Usage that is being written to the store."""
+
+
+class _DailyUsage:
+    """The days of all tenants, by the clock's date in UTC. Without a database they are those of this process."""
+
+    def __init__(self, clock: Clock, database: HookDatabase | None = None) -> None:
+        self._clock = clock
+        self._database = database
+        self._days: OrderedDict[str, _Day] = OrderedDict()
+
+    def known_usage(self, tenant: str) -> Usage:
+        """Return a tenant's usage of today, as far as this process knows."""
+        day = self._today(tenant)
+        return day.stored + day.own + day.moving
+
+    async def refresh(self, tenant: str) -> None:
+        """Read from the store the usage that others have added. Raise `StoreUnavailable`."""
+        if self._database is not None:
+            day = self._today(tenant)
+            rows = await self._database.fetch(READ_DAY, for_log(tenant), day.date)
+            if rows:
+                _note_total(day, Usage(rows[0][0], Decimal(rows[0][1])))
+
+    async def add(self, tenant: str, usage: Usage) -> None:
+        """Count this usage, and write it together with usage that could not be written before.
+
+        Raise `StoreUnavailable`; the usage is counted nevertheless. If the call is cancelled, the usage is written once
+        more with the next answer: it may then count twice, but never gets lost.
+        """
+        day = self._today(tenant)
+        day.own.add(usage)
+        if self._database is None:
+            return
+        moved, day.own = day.own, Usage()
+        day.moving.add(moved)
+        try:
+            total = await self._database.run(self._add_usage(tenant, day.date, moved))
+        except BaseException:
+            day.own.add(moved)
+            raise
+        finally:
+            day.moving = Usage(day.moving.tokens - moved.tokens, day.moving.money - moved.money)
+        _note_total(day, total)
+
+    def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
+        whose = for_log(tenant), date
+        # The first statement locks the row, so that no other process changes the money between reading and writing.
+        ((tokens, money),) = yield Statement(ADD_TOKENS, (*whose, usage.tokens))
+        total = Usage(tokens, Decimal(money) + usage.money)
+        yield Statement(SET_MONEY, (*whose, str(total.money)))
+        oldest = self._clock.now().date() - timedelta(days=DAYS_KEPT)
+        yield Statement(PURGE, (oldest.isoformat(),))
+        return total
+
+    def _today(self, tenant: str) -> _Day:
+        today = self._clock.now().date().isoformat()
+        day = self._days.pop(tenant, None)
+        if day is None or day.date != today:
+            day = _Day(today)
+        self._days[tenant] = day
+        if len(self._days) > SESSIONS_KEPT:
+            self._days.popitem(last=False)
+        return day
+
+
+def _note_total(day: _Day, total: Usage) -> None:
+    """Note the total in the store. If two looks overtook each other, keep the later total."""
+    if total.tokens >= day.stored.tokens:
+        day.stored = total
 
 
 @define
@@ -127,7 +260,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
                 self.name, TABLES, database or database_opener(limits.store or "", StateFolder().costs)
             )
         self._sessions: PerSession[_Spending] = PerSession(_Spending)
-        self._days = DailyUsage(clock or SystemClock(), self._database)
+        self._days = _DailyUsage(clock or SystemClock(), self._database)
         self._once = Once()
         self._daily = limits.tokens_per_day is not None or limits.money_per_day is not None
         self._priced = any(

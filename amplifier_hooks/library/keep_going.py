@@ -156,7 +156,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         if not lacking:
             return None
         try:
-            number = await self._database.run(lambda: self._save_round(data, lacking))
+            number = await self._database.run(self._save_round(data, lacking))
         except StoreUnavailable as error:
             return _message_result(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
         most = self.settings.rounds

@@ -35,7 +35,7 @@ from pydantic import Field
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
-from amplifier_hooks.library.parts.daily_usage import tokens_of
+from amplifier_hooks.library.parts.model_output import tokens_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from pydantic import Field
 from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_END, SESSION_START
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import HookResult
+from amplifier_hooks.text.strict_yaml import yaml_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -266,8 +267,7 @@ def _skill(path: Path, stamp: Stamp) -> Skill | tuple[Stamp, str]:
 
 def _split_front(text: str) -> tuple[Mapping[str, Any], str]:
     """Return front matter and text. Raise `ValueError`."""
-    import yaml
-
+    yaml = yaml_library()
     lines = text.split("\n")
     if lines[0].strip() != "---":
         raise ValueError("it has no front matter; begin it with a line ---")

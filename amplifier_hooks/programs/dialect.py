@@ -8,6 +8,9 @@ JSON shape that the programs share: the top of an answer, and its `hookSpecificO
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import field, frozen
@@ -49,7 +52,7 @@ class Field:
         return self.ours or self.theirs
 
 
-@frozen(kw_only=True)
+@frozen
 class Spelling:
     """One event of a program.
 
@@ -60,8 +63,8 @@ class Spelling:
     theirs: str
     ours: str
     fields: tuple[Field, ...] = ()
-    blocks: Block = "deny"
     matcher_field: str = ""
+    blocks: Block = "deny"
     text_counts: bool = False
     takes_context: bool = False
     """True if the program reads text for its model in an answer to this event."""
@@ -106,6 +109,10 @@ class Dialect:
 
     In a home folder the first path applies.
     """
+    home: str = ""
+    """Variable that names the folder of the user's settings, in place of the one in the home."""
+    machine: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    """Patterns of the settings files of the whole machine, by `sys.platform`."""
     second: float = 1.0
     """Number of the program's units of time in a second."""
     timeout: float = 600.0
@@ -122,6 +129,21 @@ class Dialect:
     differs: tuple[tuple[str, str], ...] = ()
     """Differences from the program, a row each: the subject, and the behaviour here."""
 
+    def in_home(self) -> Path:
+        """Return the path of the settings for all projects of the user."""
+        named = os.environ.get(self.home) if self.home else None
+        shared = Path(self.settings[0])
+        return Path(named).resolve() / shared.name if named else Path.home().resolve() / shared
+
+    def settings_files(self, project: Path) -> list[Path]:
+        """Return every settings file that the program reads in a project, there or not, each once.
+
+        These are the files of the machine, the one of the user, and those of the project.
+        """
+        patterns = [Path(pattern) for pattern in self.machine.get(sys.platform, ())]
+        machine = [file for pattern in patterns for file in sorted(pattern.parent.glob(pattern.name))]
+        return list(dict.fromkeys([*machine, self.in_home(), *(project / name for name in self.settings)]))
+
     def spelling(self, event: str) -> Spelling | None:
         """Return the program's spelling of an event, found by either name, or None."""
         name = events.canonical(event)
@@ -129,14 +151,14 @@ class Dialect:
 
     def describe(self, spelling: Spelling, data: Mapping[str, Any], cwd: str) -> dict[str, Any]:
         """Return a payload as the program would send it."""
-        said: dict[str, Any] = {}
+        described: dict[str, Any] = {}
         for one in (*self.common, *spelling.fields):
             value = data.get(one.name, ABSENT)
             if value is not ABSENT and value is not None:
-                said[one.theirs] = one.to_theirs(value)
+                described[one.theirs] = one.to_theirs(value)
             elif one.default is not ABSENT:
-                said[one.theirs] = one.default
-        return {**said, "cwd": said.get("cwd") or cwd, "hook_event_name": spelling.theirs}
+                described[one.theirs] = one.default
+        return {**described, "cwd": described.get("cwd") or cwd, "hook_event_name": spelling.theirs}
 
     def understand(self, question: Mapping[str, Any]) -> tuple[Spelling, dict[str, Any]]:
         """Return the spelling and the payload of a program's question. Fields without a name here keep the program's.
@@ -148,7 +170,7 @@ class Dialect:
             raise InvalidPayload("a question without hook_event_name: it says for which event it is")
         spelling = next((row for row in self.spellings if row.theirs == name), None)
         if spelling is None:
-            spelling = Spelling(theirs=name, ours=f"{self.name}:{_snake(name)}", blocks="nothing")
+            spelling = Spelling(name, f"{self.name}:{_snake(name)}", blocks="nothing")
         known = {one.theirs: one for one in (*self.common, *spelling.fields)}
         payload = {
             known[key].name if key in known else key: known[key].to_ours(value) if key in known else value
@@ -225,15 +247,15 @@ def write_answer(
     spelling: Spelling, verdict: Verdict, top: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an answer of the shared shape, empty if there is nothing to answer."""
-    said, specific = dict(top), dict(own)
+    answer, specific = dict(top), dict(own)
     if verdict.stop:
-        said |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}
+        answer |= {"continue": False, "stopReason": verdict.reason or "stopped, without a reason"}
     if verdict.context and spelling.takes_context:
         specific["additionalContext"] = verdict.context
     if verdict.message:
-        said["systemMessage"] = verdict.message
+        answer["systemMessage"] = verdict.message
     if verdict.quiet:
-        said["suppressOutput"] = True
+        answer["suppressOutput"] = True
     if specific:
-        said["hookSpecificOutput"] = {"hookEventName": spelling.theirs, **specific}
-    return said
+        answer["hookSpecificOutput"] = {"hookEventName": spelling.theirs, **specific}
+    return answer

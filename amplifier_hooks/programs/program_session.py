@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from uuid import uuid4
 
@@ -16,6 +17,7 @@ from attrs import evolve
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.errors import InputNotFreezable, InvalidPayload
 from amplifier_hooks.events import (
     AGENT_STOP,
     PROMPT_SUBMIT,
@@ -102,9 +104,10 @@ class ProgramSession:
     async def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question of the program, empty if there is nothing to answer.
 
-        Raises `InvalidPayload` for a question that names no event. A cancellation, as when the program hangs up,
-        withdraws an open question.
+        Raises `InvalidPayload` for a question that names no event, or a folder that is no absolute path. A
+        cancellation, as when the program hangs up, withdraws an open question.
         """
+        check_folder(question.get("cwd"))
         spelling, payload = self._dialect.understand(question)
         await self._session.start()
         verdict = await self._steps.get(spelling.ours, self._other)(spelling, payload)
@@ -186,7 +189,7 @@ class ProgramSession:
 
     async def _before(self, _spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
-        named = payload.get("tool_call_id") or f"call_{uuid4().hex}"
+        named = str(payload.get("tool_call_id") or f"call_{uuid4().hex}")
         await self.give_up(named)  # an id that comes again is for another call
         cwd = payload.get("cwd")
         waiting = await self._waiting_calls()
@@ -242,7 +245,7 @@ class ProgramSession:
             try:
                 await within(CARE, step(self._tries))
             except Exception as error:  # noqa: BLE001  # a store may raise anything, and the answer stands
-                log.warning("guest_try_not_kept", error=describe(error))
+                log.warning("program_retry_not_kept", error=describe(error))
 
     async def _after(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         call = self._calls.pop(self._name_of(payload), None)
@@ -271,5 +274,14 @@ class ProgramSession:
 
 
 def content_of(tool: str, arguments: Any, cwd: str | None) -> str:
-    """Return the hash of a call's content, which all tries of the call share."""
-    return sha256(freeze([tool, arguments, cwd])).hexdigest()
+    """Return the hash of a call's content, which all tries of the call share; an empty text if it has none."""
+    try:
+        return sha256(freeze([tool, arguments, cwd])).hexdigest()
+    except InputNotFreezable:  # the call is refused for this reason
+        return ""
+
+
+def check_folder(cwd: object) -> None:
+    """Raise `InvalidPayload` for the folder of a question that is no absolute path."""
+    if cwd is not None and not (isinstance(cwd, str) and Path(cwd).is_absolute() and "\0" not in cwd):
+        raise InvalidPayload(f"a question with the cwd {cwd!r:.80}: it is the absolute path of a folder")

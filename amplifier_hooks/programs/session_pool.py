@@ -13,21 +13,19 @@ import json
 from collections import OrderedDict
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, ProgramExit
 from amplifier_hooks.errors import ApprovalPending, InvalidPayload
 from amplifier_hooks.ports import Unfinished
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.codex import CODEX
-from amplifier_hooks.programs.gemini import GEMINI
-from amplifier_hooks.programs.program_session import Asking, ProgramSession
+from amplifier_hooks.programs.dialects import DIALECTS
+from amplifier_hooks.programs.program_session import Asking, ProgramSession, check_folder
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.storage.database import Migrations, Statement
+from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.storage.database import Database, Script
 
-
-DIALECTS: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, GEMINI)}
 
 MOST: Final = 256
 """Most open sessions. One more closes the session that was silent longest."""
@@ -107,7 +103,7 @@ class PendingApprovals:
         """Return no unfinished questions."""
         return Unfinished()
 
-    async def end_session(self, tenant: str, session: str, reason: str) -> None:
+    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
         """Do nothing."""
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
@@ -144,36 +140,35 @@ class ProgramSessions:
         if not isinstance(session, str) or not session:
             raise InvalidPayload("a question without session_id: it says whose it is")
         cwd = question.get("cwd")
-        if cwd is not None and not (isinstance(cwd, str) and Path(cwd).is_absolute() and "\0" not in cwd):
-            raise InvalidPayload(f"a question with the cwd {cwd!r:.80}: it is the absolute path of a folder")
-        guest = await self._session_of(dialect, session, cwd)
+        check_folder(cwd)
+        one = await self._session_of(dialect, session, cwd)
         try:
-            answer = await guest.answer(question)
+            answer = await one.answer(question)
             return ProgramExit(code=0, output=json.dumps(answer).encode("ascii") if answer else b"")
         finally:
-            if guest.closed and self._sessions.get((dialect.name, session)) is guest:
+            if one.closed and self._sessions.get((dialect.name, session)) is one:
                 del self._sessions[dialect.name, session]
 
-    async def answer_once(
-        self, program: str, question: Mapping[str, Any], body: bytes, delivery: str | None
-    ) -> ProgramExit:
+    async def answer_once(self, program: str, body: bytes, delivery: str | None = None) -> ProgramExit:
         """Return the answer to a program's question that may be delivered again, under the sender's id `delivery`.
 
-        A second delivery gets the first answer. Raises the errors of `answer`, and `StoreUnavailable`.
+        `body` is the program's own JSON. A second delivery gets the first answer. Raises `InvalidPayload` for a body
+        that is no question, the errors of `answer`, and `StoreUnavailable`.
         """
+        question = parse_question(body)
         if delivery is None or self.deliveries is None:
             return await self.answer(program, question)
         return await self.deliveries.answer_once(f"{program}/{delivery}", body, partial(self.answer, program, question))
 
     async def close(self) -> None:
         """Close every session."""
-        guests, self._sessions = list(self._sessions.values()), OrderedDict()
-        await asyncio.gather(*(guest.close() for guest in guests))
+        left, self._sessions = list(self._sessions.values()), OrderedDict()
+        await asyncio.gather(*(one.close() for one in left))
 
     async def _session_of(self, dialect: Dialect, session: str, cwd: str | None) -> ProgramSession:
         key = (dialect.name, session)
-        guest = self._sessions.get(key)
-        if guest is None:
+        found = self._sessions.get(key)
+        if found is None:
             outbox = ProgramOutbox()
             options = dict(self.options)
             if self.asking == "native":
@@ -189,23 +184,23 @@ class ProgramSessions:
                 **options,
             )
             tries = None if self.deliveries is None else self.deliveries.tries(str(options.get("tenant", "")), *key)
-            guest = self._sessions[key] = ProgramSession(dialect, coordinator, outbox, self.asking, tries)
+            found = self._sessions[key] = ProgramSession(dialect, coordinator, outbox, self.asking, tries)
         self._sessions.move_to_end(key)
         if len(self._sessions) > MOST:
             _, oldest = self._sessions.popitem(last=False)
             await oldest.close()
-        return guest
+        return found
 
 
 DELIVERY_TABLES: Final = Migrations(
-    component="guestbook",
+    component="programs",
     steps=(
         (
-            """CREATE TABLE {schema}.guest_delivery (
+            """CREATE TABLE {schema}.program_delivery (
                 id TEXT PRIMARY KEY, question TEXT NOT NULL, code INTEGER NOT NULL, output TEXT NOT NULL,
                 errors TEXT NOT NULL, at BIGINT NOT NULL
             )""",
-            """CREATE TABLE {schema}.guest_try (
+            """CREATE TABLE {schema}.program_retry (
                 whose TEXT NOT NULL, content TEXT NOT NULL, call TEXT NOT NULL, at BIGINT NOT NULL,
                 PRIMARY KEY (whose, content)
             )""",
@@ -256,7 +251,7 @@ class DeliveryStore:
 
     async def _stored_answer(self, name: str, question_hash: str) -> ProgramExit | None:
         rows = await self.database.fetch(
-            "SELECT question, code, output, errors FROM {schema}.guest_delivery WHERE id = $1", name
+            "SELECT question, code, output, errors FROM {schema}.program_delivery WHERE id = $1", name
         )
         if not rows:
             return None
@@ -267,10 +262,10 @@ class DeliveryStore:
     async def _keep(self, name: str, question_hash: str, answer: ProgramExit) -> ProgramExit:
         await self.database.run(
             _insert(
-                "INSERT INTO {schema}.guest_delivery (id, question, code, output, errors, at) "
+                "INSERT INTO {schema}.program_delivery (id, question, code, output, errors, at) "
                 "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
                 (name, question_hash, answer.code, answer.output.hex(), answer.errors.hex(), self._now()),
-                "DELETE FROM {schema}.guest_delivery WHERE at < $1",
+                "DELETE FROM {schema}.program_delivery WHERE at < $1",
                 self._now() - DELIVERIES,
             )
         )
@@ -282,24 +277,26 @@ class DeliveryStore:
 
     async def calls(self, whose: str) -> Mapping[str, str]:
         """Return the calls that wait for another try, by their content."""
-        rows = await self.database.fetch("SELECT content, call FROM {schema}.guest_try WHERE whose = $1", whose)
+        rows = await self.database.fetch("SELECT content, call FROM {schema}.program_retry WHERE whose = $1", whose)
         return {row[0]: row[1] for row in rows}
 
     async def keep(self, whose: str, content: str, call: str) -> None:
         """Store a call for another try."""
         await self.database.run(
             _insert(
-                "INSERT INTO {schema}.guest_try (whose, content, call, at) VALUES ($1, $2, $3, $4) "
+                "INSERT INTO {schema}.program_retry (whose, content, call, at) VALUES ($1, $2, $3, $4) "
                 "ON CONFLICT (whose, content) DO UPDATE SET call = excluded.call, at = excluded.at",
                 (whose, content, call, self._now()),
-                "DELETE FROM {schema}.guest_try WHERE at < $1",
+                "DELETE FROM {schema}.program_retry WHERE at < $1",
                 self._now() - TRIES,
             )
         )
 
     async def forget(self, whose: str, content: str) -> None:
         """Delete a call that was tried again and decided."""
-        await self.database.fetch("DELETE FROM {schema}.guest_try WHERE whose = $1 AND content = $2", whose, content)
+        await self.database.fetch(
+            "DELETE FROM {schema}.program_retry WHERE whose = $1 AND content = $2", whose, content
+        )
 
     def _now(self) -> int:
         return int(self.clock.now().timestamp())
@@ -323,6 +320,21 @@ class StoredTries:
     async def forget(self, content: str) -> None:
         """Delete a call."""
         await self.deliveries.forget(self.whose, content)
+
+
+def parse_question(body: bytes) -> dict[str, Any]:
+    """Parse a question. Raises `InvalidPayload` if the body is not one."""
+    if len(body) > LARGEST_PAYLOAD:
+        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
+    try:
+        question = load_json(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidPayload(
+            f"a question that is not JSON, or that two readers could read differently: {error}"
+        ) from None
+    if not isinstance(question, dict):
+        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
+    return question
 
 
 def hash_bytes(data: bytes) -> str:

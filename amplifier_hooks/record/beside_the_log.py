@@ -1,9 +1,7 @@
-"""Tables and lines that a log keeps beside itself: heads, marks, and arguments of tool calls.
+"""Tables and lines that a log keeps beside itself: heads, and marks.
 
 `StoredHeads` keeps the head of each log in a database, so that an attacker who cuts or rewrites a log would have to
 change the database, too. The database counts marks, and the log holds the last one: `last_mark` shows a replaced store.
-`StoredArguments` keeps the arguments of tool calls for a limited time. The record holds only their digests, so a purge
-does not break the chain, and the digest proves that given arguments are the recorded ones.
 """
 
 from __future__ import annotations
@@ -11,10 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
 from amplifier_hooks.record.line import read, unseal
 from amplifier_hooks.record.log_files import file_of, numbers_of
@@ -24,10 +20,8 @@ from amplifier_hooks.storage.database import Migrations, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from pathlib import Path
 
-    from amplifier_hooks.ports import AuditSink, Clock
     from amplifier_hooks.storage.database import Database, Script
 
 
@@ -166,87 +160,3 @@ def _mark_in(line: bytes) -> StoreMark | None:
         return None
     store, number = facts.get("store"), facts.get("number")
     return StoreMark(store=store, number=number) if isinstance(store, str) and isinstance(number, int) else None
-
-
-RETENTION: Final = timedelta(days=30)
-LARGEST: Final = 1 << 20
-"""Most bytes of one call's arguments; larger arguments are not stored."""
-
-ARGUMENTS: Final = Migrations(
-    component="audit_arguments",
-    steps=(
-        (
-            """
-            CREATE TABLE {schema}.audit_arguments (
-                digest TEXT NOT NULL, tenant TEXT NOT NULL, arguments TEXT NOT NULL, expires BIGINT NOT NULL,
-                PRIMARY KEY (tenant, digest)
-            )
-            """,
-            "CREATE INDEX audit_arguments_expire ON {schema}.audit_arguments (expires)",
-        ),
-    ),
-)
-"""Tables of arguments, for the database to open with: `SqliteDatabase(path, ARGUMENTS)`."""
-
-
-class StoredArguments:
-    """Arguments of tool calls, stored in any database of `storage` until they expire, unchanged and with secrets."""
-
-    def __init__(self, database: Database, clock: Clock, *, retention: timedelta = RETENTION) -> None:
-        if retention <= timedelta(0):
-            raise InvalidLimit("retention", retention, "a time above 0")
-        self._database = database
-        self._clock = clock
-        self._retention = retention
-
-    async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-        """Store the canonical bytes of a call's arguments. Storing them again postpones their expiry.
-
-        Raises `StoreUnavailable`. After a cancellation the arguments may or may not be stored.
-        """
-        if len(arguments) <= LARGEST:
-            expires = _milliseconds(self._clock.now() + self._retention)
-            await self._database.run(_write_arguments(digest, tenant, arguments.decode("ascii"), expires))
-
-    async def find(self, digest: str, tenant: str = "") -> bytes | None:
-        """Return the arguments with this digest, or None if they were never stored or have expired.
-
-        Raises `StoreUnavailable`.
-        """
-        rows = await self._database.fetch(
-            "SELECT arguments FROM {schema}.audit_arguments WHERE digest = $1 AND tenant = $2 AND expires > $3",
-            digest,
-            tenant,
-            _milliseconds(self._clock.now()),
-        )
-        return rows[0][0].encode("ascii") if rows else None
-
-    async def purge(self, audit: AuditSink | None = None, *, tenant: str | None = None) -> int:
-        """Delete expired arguments or, with a tenant, all arguments of this tenant. Return and record their number.
-
-        Raises `StoreUnavailable`, and the errors of the record.
-        """
-        gone = await self._database.run(_purge_rows(_milliseconds(self._clock.now()), tenant))
-        if audit is not None:
-            about = {} if tenant is None else {"tenant": tenant}
-            await audit.write("arguments.purged", {"number": gone, **about}, durable=True)
-        return gone
-
-
-def _write_arguments(digest: str, tenant: str, arguments: str, expires: int) -> Script[None]:
-    yield Statement(
-        "INSERT INTO {schema}.audit_arguments (digest, tenant, arguments, expires) VALUES ($1, $2, $3, $4) "
-        "ON CONFLICT (tenant, digest) DO UPDATE SET expires = excluded.expires",
-        (digest, tenant, arguments, expires),
-    )
-
-
-def _purge_rows(now: int, tenant: str | None) -> Script[int]:
-    which, value = ("expires <= $1", now) if tenant is None else ("tenant = $1", tenant)
-    found = yield Statement(f"SELECT count(*) FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608
-    yield Statement(f"DELETE FROM {{schema}}.audit_arguments WHERE {which}", (value,))  # noqa: S608
-    return int(found[0][0])
-
-
-def _milliseconds(time: datetime) -> int:
-    return int(time.timestamp() * 1_000)

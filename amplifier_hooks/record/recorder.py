@@ -16,7 +16,7 @@ from amplifier_hooks.record.record_errors import RecordUnavailable, problem_text
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterator, Mapping
 
-    from amplifier_hooks.ports import ArgumentStore, AuditSink, Clock
+    from amplifier_hooks.ports import AuditSink, Clock
 
 
 log = get_logger(__name__)
@@ -40,14 +40,12 @@ class Recorder:
         tenant: str,
         *,
         required: bool = True,
-        arguments: ArgumentStore | None = None,
     ) -> None:
         self._sink = sink
         self._clock = clock
         self._session = session
         self._tenant = tenant
         self._required = required
-        self._arguments = arguments
         self._number = 0
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
@@ -69,14 +67,6 @@ class Recorder:
             await self._append(kind, facts, durable=durable)
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
-
-    async def keep(self, digest: str, arguments: bytes) -> None:
-        """Store the arguments beside the record, if the session has an argument store. A failure is only logged."""
-        if self._arguments is not None:
-            try:
-                await self._arguments.keep(digest, self._tenant, arguments)
-            except Exception as error:  # noqa: BLE001  # a store may raise anything, and the digest is on record
-                log.error("arguments_not_kept", digest=digest, error=problem_text(error))  # noqa: TRY400
 
     def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
         self._number += 1

@@ -13,7 +13,8 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import define, field, frozen
+import msgspec
+from attrs import frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView
@@ -61,11 +62,10 @@ class HookObject(Protocol):
         ...
 
 
-@define(kw_only=True)
-class EventContext(HookContext):
+class EventContext(HookContext, kw_only=True):
     """Context of a hook object at an event that belongs to no operation. The hook may change `data`, a copy."""
 
-    data: dict[str, Any] = field(factory=dict)
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class LoopContext(DataView):

@@ -71,8 +71,8 @@ def stated_version(handler: object) -> str:
     """Return the `hook_version` of a handler, or of the object whose method it is; nothing if there is none."""
     try:
         for one in (handler, getattr(handler, "__self__", None)):
-            if isinstance(said := getattr(one, "hook_version", None), str):
-                return said
+            if isinstance(version := getattr(one, "hook_version", None), str):
+                return version
     except BaseException:  # noqa: BLE001  # a property is the hook's code
         log.warning("hook_version_failed", hook=type(handler).__qualname__)
     return ""

@@ -29,8 +29,8 @@ def hook_events(
             continue
         duration = chain_ms if answer.duration_ms is None else answer.duration_ms
         for name, facts in ((events.HOOK_START, {}), _end_event(answer, duration)):
-            told = {"hook_name": answer.hook_name, "event": event, "event_type": name.replace(":", "_")}
-            yield name, {**about, **told, **facts}
+            names = {"hook_name": answer.hook_name, "event": event, "event_type": name.replace(":", "_")}
+            yield name, {**about, **names, **facts}
 
 
 def _end_event(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]:

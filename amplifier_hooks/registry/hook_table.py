@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from amplifier_hooks.dispatch.chain import NOBODY
 from amplifier_hooks.dispatch.middleware import OPERATIONS, operation_of
 from amplifier_hooks.errors import TooManyHooks
 from amplifier_hooks.registry.event_names import applies, is_pattern
@@ -69,19 +70,19 @@ class Roster:
         """
         hooks, by_name, outer = self._hooks, self._by_name, self._news
         self._hooks, self._by_name = list(hooks), dict(by_name)
-        untold = self._news = [] if outer is None else outer
-        told, kept = len(untold), False
+        changes = self._news = [] if outer is None else outer
+        before, done = len(changes), False
         try:
             yield
-            kept = keep
+            done = keep
         finally:
             self._news = outer
-            if not kept:
+            if not done:
                 self._hooks, self._by_name = hooks, by_name
-                del untold[told:]
+                del changes[before:]
         if outer is None:
             self._public, self._public_names = self._hooks, self._by_name
-            for change in untold:
+            for change in changes:
                 self._report(change)
 
     def tell(self, change: RegistryChange) -> None:
@@ -123,7 +124,7 @@ class Roster:
         for hook in switched:
             hook.enabled = enabled
             if enabled:
-                hook.pardon()
+                hook.leaks_of, hook.quarantined = NOBODY, False
             hook.settle()
             self._tell("enabled" if enabled else "disabled", hook)
         return len(switched)

@@ -8,7 +8,7 @@ from functools import partial
 from math import inf, nan
 from reprlib import repr as shortened
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, cast
 
 from amplifier_hooks.dispatch.captured_output import capture_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
@@ -93,13 +93,6 @@ UNLIMITED: Final = SharedTime()
 DEFINITION_PRIORITIES: Final = range(1001)
 
 THREADS_PER_HOOK: Final = 4
-
-
-class ObservedEvent(NamedTuple):
-    """Data and outcome for an observer; a run passes them where it passes data to other hooks."""
-
-    data: Any
-    outcome: Any
 
 
 def make_hook(
@@ -327,14 +320,14 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
         return inner if not is_async or is_coroutine_by_code(handler) else as_coroutine(handler)
     if is_async or thread:
 
-        async def watch(event: str, news: ObservedEvent) -> HookResult:
-            await inner(event, news.data, news.outcome)
+        async def watch(event: str, outcome: Outcome) -> HookResult:
+            await inner(event, outcome.data, outcome)
             return CONTINUE
 
     else:
 
-        async def watch(event: str, news: ObservedEvent) -> HookResult:
-            answer = handler(event, news.data, news.outcome)
+        async def watch(event: str, outcome: Outcome) -> HookResult:
+            answer = handler(event, outcome.data, outcome)
             if hasattr(answer, "__await__"):
                 await answer
             return CONTINUE

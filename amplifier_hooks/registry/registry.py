@@ -16,7 +16,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, DataView, Selection, Snapshot, tenant_and_tool
+from amplifier_hooks.dispatch.chain import Chain, Selection, tenant_and_tool
 from amplifier_hooks.dispatch.merge import refusal
 from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_middleware
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
@@ -48,7 +48,6 @@ from amplifier_hooks.registry.permissions import (
 )
 from amplifier_hooks.registry.registration import (
     Handler,
-    ObservedEvent,
     check_timeout,
     handler_name,
     make_hook,
@@ -136,14 +135,14 @@ class HookRegistry(Registrar):
     # -- emitting ------------------------------------------------------------------------------------------------
 
     async def emit(
-        self, event: str, data: Mapping[str, Any], *, notify: bool = True, snapshot: Snapshot | None = None
+        self, event: str, data: Mapping[str, Any], *, notify: bool = True, exact: Collection[str] = ()
     ) -> Outcome:
         """Call every hook of this event and return their merged outcome.
 
         The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` includes the hooks'
-        changes. Without `notify` the caller notifies the observers later. With a `snapshot` of fields, each hook gets a
-        copy of them; a hook that changes its copy in place denies the event. Cancelling an emit cancels the running
-        hook; no further hook runs.
+        changes. Each hook gets a copy of its own. Without `notify` the caller notifies the observers later. `exact`
+        names fields of JSON that are decided about: a hook that changes them in place denies the event. Cancelling an
+        emit cancels the running hook; no further hook runs.
 
         Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
         an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
@@ -155,17 +154,17 @@ class HookRegistry(Registrar):
             return Outcome(chain.name, data)
         # `_run` for the common case, inlined: a call costs half as much as the work in it.
         if plain and not chain.completed and CURRENT.get() is None:
-            run = Run(chain.everybody or chain.pick(data), data, DataView(data), snapshot=snapshot)
+            run = Run(chain.everybody or chain.pick(data), data, exact=exact)
         else:
             run = self._run(chain, data)
-            run.snapshot = snapshot
+            run.exact = exact
         outcome = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
         if chain.careful or self._stopped is not None:
             outcome = await self._conclude(chain, run, outcome)
         if notify and chain.watched:
-            await self._notify(chain, outcome, snapshot)
+            await self._notify(chain, outcome)
         return outcome
 
     def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
@@ -177,7 +176,7 @@ class HookRegistry(Registrar):
         return self._chains.get(event) or self._chain(event)
 
     async def look_again(
-        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, snapshot: Snapshot
+        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, exact: Collection[str]
     ) -> Outcome:
         """Return the outcome with a second look: of the gates, and of hooks that are not in the chain `before`.
 
@@ -189,9 +188,9 @@ class HookRegistry(Registrar):
         run = self._run(chain, data)
         taking = (hook for hook in run.selection.hooks if hook.enabled)
         hooks = tuple(hook for hook in taking if hook.recheck or hook.number not in looked)
-        run.selection, run.snapshot = evolve(run.selection, hooks=hooks), snapshot
+        run.selection, run.exact = evolve(run.selection, hooks=hooks), exact
         run.recheck, run.answers = True, list(outcome.answers)
-        run.changer = None if before is None else outcome.changed_by(snapshot.values)
+        run.changer = None if before is None else outcome.changed_by(exact)
         found = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises, as in `emit`
@@ -200,15 +199,15 @@ class HookRegistry(Registrar):
             found, data=outcome.data, modified=outcome.modified, ran=tuple(dict.fromkeys((*outcome.ran, *found.ran)))
         )
 
-    async def notify(self, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
+    async def notify(self, outcome: Outcome) -> None:
         """Show the observers an outcome as it stands after its effects, the second half of `emit`.
 
         Observers run in order, `concurrent` ones side by side. An observer cannot change the outcome; its failure is
-        logged and has no other effect. With a `snapshot` of fields, each observer gets a copy of them.
+        logged and has no other effect. Each observer gets a copy of its own.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         if chain.watched:
-            await self._notify(chain, outcome, snapshot)
+            await self._notify(chain, outcome)
 
     async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
         """Return the `data` of every hook's answer, in order. No hook sees the data of another.
@@ -602,7 +601,7 @@ class HookRegistry(Registrar):
             row = self._row(name)
             hooks = self._roster.hooks_for(row)
             if self._vocabulary.find(name) is None and (name in self._required or _has_gate(hooks)):
-                row = evolve(row, gate=True)  # an undescribed event with a gate
+                row = replace(row, gate=True)  # an undescribed event with a gate
             chain = Chain(
                 row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),
@@ -662,7 +661,7 @@ class HookRegistry(Registrar):
             raise EmitTooDeep(chain.name, self._max_depth)
         if selection is None:
             selection = chain.everybody or chain.pick(data)
-        return Run(selection, data, DataView(data), outer, depth)
+        return Run(selection, data, outer, depth)
 
     async def _conclude(self, chain: Chain, run: Run, outcome: Outcome) -> Outcome:
         """Return the outcome after second looks, required gates and an emergency stop."""
@@ -681,10 +680,10 @@ class HookRegistry(Registrar):
             outcome = refusal(outcome, "emergency_stop", "registry", f"emergency stop: {self._stopped}")
         return outcome
 
-    async def _notify(self, chain: Chain, outcome: Outcome, snapshot: Snapshot | None = None) -> None:
-        told = await self._show(chain, outcome, snapshot)
+    async def _notify(self, chain: Chain, outcome: Outcome) -> None:
+        shown = await self._show(chain, outcome)
         if chain.reported and not _is_about_hooks():
-            answers = (*outcome.hook_results, *told)
+            answers = (*outcome.hook_results, *shown)
             await self._report(chain.name, outcome.data, answers, outcome.total_duration_ms)
 
     async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
@@ -693,28 +692,23 @@ class HookRegistry(Registrar):
             chain = self._chains.get(name) or self._chain(name)
             await self._show(chain, Outcome(name, facts))
 
-    async def _show(self, chain: Chain, outcome: Outcome, snapshot: Snapshot | None = None) -> tuple[Answer, ...]:
+    async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
         """Show the observers an outcome. Return their recorded answers."""
         watchers = chain.watchers(outcome.data).hooks
         in_turn = tuple(hook for hook in watchers if not hook.concurrent)
         beside = [(hook,) for hook in watchers if hook.concurrent]
         if not beside:
-            return await self._show_to(chain, outcome, in_turn, snapshot)
-        told = await asyncio.gather(*(self._show_to(chain, outcome, hooks, snapshot) for hooks in (in_turn, *beside)))
-        return tuple(answer for answers in told for answer in answers)
+            return await self._show_to(chain, outcome, in_turn)
+        groups = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
+        return tuple(answer for answers in groups for answer in answers)
 
-    async def _show_to(
-        self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...], snapshot: Snapshot | None
-    ) -> tuple[Answer, ...]:
+    async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
         if not hooks:
             return ()
         run = self._run(chain, outcome.data, chain.selection_of(hooks), notification=True)
-        run.snapshot = snapshot
-        run.view = ObservedEvent(
-            run.view, replace(outcome, data=run.view)
-        )  # the emitter keeps using the data of `outcome`
-        told = run.start() or await run.finish()
-        return told.hook_results if chain.reported else ()
+        run.given = outcome
+        found = run.start() or await run.finish()
+        return found.hook_results if chain.reported else ()
 
 
 def _has_gate(hooks: Iterable[Hook]) -> bool:

@@ -6,21 +6,23 @@ from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.runs.blueprint import Agents, load_agents
+    from amplifier_hooks.runs.hooks.start_and_finish import Blocked, RunHooks
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.runs.run_errors import ParametersRefused
     from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
+    from amplifier_hooks.runs.run_store import MemoryRuns, PostgresRuns, SqliteRuns
     from amplifier_hooks.runs.runner import Runner
-    from amplifier_hooks.runs.store.postgres import PostgresRuns
-    from amplifier_hooks.runs.store.run_store import MemoryRuns, SqliteRuns
 
 __all__ = [
     "ENDED",
     "Agents",
+    "Blocked",
     "Holder",
     "MemoryRuns",
     "ParametersRefused",
     "PostgresRuns",
     "RunCoordinator",
+    "RunHooks",
     "RunRecord",
     "Runner",
     "SqliteRuns",
@@ -30,22 +32,12 @@ __all__ = [
 __getattr__ = load_on_use(
     __name__,
     {
-        "blueprint": (
-            "Agents",
-            "load_agents",
-        ),
+        "blueprint": ("Agents", "load_agents"),
+        "hooks.start_and_finish": ("Blocked", "RunHooks"),
         "run_coordinator": ("RunCoordinator",),
         "run_errors": ("ParametersRefused",),
-        "run_states": (
-            "ENDED",
-            "Holder",
-            "RunRecord",
-        ),
+        "run_states": ("ENDED", "Holder", "RunRecord"),
+        "run_store": ("MemoryRuns", "PostgresRuns", "SqliteRuns"),
         "runner": ("Runner",),
-        "store.postgres": ("PostgresRuns",),
-        "store.run_store": (
-            "MemoryRuns",
-            "SqliteRuns",
-        ),
     },
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
+from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
 from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.json_schema import Schema, SchemaError
@@ -38,6 +39,9 @@ HOOK_TIMEOUT: Final = 300.0
 LONGEST_TIMEOUT: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 HANDLER: Final = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
+
+NAMED_HOOKS: Final = "hooks.json"
+"""Name of the file that holds no blueprint, but the hooks that the blueprints beside it refer to."""
 
 FIELDS: Final[Mapping[HookTarget, tuple[str, ...]]] = {
     "agent": ("agent_name",),
@@ -76,6 +80,14 @@ class StrictBlueprintModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
+class Allow(StrictBlueprintModel):
+    """Addresses that the operator lets http hooks reach: networks and ports over https, `host:port` over plain http."""
+
+    networks: list[str] = []
+    ports: list[int] = []
+    http: list[str] = []
+
+
 class HookEntry(StrictBlueprintModel):
     """One hook of a blueprint: its type, its target, and the effect of its failure."""
 
@@ -99,6 +111,9 @@ class HookEntry(StrictBlueprintModel):
         needed = FIELDS[self.type][0]
         if getattr(self, needed) is None:
             raise ValueError(f"a hook of type {self.type} needs {needed}")
+        for name, value in self.headers.items():
+            if name.lower() == "content-type" and value.partition(";")[0].strip().lower() != "application/json":
+                raise ValueError(f"header {name}: the body is JSON; write application/json, or leave it out")
         for other, names in FIELDS.items():
             for name in names:
                 if other != self.type and name in self.model_fields_set:
@@ -181,6 +196,18 @@ def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
     return document
 
 
+def read_allowed(given: object) -> AllowedUrls:
+    """Return the addresses that `$allow` lets http hooks reach. Raise `BlueprintError` for anything else in it."""
+    try:
+        allow = Allow.model_validate(given)
+        return AllowedUrls(networks=allow.networks, ports={443, *allow.ports}, http_hosts=allow.http)
+    except ValidationError as problem:
+        wrong = [f"$allow: {error_sentence(error, Allow)}" for error in problem.errors(include_url=False)]
+        raise BlueprintError(NAMED_HOOKS, wrong) from None
+    except ValueError as problem:
+        raise BlueprintError(NAMED_HOOKS, [f"$allow: {problem}"]) from None
+
+
 def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
     """Return the hook that an entry refers to, or the entry itself if it is no reference."""
     if not isinstance(entry, dict) or "$ref" not in entry:
@@ -211,14 +238,11 @@ def _load_json(text: str | bytes, name: str) -> Any:
     raise BlueprintError(name, [said])
 
 
-NAMED_HOOKS: Final = "hooks.json"
-"""Name of the file that holds no blueprint, but the hooks that the blueprints beside it refer to."""
-
-
 class Agents:
     """Blueprints by name. Raise `BlueprintError` for a name given twice."""
 
-    def __init__(self, blueprints: Iterable[Blueprint] = ()) -> None:
+    def __init__(self, blueprints: Iterable[Blueprint] = (), reach: AllowedUrls = PUBLIC) -> None:
+        self.reach = reach
         self._known: dict[str, Blueprint] = {}
         for blueprint in blueprints:
             if blueprint.name in self._known:
@@ -238,6 +262,10 @@ class Agents:
             raise UnknownAgent(name, self._known)
         return found
 
+    def find(self, name: str) -> Blueprint | None:
+        """Return the blueprint of this name, or None if there is none."""
+        return self._known.get(name)
+
     def missing(self) -> list[str]:
         """Return a message for each hook whose agent does not exist.
 
@@ -254,6 +282,8 @@ class Agents:
 def load_agents(folder: Path) -> Agents:
     """Return the blueprints of a folder: its `*.json` except `hooks.json`, which holds the hooks they refer to.
 
+    The entry `$allow` of that file holds addresses that their http hooks may reach.
+
     Raise `BlueprintError` with the mistakes of all files: a folder is loaded as a whole or not at all.
     """
     if not folder.is_dir():
@@ -262,6 +292,7 @@ def load_agents(folder: Path) -> Agents:
     blueprints: list[Blueprint] = []
     shared = folder / NAMED_HOOKS
     named = read_entries(_text(shared), name=shared.name) if shared.exists() else {}
+    reach = read_allowed(named.pop("$allow", {}))
     for path in sorted(folder.glob("*.json")):
         if path.name == NAMED_HOOKS:
             continue
@@ -271,7 +302,7 @@ def load_agents(folder: Path) -> Agents:
             problems += str(problem).splitlines()
     if problems:
         raise BlueprintError(str(folder), problems)
-    return Agents(blueprints)
+    return Agents(blueprints, reach)
 
 
 def _text(path: Path) -> bytes:

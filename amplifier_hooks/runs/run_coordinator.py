@@ -9,47 +9,34 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 from uuid import uuid4
 
 from attrs import frozen
+from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.act import thaw
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
-from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD
-from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
+from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.runs.hooks.call_hooks import HookKit, child_id
-from amplifier_hooks.runs.hooks.hook_answers import freeze_parameters
+from amplifier_hooks.runs.hooks.call_hooks import child_id
+from amplifier_hooks.runs.hooks.hook_answers import freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
-from amplifier_hooks.runs.long_poll import Lane, Poller
-from amplifier_hooks.runs.run_errors import (
-    ParametersRefused,
-    ResultRefused,
-    RunMoved,
-    RunRefused,
-    UnknownAgent,
-    UnknownRun,
-)
-from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, RunRefusal
-from amplifier_hooks.runs.store.run_rows import ClaimFilter, NewRun, RunFilter, StartConclusion, StartOutcome
-from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.runs.run_errors import ParametersRefused, ResultRefused, RunMoved, RunRefused, UnknownRun
+from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, StartOutcome
+from amplifier_hooks.runs.run_store import ClaimFilter
+from amplifier_hooks.storage.database import Openable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
-    from amplifier_hooks.ports import Clock
-    from amplifier_hooks.runs.blueprint import Agents, Blueprint
+    from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_states import RunEvent
-    from amplifier_hooks.runs.store.run_store import RunStore
+    from amplifier_hooks.runs.run_store import RunStore
+    from amplifier_hooks.storage.change_signal import Watch
 
 
-RUNNER_LEASE: Final = 60.0
-COORDINATOR_LEASE: Final = 30.0
 DEEPEST_RUN: Final = 8
 MOST_STARTING: Final = 64
 """Start hooks that one coordinator runs at the same time."""
@@ -65,45 +52,42 @@ log = get_logger(__name__)
 class Leases:
     """Seconds that a runner, and a coordinator, may hold a run without renewing."""
 
-    runner: float = RUNNER_LEASE
-    coordinator: float = COORDINATOR_LEASE
+    runner: float = 60.0
+    coordinator: float = 30.0
 
 
-class RunCoordinator:
+LEASES: Final = Leases()
+
+
+class NewRun(TypedDict, total=False):
+    """The tenant of a run that is submitted, its parent, and the session that it goes on with."""
+
+    tenant: str
+    parent: str | None
+    session: str | None
+
+
+class RunCoordinator(Openable):
     """Runs of the known agents, over an open store.
 
-    Use it as an async context. Leaving the context cancels the hooks that are running and releases their runs, so that
-    another coordinator takes them up. A coordinator belongs to one event loop.
+    `hooks` are the options of `RunHooks`: a registry, a function that finds functions, URLs and variables. Use the
+    coordinator as an async context. Leaving the context cancels the hooks that are running and releases their runs, so
+    that another coordinator takes them up. A coordinator belongs to one event loop.
     """
 
     def __init__(
-        self,
-        store: RunStore,
-        agents: Agents,
-        *,
-        registry: HookRegistry | None = None,
-        leases: Leases | None = None,
-        max_depth: int = DEEPEST_RUN,
-        clock: Clock | None = None,
-        **carriers: Any,
+        self, store: RunStore, agents: Agents, *, leases: Leases = LEASES, max_depth: int = DEEPEST_RUN, **hooks: Any
     ) -> None:
         self.store = store
         self.agents = agents
         self.name = f"coordinator-{uuid4().hex[:12]}"
-        self.leases = leases or Leases()
+        self.leases = leases
         self._max_depth = max_depth
-        self._run_hooks = RunHooks(
-            kit=HookKit(agents=self, **carriers),
-            note=store.note,
-            registry=HookRegistry() if registry is None else registry,
-            clock=clock or SystemClock(),
-        )
-        self._takes: Lane[tuple[ClaimFilter, str], RunRecord | None] = Lane(self._take_all, self._return_unclaimed)
-        self._conclusions: Lane[StartConclusion, RunRecord | RunRefusal] = Lane(self._conclude_all)
-        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._run_hooks = RunHooks(**{"reach": agents.reach, **hooks, "agents": self, "note": store.note})
+        self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._returning: set[asyncio.Task[None]] = set()
-        self._pollers: set[Poller] = set()
+        self._claims: set[Watch] = set()
         self._kept = -inf
         """Time of the loop at which the store last answered."""
         self._back = -inf
@@ -113,93 +97,52 @@ class RunCoordinator:
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> Self:
+        """Take up abandoned runs, and begin to renew holds. Raise `StoreUnavailable`."""
         await self._keep()
         self._keeper = asyncio.get_running_loop().create_task(self._keep_forever())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self) -> None:
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
-        keeper, self._keeper = self._keeper, None
-        finishing = tuple(self._finishing)
-        tasks = {*self._starting.values(), *self._finishing.values(), *((keeper,) if keeper else ())}
+        finishing, starting = tuple(self._finishing), [task for _, task in self._starting.values()]
+        tasks = {*starting, *self._finishing.values(), *([self._keeper] if self._keeper else [])}
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for lane in (self._takes, self._conclusions):
-            await lane.idle()  # no longer than the store takes to answer or fail
-        if self._returning:
-            await asyncio.wait(self._returning)
+        if tasks := tasks | self._returning:
+            await asyncio.wait(tasks)  # no longer than the store takes to answer or fail
         with suppress(StoreUnavailable):  # the leases end by themselves
-            await self.store.let_go(self.name, finishing)
+            await self.store.let_go(self.name)
+            for run in finishing:
+                await self.store.owe(run, 0)
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    async def submit(
-        self,
-        agent: str,
-        parameters: Mapping[str, Any],
-        *,
-        tenant: str = "",
-        parent: str | None = None,
-        session: str | None = None,
-    ) -> RunRecord:
+    async def submit(self, agent: str, parameters: Mapping[str, Any], **wanted: Unpack[NewRun]) -> RunRecord:
         """Queue a run of an agent: as a child of `parent`, in an existing session, or in a new one.
 
         Raise `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
         """
-        return await self._submit(agent, parameters, tenant=tenant, parent=parent, session=session)
+        new, session = self._new_run(agent, parameters), wanted.pop("session", None)
+        new = replace(new, session=session or new.session, **wanted)
+        return await self.store.submit(new, self._max_depth, resumes=session is not None)
 
-    async def _submit(
-        self,
-        agent: str,
-        parameters: Mapping[str, Any],
-        *,
-        tenant: str,
-        parent: str | None,
-        parent_tenant: str | None = None,
-        session: str | None = None,
-        run: str | None = None,
-        bare: bool = False,
-        urgent: bool = False,
-    ) -> RunRecord:
+    def _new_run(self, agent: str, parameters: Mapping[str, Any]) -> RunRecord:
         blueprint = self.agents.get(agent)
         try:
             plain: Any = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
-        hooks = blueprint.hooks
-        new = NewRun(
-            id=run or f"run_{uuid4().hex}",
-            tenant=tenant,
-            session=session or f"ses_{uuid4().hex[:16]}",
-            agent=agent,
-            parameters=plain,
-            parent=parent,
-            parent_tenant=parent_tenant,
-            bare=bare,
-            urgent=urgent,
-            hooked=not bare and (hooks.on_run_start is not None or hooks.on_run_finish is not None),
-            resumes=session is not None,
-        )
-        return await self.store.submit(new, self._max_depth)
+        hooked = blueprint.hooks.on_run_start is not None or blueprint.hooks.on_run_finish is not None
+        run, session = f"run_{uuid4().hex}", f"ses_{uuid4().hex[:16]}"
+        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=hooked)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
         """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
         return await self.store.get(run, tenant=tenant)
-
-    async def select(self, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
-        """Return runs, newest first."""
-        return await self.store.select(wanted, limit)
 
     async def follow(self, run: str, *, after: int = 0, tenant: str | None = None) -> AsyncIterator[RunEvent]:
         """Yield every event of a run after this number, as the events come. End once no event can follow.
@@ -229,152 +172,113 @@ class RunCoordinator:
         claimed. Cancelling the call gives back a run that was about to be handed to this runner.
         """
         loop = asyncio.get_running_loop()
-        end = loop.time() + wait
+        end, patient = loop.time() + wait, 0.0
         names = None if agents is None else frozenset(agents)
-        with self.store.watch() as watch, self._polling(Poller(runner, watch, self._return_unclaimed)) as poller:
-            while True:
-                begin = loop.time() >= poller.patient and len(self._starting) < MOST_STARTING
-                heard = self._run_hooks.is_heard(catalogue.RUN_START)
-                wanted = ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard)
-                record = await self._takes.do((wanted, runner))
-                if record is not None and record.stage == "running":
-                    if await self._runnable(record):
-                        return record
-                    continue
-                now = loop.time()
-                if record is not None:
-                    poller.patient = now + START_HOOK_TIMEOUT
-                    self._prepare(record, poller)
-                left = end - now
-                if left <= 0 and (record is None or wait > 0):
-                    return None
-                pause = min(
-                    left if left > 0 else START_HOOK_TIMEOUT, poller.patient - now if poller.patient > now else LOOK
-                )
-                given = await poller.wait(pause)
-                if given is not None:
-                    return given
-                if left <= 0:
-                    return None
+        begun: asyncio.Task[None] | None = None
+        with self.store.watch() as watch:
+            self._claims.add(watch)
+            try:
+                while True:
+                    free = begun is None or begun.done() or loop.time() >= patient
+                    begin = free and len(self._starting) < MOST_STARTING
+                    heard = self._run_hooks.is_heard(catalogue.RUN_START)
+                    record = await self._take(
+                        ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard), runner
+                    )
+                    if record is not None and record.stage == "running":
+                        if await self._runnable(record):
+                            return record
+                        continue
+                    now = loop.time()
+                    if record is not None:
+                        begun, patient = self._prepare(record), now + START_HOOK_TIMEOUT
+                    left = max(end, 0 if wait else patient) - now
+                    if left <= 0 or (not wait and (begun is None or begun.done())):
+                        return None
+                    await watch.wait(min(left, patient - now if patient > now else LOOK))
+            finally:
+                self._claims.discard(watch)
 
-    @contextmanager
-    def _polling(self, poller: Poller) -> Iterator[Poller]:
-        self._pollers.add(poller)
+    async def _take(self, wanted: ClaimFilter, runner: str) -> RunRecord | None:
+        """Take a run from the store. If the caller is cancelled meanwhile, pass on the run that it gets."""
+        leases = (self.leases.runner, self.leases.coordinator)
+        taking = asyncio.ensure_future(self.store.take(wanted, runner, self.name, leases))
         try:
-            yield poller
-        finally:
-            self._pollers.discard(poller)
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            passing = asyncio.get_running_loop().create_task(self._pass_on(taking))
+            self._returning.add(passing)
+            passing.add_done_callback(self._returning.discard)
+            raise
+
+    async def _pass_on(self, taking: asyncio.Future[RunRecord | None]) -> None:
+        with suppress(StoreUnavailable):
+            record = await taking
+            if record is not None and record.stage == "running":
+                await self.hand_back(record)
+            elif record is not None and not self._closing:
+                self._prepare(record)
 
     async def hand_back(self, record: RunRecord) -> None:
         """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
-        with suppress(StoreUnavailable, UnknownRun):  # the lease ends by itself
+        with suppress(StoreUnavailable, RunRefused):  # the lease ends by itself
             await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
-
-    def _return_unclaimed(self, record: RunRecord | None) -> None:
-        """Pass on a run whose runner no longer waits: go on with its start hooks, or give it back."""
-        if record is None or self._closing:
-            return
-        if record.stage == "starting":
-            self._prepare(record, None)
-            return
-        task = asyncio.get_running_loop().create_task(self.hand_back(record))
-        self._returning.add(task)
-        task.add_done_callback(self._returning.discard)
-
-    async def _take_all(self, wanted: Sequence[tuple[ClaimFilter, str]]) -> list[RunRecord | None]:
-        leases = (self.leases.runner, self.leases.coordinator)
-        return await self.store.take_all(wanted, self.name, leases)
-
-    async def _conclude_all(self, concluded: Sequence[StartConclusion]) -> list[RunRecord | RunRefusal]:
-        return await self.store.conclude_all(concluded, self.leases.runner)
-
-    def _blueprint(self, record: RunRecord) -> Blueprint | None:
-        with suppress(UnknownAgent):
-            return self.agents.get(record.agent)
-        return None
 
     async def _runnable(self, record: RunRecord) -> bool:
         """Return True if the agent of the run still exists; otherwise fail the run."""
-        if self._blueprint(record) is not None:
+        if self.agents.find(record.agent) is not None:
             return True
         by = Holder(record.holder or "", record.attempt)
         await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
         return False
 
-    def _prepare(self, record: RunRecord, poller: Poller | None) -> None:
-        """Begin the start hooks of a run, for the runner that waits for it, or for the next one."""
-        before = self._starting.get(record.id)
+    def _prepare(self, record: RunRecord) -> asyncio.Task[None]:
+        """Begin the start hooks of a run."""
+        by = Holder(self.name, record.attempt)
+        task = asyncio.get_running_loop().create_task(self._start(record, by))
+        _, before = self._starting.get(record.id, (by, None))
         if before is not None:  # the run was lost and claimed again
             before.cancel()
-        task = asyncio.get_running_loop().create_task(self._start(record, poller))
-        self._starting[record.id] = task
-        task.add_done_callback(lambda _: self._forget_start(record.id, task))
+        self._starting[record.id] = by, task
 
-    def _forget_start(self, run: str, task: asyncio.Task[None]) -> None:
-        if self._starting.get(run) is task:
-            del self._starting[run]
-        if len(self._starting) == MOST_STARTING - 1:  # there is room for one more start hook
-            for poller in self._pollers:
-                poller.wake()
+        def forget(_: asyncio.Task[None]) -> None:
+            if self._starting.get(record.id) == (by, task):
+                del self._starting[record.id]
+            for watch in self._claims:  # there is room for one more start hook
+                watch.notify()
+
+        task.add_done_callback(forget)
+        return task
+
+    async def _start(self, record: RunRecord, by: Holder) -> None:
+        """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
+        with _reported("run_start_not_kept", record.id), suppress(RunMoved):
+            after = await self.store.conclude(record.id, by, await self._ask_start_hooks(record))
+            if after.stage in ENDED:
+                await self._run_hooks.tell_end(after)
 
     async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
         """Return the outcome of the start hooks of a run.
 
         An error here that is not the hook's own fails the run, because it would happen again the next time.
         """
-        blueprint = self._blueprint(record)
+        blueprint = self.agents.find(record.agent)
         if blueprint is None:
             return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
-            return await self._run_hooks.start(record, blueprint)
+            return await self._run_hooks.ask_start_hooks(record, blueprint)
         except StoreUnavailable:
             raise
         except Exception as problem:
             log.exception("run_start_failed", run=record.id)
             return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
 
-    async def _start(self, record: RunRecord, poller: Poller | None) -> None:
-        """Run the start hooks of a run, and hand the run on."""
-        try:
-            passed = await self._ask_start_hooks(record)
-            after = await self._conclude(record, passed, poller)
-            if isinstance(after, RunRecord) and after.stage in ENDED:
-                await self._run_hooks.tell_end(after)
-        except StoreUnavailable as problem:  # the lease ends, and a coordinator takes the run up
-            log.warning("run_start_not_kept", run=record.id, error=str(problem))
-        except Exception:
-            log.exception("run_start_failed", run=record.id)
-        finally:
-            if poller is not None:
-                poller.release()
-
-    async def _conclude(self, record: RunRecord, passed: StartOutcome, poller: Poller | None) -> RunRecord | RunRefusal:
-        """Store the outcome of the start hooks.
-
-        The runner they were begun for gets the run at once, if it still waits.
-        """
-        by = Holder(self.name, record.attempt)
-        promised = poller if poller is not None and passed.error is None and poller.promise() else None
-        given: RunRecord | None = None
-        try:
-            runner = promised.runner if promised else None
-            after = await self._conclusions.do(StartConclusion(record.id, by, passed, runner, record))
-            if isinstance(after, RunRefusal):
-                log.info("run_start_overtaken", run=record.id, reason=after.reason)
-            elif promised:
-                given = after
-        finally:
-            if promised is not None and not promised.give(given):
-                self._return_unclaimed(given)
-        return after
-
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
 
         Raise `UnknownRun` or `RunMoved`.
         """
-        await self.store.get(run, tenant=tenant)
-        return _record_or_raise(await self.store.renew(run, by, self.leases.runner))
+        return await self.store.renew(run, by, self.leases.runner, tenant)
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -383,29 +287,24 @@ class RunCoordinator:
 
         Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
-        record = await self.store.get(run, tenant=tenant)
-        self._check_result(record, text, data)
-        after = _record_or_raise(await self.store.report(run, by, text, data))
+
+        def check(record: RunRecord) -> None:
+            self._check_result(record, text, data)
+
+        after = await self.store.report(run, by, text, data, check=check, tenant=tenant)
         await self._run_hooks.tell_result(after)
         return after
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
         blueprint = self.agents.get(record.agent)
+        if blueprint.brings_text and (text is None or data is not None):
+            raise ResultRefused(record.agent, "it brings a text: give result_text, and leave result_data null")
+        if not blueprint.brings_text and text is not None:
+            raise ResultRefused(record.agent, "it brings data: give result_data, and leave result_text null")
         try:
-            size = len(freeze([text, data]))
-        except InputNotFreezable as problem:
-            raise ResultRefused(record.agent, f"it is no plain JSON: {problem.problem}") from None
-        flaw: str | None = None
-        if size > LARGEST_PAYLOAD:
-            flaw = f"it has {size:,} bytes; at most {LARGEST_PAYLOAD:,} are kept"
-        elif blueprint.brings_text and (text is None or data is not None):
-            flaw = "it brings a text: give result_text, and leave result_data null"
-        elif not blueprint.brings_text and text is not None:
-            flaw = "it brings data: give result_data, and leave result_text null"
-        elif blueprint.output_schema is not None:
-            flaw = blueprint.output_schema.problem(data)
-        if flaw is not None:
-            raise ResultRefused(record.agent, flaw)
+            freeze_fitting(text if blueprint.brings_text else data, blueprint.output_schema)
+        except InvalidResult as problem:
+            raise ResultRefused(record.agent, str(problem)) from None
 
     async def complete(
         self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
@@ -415,18 +314,22 @@ class RunCoordinator:
         Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
         completed without a result.
         """
-        before = await self.store.get(run, tenant=tenant)
-        if ending == "completed" and not before.reported and before.stage not in ENDED:
-            raise RunMoved(run, before.status, "it has no result yet; post that first, or say that it failed")
-        owed = self.leases.coordinator if self._owes(before) else None
-        after = _record_or_raise(await self.store.end(run, by, ending, error, owed=owed))
-        if before.stage not in ENDED and after.owes:
+        ended: list[bool] = []
+
+        def owed(record: RunRecord) -> float | None:
+            ended.append(record.stage in ENDED)
+            if ending == "completed" and not record.reported and not ended[-1]:
+                raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
+            return self.leases.coordinator if self._owes(record) else None
+
+        after = await self.store.end(run, by, ending, error, owed=owed, tenant=tenant)
+        if after.owes and not ended[-1]:
             self._finish(after)
         return after
 
     def _owes(self, record: RunRecord) -> bool:
         """Return True if hooks have to run after the end of a run."""
-        blueprint = self._blueprint(record)
+        blueprint = self.agents.find(record.agent)
         own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
         return own or any(self._run_hooks.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
 
@@ -442,32 +345,27 @@ class RunCoordinator:
 
         An `async` hook counts as done when it starts, and is not run again.
         """
-        try:
+        with _reported("run_finish_not_kept", record.id):
             await self._run_hooks.tell_end(record)
-            blueprint = self._blueprint(record)
+            blueprint = self.agents.find(record.agent)
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
-            if entry is not None and entry.mode == "async":
+            detached = entry is not None and entry.mode == "async"
+            if detached:
                 await self.store.note(record.id, (), settled=True)
             if blueprint is not None and entry is not None:
-                await self._run_hooks.finish(record, blueprint, entry)
-            if entry is None or entry.mode != "async":
+                await self._run_hooks.ask_finish_hook(record, blueprint, entry)
+            if not detached:
                 await self.store.note(record.id, (), settled=True)
-        except StoreUnavailable as problem:
-            log.warning("run_finish_not_kept", run=record.id, error=str(problem))
-        except Exception:
-            log.exception("run_finish_failed", run=record.id)
 
     async def stop(self, run: str, *, reason: str = STOP_REASON, tenant: str | None = None) -> RunRecord:
         """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
 
         The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
         """
-        await self.store.get(run, tenant=tenant)
-        after = await self.store.stop(run, reason)
+        after = await self.store.stop(run, reason, tenant)
         if after.stage in ENDED:
-            task = self._starting.get(run)
-            if task is not None:
-                task.cancel()
+            if run in self._starting:
+                self._starting[run][1].cancel()
             for child in await self.store.children(run):
                 if child.urgent and child.stage not in ENDED:
                     await self.store.stop(child.id, f"the run it was started for was stopped: {reason}")
@@ -487,21 +385,17 @@ class RunCoordinator:
             with suppress(StoreUnavailable, UnknownRun):
                 await asyncio.shield(self._stop_abandoned(record))
             raise
-        status: Any = record.status
-        return AgentResult(
-            run=record.id, status=status, text=record.result_text, data=record.result_data, error=record.error
-        )
+        end: Any = {"run": record.id, "status": record.status, "error": record.error}
+        return AgentResult(text=record.result_text, data=record.result_data, **end)
 
     async def _stop_abandoned(self, child: RunRecord) -> None:
         """Stop an agent whose hook no longer waits for it.
 
         It goes on if another coordinator repeats the hook, because the hook then finds the agent at work.
         """
-        parent = None if child.parent is None else await self.store.get(child.parent)
-        elsewhere = parent is not None and (
-            parent.stage == "queued" or (parent.stage == "starting" and parent.holder != self.name)
-        )
-        if not (self._closing or elsewhere):
+        parent = child if child.parent is None else await self.store.get(child.parent)
+        elsewhere = parent.stage == "starting" and parent.holder != self.name
+        if not (self._closing or elsewhere or (parent is not child and parent.stage == "queued")):
             await self.store.stop(child.id, "the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:
@@ -509,18 +403,11 @@ class RunCoordinator:
         return (await self._submit_order(order, urgent=False)).id
 
     async def _submit_order(self, order: AgentOrder, *, urgent: bool) -> RunRecord:
-        run = child_id(order.parent, order.key) if order.parent and order.key else None
         try:
-            return await self._submit(
-                order.agent,
-                order.parameters,
-                tenant=order.owner,
-                parent=order.parent,
-                parent_tenant=order.tenant,
-                run=run,
-                bare=True,
-                urgent=urgent,
-            )
+            new = self._new_run(order.agent, order.parameters)
+            run = child_id(order.parent, order.key) if order.parent and order.key else new.id
+            new = replace(new, id=run, tenant=order.owner, parent=order.parent, bare=True, urgent=urgent, hooked=False)
+            return await self.store.submit(new, self._max_depth, parent_tenant=order.tenant)
         except ParametersRefused as problem:
             raise AgentInputRefused(order.agent, problem.problem) from None
         except RunRefused as problem:
@@ -532,12 +419,8 @@ class RunCoordinator:
         """Renew the runs of this coordinator, and take up abandoned ones, until cancelled."""
         while True:
             await asyncio.sleep(self.leases.coordinator / 3)
-            try:
+            with _reported("runs_not_kept"):
                 await self._keep()
-            except StoreUnavailable as problem:
-                log.warning("runs_not_kept", error=str(problem))
-            except Exception:
-                log.exception("runs_not_kept")
 
     async def _keep(self) -> None:
         await self._hold_on()
@@ -560,23 +443,23 @@ class RunCoordinator:
             self._finish(record)
 
     async def _hold_on(self) -> None:
-        """Renew the holds of this coordinator.
-
-        Cancel a hook whose run was stopped, or was taken up by another coordinator.
-        """
-        starting = dict(self._starting)
-        if not starting and not self._finishing:
-            return
-        ours = await self.store.hold_on(self.name, starting, tuple(self._finishing), self.leases.coordinator)
-        for run in starting.keys() - ours:
+        """Renew the holds of this coordinator. Cancel a hook whose run was stopped, or has another holder by now."""
+        for run, (by, task) in tuple(self._starting.items()):
+            try:
+                await self.store.renew(run, by, self.leases.coordinator)
+            except RunRefused:
+                task.cancel()
+        for run in tuple(self._finishing):
             with suppress(UnknownRun):
-                record = await self.store.get(run)
-                handed_on = record.stage in ("ready", "running")
-                if not handed_on and (record.stage != "starting" or record.holder != self.name):
-                    starting[run].cancel()
+                await self.store.owe(run, self.leases.coordinator)
 
 
-def _record_or_raise(after: RunRecord | RunRefusal) -> RunRecord:
-    if isinstance(after, RunRefusal):
-        raise RunMoved(after.record.id, after.record.status, after.reason)
-    return after
+@contextmanager
+def _reported(event: str, run: str = "") -> Iterator[None]:
+    """Log the errors of the block. After one of the store, the lease ends, and a coordinator takes the run up."""
+    try:
+        yield
+    except StoreUnavailable as problem:
+        log.warning(event, run=run, error=str(problem))
+    except Exception:
+        log.exception(event, run=run)

@@ -28,7 +28,6 @@ class BlueprintError(HookError, ValueError):
     """A blueprint that cannot be used. `problems` lists all its mistakes, each with its place."""
 
     def __init__(self, name: str, problems: Iterable[str]) -> None:
-        self.name = name
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{name}: {problem}" for problem in self.problems))
 
@@ -41,7 +40,6 @@ class UnknownAgent(RunRefused, LookupError):
     """An agent without a blueprint."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        self.name = name
         there = ", ".join(sorted(known)) or "none"
         super().__init__(f"there is no agent {name!r:.80}; there are: {there}")
 
@@ -50,7 +48,6 @@ class UnknownRun(RunRefused, LookupError):
     """A run that does not exist, or that the caller may not see."""
 
     def __init__(self, run: str) -> None:
-        self.run = run
         super().__init__(f"there is no run {run!r:.80}")
 
 
@@ -58,7 +55,6 @@ class UnknownSession(RunRefused, LookupError):
     """A session in which no run of this tenant exists."""
 
     def __init__(self, session: str) -> None:
-        self.session = session
         super().__init__(f"there is no session {session!r:.80}; leave it out to begin a new one")
 
 
@@ -66,7 +62,6 @@ class ParametersRefused(RunRefused, ValueError):
     """Parameters that do not fit the schema of their agent."""
 
     def __init__(self, agent: str, problem: str) -> None:
-        self.agent = agent
         self.problem = problem
         super().__init__(f"these are no parameters for {agent!r}: {problem}")
 
@@ -75,8 +70,6 @@ class ResultRefused(RunRefused, ValueError):
     """A result that this agent may not bring."""
 
     def __init__(self, agent: str, problem: str) -> None:
-        self.agent = agent
-        self.problem = problem
         super().__init__(f"this is no result of {agent!r}: {problem}")
 
 

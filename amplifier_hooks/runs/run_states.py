@@ -11,69 +11,36 @@ A holder works on a run for a limited time: a coordinator while its start hooks 
 hold has a holder, a number and an end, and is renewed. Once it is over, every coordinator may `drop` or `lose` the run,
 and reports of the last holder no longer count when another one holds the run. A run that has ended never moves again.
 
-Events come in the order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
+Every other function here takes a run as it is stored, and returns a `Change` or raises `RunMoved`. Events come in the
+order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
-from attrs import frozen
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from amplifier_hooks.runs.store.run_rows import StartConclusion
-
+from amplifier_hooks.runs.run_errors import RunMoved
 
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
 RunStatus = Literal["queued", "starting", "running", "completed", "failed", "stopped"]
 RunEnding = Literal["completed", "failed", "stopped"]
-Hold = Literal["own", "over", "any"]
-RunMove = Literal[
-    "begin",
-    "pass",
-    "block",
-    "drop",
-    "hand",
-    "hand_back",
-    "renew",
-    "report",
-    "complete",
-    "fail",
-    "halt",
-    "lose",
-    "give_up",
-    "stop",
-]
+HookPoint = Literal["on_run_start", "on_run_finish"]
 
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
-ENDINGS: Final[tuple[RunEnding, ...]] = get_args(RunEnding)
-ENDED: Final[frozenset[Stage]] = frozenset(ENDINGS)
+ENDED: Final[frozenset[Stage]] = frozenset(get_args(RunEnding))
 STOP_REASON: Final = "stopped on request"
 MOST_ATTEMPTS: Final = 3
 """Runners that may hold a run before the run counts as one that ends its runners."""
 MOST_STARTS: Final = 5
 """Coordinators that may begin the start hooks of a run before the hooks count as ones that end their coordinators."""
 
-STATUS_OF: Final[Mapping[Stage, RunStatus]] = {
-    "queued": "queued",
-    "starting": "starting",
-    "ready": "starting",  # the hooks are done, and no runner has it yet
-    "running": "running",
-    "completed": "completed",
-    "failed": "failed",
-    "stopped": "stopped",
-}
-"""The status that callers see in each stage."""
 
-
-@frozen
-class MoveRule:
+class MoveRule(NamedTuple):
     """One row of the table: the source stages, the target stage (None: the stage stays), and the required hold.
 
     `own`: the caller holds the run. `over`: the hold has expired, or the run has no holder. `any`: the hold does not
@@ -82,10 +49,10 @@ class MoveRule:
 
     sources: frozenset[Stage]
     target: Stage | None
-    hold: Hold = "any"
+    hold: Literal["own", "over", "any"] = "any"
 
 
-MOVES: Final[Mapping[RunMove, MoveRule]] = {
+MOVES: Final[Mapping[str, MoveRule]] = {
     "begin": MoveRule(frozenset({"queued"}), "starting"),
     "pass": MoveRule(frozenset({"starting"}), "ready", "own"),
     "block": MoveRule(frozenset({"starting"}), "failed", "own"),
@@ -101,13 +68,11 @@ MOVES: Final[Mapping[RunMove, MoveRule]] = {
     "hand_back": MoveRule(frozenset({"running"}), "ready", "own"),  # the runner did not receive the run
     "stop": MoveRule(frozenset({"queued", "starting", "ready"}), "stopped"),
 }
-
-END_OF: Final[Mapping[RunEnding, RunMove]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
+END_OF: Final[Mapping[RunEnding, str]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
 """The move with which a runner brings a run to each ending."""
 
 
-@frozen
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """A coordinator or runner that holds a run, and the number of its hold."""
 
     name: str
@@ -123,11 +88,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
-    tenant: str
-    session: str
+    tenant: str = ""
+    session: str = ""
     agent: str
     parameters: Mapping[str, Any]
-    created: datetime
+    created: datetime = datetime.min.replace(tzinfo=UTC)
+    """Time of submission; the store sets it."""
     parent: str | None = None
     parent_session: str | None = None
     depth: int = 0
@@ -137,7 +103,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """True if the blueprint names hooks, or hooks of the registry took part."""
     blocked: bool = False
     stage: Stage = "queued"
-    version: int = 1
+    version: int = 0
+    """Number of changes; a store changes a run only if it has not changed meanwhile."""
     events: int = 0
     """Number of events of the run."""
     failures: int = 0
@@ -161,8 +128,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> RunStatus:
-        """The status that callers see."""
-        return STATUS_OF[self.stage]
+        """The status that callers see: a run whose hooks have passed is starting until a runner has it."""
+        return "starting" if self.stage == "ready" else self.stage
 
     @property
     def start_count(self) -> int:
@@ -175,43 +142,54 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.parameters if self.ran_with is None else self.ran_with
 
 
-@frozen
-class RunRefusal:
-    """The reason why a move was refused; `record` is the run as it is."""
+class NewRunEvent(msgspec.Struct, frozen=True):
+    """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
 
-    record: RunRecord
-    reason: str
+    type: str
+    fields: Mapping[str, Any]
+    at: datetime | None = None
 
 
-def move_run(record: RunRecord, move: RunMove, now: datetime, by: Holder | None = None) -> RunRecord | RunRefusal:
-    """Return the record after a move, with stage, version and hold set, or a `RunRefusal` if the move is impossible.
+class RunEvent(msgspec.Struct, frozen=True):
+    """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
+
+    run: str
+    number: int
+    at: datetime
+    type: str
+    body: Mapping[str, Any]
+
+
+class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a run's start hooks: go on with `parameters`, or `error`; `blocked` if a hook blocked the run."""
+
+    parameters: Mapping[str, Any] | None = None
+    error: str | None = None
+    blocked: bool = False
+    told: tuple[NewRunEvent, ...] = ()
+
+
+Change = tuple[RunRecord, Sequence[NewRunEvent]]
+"""A run after a change, and the events of the change."""
+
+
+def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
+    """Return the record after a move, with stage and hold set. Raise `RunMoved` if the move is impossible.
 
     `by` is the caller. An expired hold still counts until another holder has taken the run.
     """
     row = MOVES[move]
     if record.stage not in row.sources:
-        return RunRefusal(
-            record, f"it is {record.status} already" if record.stage in ENDED else f"it is {record.status}"
-        )
+        raise RunMoved(record.id, record.status, f"it is {record.status}{' already' if record.stage in ENDED else ''}")
     if row.hold == "own" and (by is None or (by.name, by.attempt) != (record.holder, record.attempt)):
-        return RunRefusal(record, "another holder has it by now")
-    if row.hold == "over" and not is_over(record, now):
-        return RunRefusal(record, f"{record.holder} has it")
+        raise RunMoved(record.id, record.status, "another holder has it by now")
+    if row.hold == "over" and record.held_until is not None and record.held_until > now:
+        raise RunMoved(record.id, record.status, f"{record.holder} has it")
     if row.target is None:
-        return replace(record, version=record.version + 1)
-    return replace(
-        record,
-        stage=row.target,
-        version=record.version + 1,
-        ended=now if row.target in ENDED else None,
-        holder=record.holder if row.target in ENDED or move == "lose" else None,  # the last holder
-        held_until=None,
-    )
-
-
-def is_over(record: RunRecord, now: datetime) -> bool:
-    """Return True if the hold of the run has expired, or there is none."""
-    return record.held_until is None or record.held_until <= now
+        return record
+    ended = row.target in ENDED
+    holder = record.holder if ended or move == "lose" else None  # the last holder
+    return replace(record, stage=row.target, ended=now if ended else None, holder=holder, held_until=None)
 
 
 def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
@@ -220,100 +198,94 @@ def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> R
     return replace(record, holder=holder, held_until=until, attempt=record.attempt + 1)
 
 
-HookPoint = Literal["on_run_start", "on_run_finish"]
-RunEventType = Literal[
-    "run_queued",
-    "run_starting",
-    "run_ready",
-    "run_running",
-    "run_result",
-    "run_stopping",
-    "run_lost",
-    "run_child",
-    "run_completed",
-    "run_failed",
-    "run_stopped",
-    "hook_start",
-    "hook_complete",
-    "hook_failed",
-    "hook_blocked",
-]
-HOOK_EVENTS: Final[frozenset[RunEventType]] = frozenset({"hook_start", "hook_complete", "hook_failed", "hook_blocked"})
+def take_run(
+    record: RunRecord, now: datetime, holders: tuple[str, str], leases: tuple[float, float], *, heard: bool
+) -> Change:
+    """Begin the start hooks of a run that has some, or hand the run to the runner.
 
-
-@frozen
-class NewRunEvent:
-    """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
-
-    type: RunEventType
-    fields: Mapping[str, Any]
-    at: datetime | None = None
-
-
-@frozen
-class RunEvent:
-    """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
-
-    run: str
-    number: int
-    at: datetime
-    type: RunEventType
-    body: Mapping[str, Any]
-
-
-def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str, Any]:
-    """Return the whole event, as it is sent."""
-    return {
-        "event_type": what.type,
-        "session_id": record.session,
-        "run_id": record.id,
-        "timestamp": (what.at or now).isoformat(),
-        **what.fields,
-    }
-
-
-RunWrite = tuple[RunRecord, RunRecord, "Sequence[NewRunEvent]"]
-"""A run as it was read, the run after the change, and the events of the change."""
-
-
-def hand_to_runner(
-    stored: RunRecord, record: RunRecord, runner: str, lease: float, now: datetime, *more: NewRunEvent
-) -> RunWrite:
-    """Return the change that puts a run into a runner's hands. `stored` is the run as its row still has it."""
-    after = hold_run(expect_record(move_run(record, "hand", now)), runner, lease, now)
-    after = replace(after, handed=record.handed + 1, started=record.started or now)
-    return stored, after, (*more, NewRunEvent("run_running", {"runner": runner, "attempt": after.handed}))
-
-
-def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> RunWrite | RunRefusal:
-    """Return the change that gives back a run whose runner never received it.
-
-    Any runner may claim the run again, and it does not count as lost by its runner.
+    `holders` and `leases` are those of the runner and of the coordinator; `heard` is True if the registry has hooks for
+    the start of any run. Beginning the start hooks stores no event here.
     """
+    begins = record.stage == "queued" and not record.bare and (record.hooked or heard)
+    after = move_run(record, "begin" if begins else "hand", now)
+    after = hold_run(after, holders[begins], leases[begins], now)
+    if begins:
+        return after, ()
+    after = replace(after, handed=record.handed + 1, started=record.started or now)
+    return after, (NewRunEvent("run_running", {"runner": holders[0], "attempt": after.handed}),)
+
+
+def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> Change:
+    """Give back a run whose runner never received it. The run does not count as lost by its runner."""
     after = move_run(record, "hand_back", now, by)
-    if isinstance(after, RunRefusal):
-        return after
     handed = record.handed - 1
-    after = replace(after, handed=handed, started=record.started if handed else None)
-    return record, after, (NewRunEvent("run_ready", {}),)
+    return replace(after, handed=handed, started=record.started if handed else None), (NewRunEvent("run_ready", {}),)
 
 
-def conclude_run(record: RunRecord, one: StartConclusion, lease: float, now: datetime) -> RunWrite | RunRefusal:
-    """Return the change of a run whose start hooks are done, or a refusal."""
-    passed = one.passed
-    after = move_run(record, "pass" if passed.error is None else "block", now, one.by)
-    if isinstance(after, RunRefusal):
-        return after
-    hooked = record.hooked or bool(passed.told)
+def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutcome) -> Change:
+    """Block a run or make it ready, as its start hooks have decided."""
+    after = move_run(record, "pass" if passed.error is None else "block", now, by)
+    hooked = any(what.type.startswith("hook_") for what in passed.told)
+    after = replace(after, hooked=record.hooked or hooked)
     if passed.error is not None:
-        after = replace(after, hooked=hooked, error=passed.error, blocked=passed.blocked, holder=None)
-        return record, after, (*passed.told, end_event(after))
+        after = replace(after, error=passed.error, blocked=passed.blocked, holder=None)
+        return after, (*passed.told, end_event(after))
     changed = passed.parameters is not None and passed.parameters != record.parameters
-    if changed or hooked is not record.hooked:
-        after = replace(after, hooked=hooked, ran_with=passed.parameters if changed else None)
-    if one.runner is not None:
-        return hand_to_runner(record, after, one.runner, lease, now, *passed.told)
-    return record, after, (*passed.told, NewRunEvent("run_ready", {}))
+    return replace(after, ran_with=passed.parameters if changed else None), (*passed.told, NewRunEvent("run_ready", {}))
+
+
+def end_run(
+    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, *, error: str | None, owed: float | None
+) -> Change:
+    """End a run. Repeating the same ending by the same holder changes nothing. `owed`: seconds to run finish hooks."""
+    if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
+        return record, ()
+    after = move_run(record, END_OF[ending], now, by)
+    until = None if owed is None else now + timedelta(seconds=owed)
+    after = replace(after, error=error, owes=owed is not None, held_until=until)
+    return after, (end_event(after),)
+
+
+def stop_run(record: RunRecord, now: datetime, reason: str) -> Change:
+    """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
+    if record.stage in ENDED or record.stopping:
+        return record, ()
+    if record.stage == "running":
+        return replace(record, stopping=True, error=reason), (NewRunEvent("run_stopping", {"reason": reason}),)
+    after = replace(move_run(record, "stop", now), error=reason, owes=record.handed > 0, holder=None)
+    return after, (end_event(after),)
+
+
+def take_back_run(record: RunRecord, now: datetime) -> Change:
+    """Take a run from a holder that did not come back: another holder may have it, or it has ended."""
+    starting, who = record.stage == "starting", record.holder or "an unknown holder"
+    lost = f"{who} did not finish its start hook" if starting else f"runner {who} was not heard of in time"
+    after = move_run(record, "drop" if starting else "lose", now)
+    told = NewRunEvent("run_lost", {"holder": who, "error": lost})
+    if record.stopping and not starting:
+        after = replace(move_run(after, "stop", now), owes=True)
+    elif starting and record.start_count >= MOST_STARTS:
+        error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
+        after = replace(move_run(record, "give_up", now), error=error, holder=None)
+    elif not starting and record.handed >= MOST_ATTEMPTS:
+        error = f"{record.handed} runners had this run and were not heard of again"
+        after = replace(move_run(record, "give_up", now), error=error, owes=True)
+    else:
+        return after, (told,)
+    return after, (told, end_event(after))
+
+
+def drop_run(record: RunRecord, now: datetime, holder: str) -> Change:
+    """Release a run whose start hooks a closing coordinator holds."""
+    after = move_run(record if record.holder != holder else replace(record, held_until=now), "drop", now)
+    error = f"{holder} closed; its start hook is taken up again"
+    return after, (NewRunEvent("run_lost", {"holder": holder, "error": error}),)
+
+
+def end_event(record: RunRecord) -> NewRunEvent:
+    """Return the event of a run's end, with everything that is known then."""
+    fields = {"status": record.status, **result_fields(record), "error": record.error}
+    return NewRunEvent(f"run_{record.stage}", {**fields, **({"block_reason": record.error} if record.blocked else {})})
 
 
 def result_fields(record: RunRecord) -> dict[str, Any]:
@@ -321,42 +293,8 @@ def result_fields(record: RunRecord) -> dict[str, Any]:
     return {"result_text": record.result_text, "result_data": record.result_data}
 
 
-def end_event(record: RunRecord) -> NewRunEvent:
-    """Return the event of a run's end, with everything that is known then."""
-    fields = {"status": record.status, **result_fields(record), "error": record.error}
-    if record.blocked:
-        fields["block_reason"] = record.error
-    kinds: dict[str, Any] = {"completed": "run_completed", "failed": "run_failed", "stopped": "run_stopped"}
-    return NewRunEvent(kinds[record.stage], fields)
-
-
-def take_back_run(record: RunRecord, now: datetime) -> tuple[RunRecord, tuple[NewRunEvent, ...]]:
-    """Return the run and the events after its holder did not come back."""
-    who = record.holder or "an unknown holder"
-    if record.stage == "starting" and record.start_count >= MOST_STARTS:
-        error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
-        lost = NewRunEvent("run_lost", {"holder": who, "error": f"{who} did not finish its start hook"})
-        after = replace(expect_record(move_run(record, "give_up", now)), error=error, holder=None)
-        return after, (lost, end_event(after))
-    if record.stage == "starting":
-        lost = NewRunEvent(
-            "run_lost", {"holder": who, "error": f"{who} did not finish its start hook; it is taken up again"}
-        )
-        return expect_record(move_run(record, "drop", now)), (lost,)
-    lost = NewRunEvent("run_lost", {"holder": who, "error": f"runner {who} was not heard of in time"})
-    if record.stopping:
-        after = expect_record(move_run(record, "lose", now))
-        after = replace(expect_record(move_run(after, "stop", now)), owes=True)
-        return replace(after, version=record.version + 1), (lost, end_event(after))
-    if record.handed >= MOST_ATTEMPTS:
-        error = f"{record.handed} runners had this run and were not heard of again"
-        after = replace(expect_record(move_run(record, "give_up", now)), error=error, owes=True)
-        return after, (lost, end_event(after))
-    return expect_record(move_run(record, "lose", now)), (lost,)
-
-
-def expect_record(after: RunRecord | RunRefusal) -> RunRecord:
-    """Return the record after a move that the caller knows to be possible."""
-    if isinstance(after, RunRefusal):
-        raise AssertionError(f"run {after.record.id!r} had to move: {after.reason}")  # noqa: TRY004  # not the caller's
-    return after
+def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str, Any]:
+    """Return the whole event, as it is sent."""
+    stamp = (what.at or now).isoformat()
+    envelope = {"event_type": what.type, "session_id": record.session, "run_id": record.id, "timestamp": stamp}
+    return {**envelope, **what.fields}

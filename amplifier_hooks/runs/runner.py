@@ -20,21 +20,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
-from attrs import frozen
+import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import HookError, HookFailed
+from amplifier_hooks.errors import HookError, HookFailed, MissingExtra
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import TracebackType
 
     import httpx2
@@ -55,7 +58,7 @@ GONE: Final = frozenset({404, 409})
 """Statuses that mean: this run is not yours."""
 MAY_PASS: Final = frozenset({408, 425, 429})
 """Statuses of temporary refusals, after which the runner asks again."""
-SHORTEST_LEASE: Final = 0.01
+SHORTEST_PAUSE: Final = 0.003
 
 log = get_logger(__name__)
 
@@ -80,18 +83,16 @@ class RunLost(RunnerRefused):
     """The runner has lost the run: the run ended, or another runner holds it."""
 
 
-@frozen(kw_only=True)
-class RunnerTask:
-    """A run in this runner's hands."""
+class RunnerTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in this runner's hands. `agent` holds the parts of the blueprint that a runner needs."""
 
     run_id: str
     session_id: str
     agent_name: str
     parameters: Mapping[str, Any]
     attempt: int
-    lease: float
-    agent: Mapping[str, Any]
-    """The parts of the blueprint that a runner needs."""
+    lease: float = msgspec.field(name="lease_seconds")
+    agent: Mapping[str, Any] | None
     parent_run_id: str | None = None
     parent_session_id: str | None = None
     tenant_id: str = ""
@@ -125,10 +126,15 @@ class Runner:
         self._threads = DaemonPool(THREADS, "amplifier-hooks-runner")
 
     async def __aenter__(self) -> Self:
-        """Open the client. Raise `RunnerUnavailable` for an address or a token with which no request can be made."""
-        await self._threads.run(_check_usable, self._url, self._headers)
-        import httpx2  # in that thread, the first time
-
+        """Open the client. Raise `MissingExtra`, or `RunnerUnavailable` for a wrong address or token."""
+        if not re.fullmatch(r"https?://[^/?#\s]+\S*", self._url):
+            raise RunnerUnavailable(f"{self._url!r:.200} is no address of a coordinator; write http://127.0.0.1:8439")
+        if not all(value.isascii() and value.isprintable() for value in self._headers.values()):
+            raise RunnerUnavailable("the token is none: it has characters that no token has")
+        try:
+            httpx2 = await self._threads.run(import_module, "httpx2")
+        except ModuleNotFoundError:
+            raise MissingExtra("a runner", "http") from None
         self._client = self._given or httpx2.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=self._wait + 15
         )
@@ -144,24 +150,15 @@ class Runner:
     # -- the protocol --------------------------------------------------------------------------------------------------
 
     async def submit(
-        self,
-        agent: str,
-        parameters: Mapping[str, Any],
-        *,
-        parent: str | None = None,
-        session: str | None = None,
+        self, agent: str, parameters: Mapping[str, Any], *, parent: str | None = None, session: str | None = None
     ) -> str:
         """Queue a run, as a child of another run or in an existing session, and return its id.
 
         Raise `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`; in the last case
         the run may be queued or not.
         """
-        body = {
-            "agent_name": agent,
-            "parameters": dict(parameters),
-            "parent_run_id": parent,
-            "session_id": session,
-        }
+        names = {"agent_name": agent, "parent_run_id": parent, "session_id": session}
+        body = {**names, "parameters": dict(parameters)}
         run = (await self._ask("POST", "/runs", body=body)).get("run_id")
         if not isinstance(run, str):
             raise RunnerUnavailable(f"{self._url} does not say which run it has queued")
@@ -190,7 +187,10 @@ class Runner:
         if self._agents:
             query["agents"] = [*self._agents]
         said = await self._ask("GET", "/runner/runs", params=query)
-        return _task(said) if said else None
+        try:
+            return msgspec.convert(said, RunnerTask) if said else None
+        except msgspec.ValidationError as problem:
+            raise RunnerUnavailable(f"the server answered a claim with what is no run: {problem!r:.200}") from None
 
     async def renew(self, task: RunnerTask) -> bool:
         """Extend the hold of a run, and return True if the run is to stop. Raise `RunLost`, `RunnerUnavailable`."""
@@ -202,7 +202,8 @@ class Runner:
         Raise `ValueError` for a result that is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some
         tries.
         """
-        brings_text = task.agent.get("type") == "autonomous" and task.agent.get("output_schema") is None
+        agent = task.agent or {}
+        brings_text = agent.get("type") == "autonomous" and agent.get("output_schema") is None
         text = value if brings_text and isinstance(value, str) else None
         await self._insist(task, "result", result_text=text, result_data=None if text is not None else value)
 
@@ -277,8 +278,7 @@ class Runner:
         try:
             return await self._call_agent(task)
         except asyncio.CancelledError:
-            this = asyncio.current_task()
-            if this is not None and this.cancelling():
+            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # this runs in a task
                 raise
             raise HookFailed("it cancelled itself") from None
         except Exception:
@@ -298,7 +298,7 @@ class Runner:
     async def _keep_renewing(self, task: RunnerTask) -> str:
         """Renew a run until it is to stop or is lost. Return "stop" or "lost"."""
         while True:
-            await asyncio.sleep(task.lease / 3)
+            await asyncio.sleep(max(task.lease / 3, SHORTEST_PAUSE))
             try:
                 if await self.renew(task):
                     return "stop"
@@ -342,26 +342,6 @@ class Runner:
         return _answer(self._url, answer)
 
 
-# -- what comes and goes -----------------------------------------------------------------------------------------------
-
-
-def _check_usable(url: str, headers: Mapping[str, str]) -> None:
-    """Raise `RunnerUnavailable` for an address or a token with which no request can be made.
-
-    Asking again would not help.
-    """
-    import httpx2
-
-    try:
-        address = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        address = httpx2.URL("")
-    if address.scheme not in ("http", "https") or not address.host:
-        raise RunnerUnavailable(f"{url!r:.200} is no address of a coordinator; write it like http://127.0.0.1:8439")
-    if not all(value.isascii() and value.isprintable() for value in headers.values()):
-        raise RunnerUnavailable("the token is none: it has characters that no token has")
-
-
 def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
     """Return the content of an answer.
 
@@ -380,25 +360,6 @@ def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
         refusal = RunLost if answer.status_code in GONE else RunnerRefused
         raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
     return said
-
-
-def _task(said: Mapping[str, Any]) -> RunnerTask:
-    """Return the run in the answer to a claim. Raise `RunnerUnavailable` for an answer without a run."""
-    try:
-        return RunnerTask(
-            run_id=str(said["run_id"]),
-            session_id=str(said["session_id"]),
-            agent_name=str(said["agent_name"]),
-            parameters=dict(said["parameters"]),
-            attempt=int(said["attempt"]),
-            lease=max(float(said["lease_seconds"]), SHORTEST_LEASE),
-            agent=dict(said["agent"] or {}),
-            parent_run_id=said["parent_run_id"],
-            parent_session_id=said["parent_session_id"],
-            tenant_id=str(said["tenant_id"]),
-        )
-    except (KeyError, TypeError, ValueError) as problem:
-        raise RunnerUnavailable(f"the server answered a claim with what is no run: {problem!r:.200}") from None
 
 
 def _error(problem: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote, unquote
 
@@ -212,7 +213,6 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         await _find_visible(broker, request_id, decider)
         await _record_answer(record, "approval.answered", caller, request_id, verdict)
         try:
-            await http.app.state.admission.check_again(caller)  # the record may have taken its time
             resolution = await broker.decide(
                 request_id,
                 verdict.digest,
@@ -221,6 +221,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
                 message=verdict.message,
                 arguments=verdict.arguments,
                 decision_id=verdict.decision_id,
+                check=partial(http.app.state.admission.check_again, caller),
             )
         except BaseException as problem:
             await _record_uncounted(record, caller, request_id, verdict, type(problem).__name__)

@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.execution_log import EXECUTION_TABLES, ExecutionRecorder, ExecutionStore
 from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks
 from amplifier_hooks.definitions.settings import DefinitionSettings
 from amplifier_hooks.definitions.store import DEFINITION_TABLES, DefinitionStore
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS
 from amplifier_hooks.library import Metrics
+from amplifier_hooks.record.journal import JOURNAL_TABLES, Journal
 from amplifier_hooks.server.api import create_api, pages_router
 from amplifier_hooks.server.approval_routes import approvals_router, void_questions
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
 from amplifier_hooks.server.health import Health, MeasuringMiddleware, Meter, metrics_router
 from amplifier_hooks.server.hooks.change_hooks import HookKeeper
-from amplifier_hooks.server.hooks.hook_routes import executions_router, hooks_router
+from amplifier_hooks.server.hooks.execution_log import MOST_ENTRIES, ExecutionRecorder
+from amplifier_hooks.server.hooks.hook_routes import hooks_router, logs_router
 from amplifier_hooks.server.hooks.stored_hooks import StoredHooks
 from amplifier_hooks.server.hooks.try_hook import Trials
 from amplifier_hooks.server.stop_routes import stops_router
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from approval_backends.broker import Broker
 
 
-API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, EXECUTION_TABLES)
+API_TABLES: Final = (ACCESS_TABLES, DEFINITION_TABLES, JOURNAL_TABLES)
 """Tables that the database has to have."""
 
 
@@ -58,7 +59,6 @@ class ManagedApi:
     admission: Admission
     keeper: HookKeeper
     stored_hooks: StoredHooks
-    executions: ExecutionStore
     recorder: ExecutionRecorder
     meter: Meter
 
@@ -86,7 +86,7 @@ async def open_api(
     settings, clock = settings or DefinitionSettings(), clock or SystemClock()
     own = database is None
     database = database or MemoryDatabase(*API_TABLES)
-    store, executions = DefinitionStore(database), ExecutionStore(database)
+    store = DefinitionStore(database)
     standing = StoredHooks(registry, settings, made or partial(DefinedHooks, tenant_handlers=tenant_handlers))
     keeper = HookKeeper(
         store=store,
@@ -96,10 +96,11 @@ async def open_api(
         changed=partial(void_questions, broker),
     )
     retention = timedelta(hours=settings.hooks_execution_log_retention_hours)
-    recorder = ExecutionRecorder(executions, retention=retention, clock=clock)
+    journal = Journal(database, "event", "hook", keep=retention, clock=clock, most=MOST_ENTRIES)
+    recorder = ExecutionRecorder(journal, clock)
     tokens = AccessTokens(database, clock, record=record)
     admission, meter = Admission(tokens), Meter()
-    meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(recorder.lost))
+    meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(journal.lost))
     meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))
     undo = Metrics(prometheus=meter.registry).register(registry)
     looks: dict[str, Callable[[], Awaitable[object]]] = {
@@ -111,7 +112,7 @@ async def open_api(
         looks["record"] = check
     app = create_api(
         admission,
-        executions_router(executions),
+        logs_router(journal),
         hooks_router(keeper, Trials(standing.alone, clock)),
         approvals_router(broker, record),
         stops_router(broker, record),
@@ -129,15 +130,13 @@ async def open_api(
         stack.callback(undo)
         await stack.enter_async_context(standing.following(store))
         if settings.hooks_execution_log_enabled:
-            await stack.enter_async_context(recorder)
-            recorder.watch(registry)
+            await stack.enter_async_context(recorder.running(registry))
         yield ManagedApi(
             app=app,
             tokens=tokens,
             admission=admission,
             keeper=keeper,
             stored_hooks=standing,
-            executions=executions,
             recorder=recorder,
             meter=meter,
         )

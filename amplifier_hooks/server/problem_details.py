@@ -218,10 +218,5 @@ def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]
 
 
 def wanted_event(name: str | None) -> str | None:
-    """Return the canonical name of an event in any spelling."""
-    return None if name is None else storable_text(canonical(name))
-
-
-def storable_text(text: str | None) -> str | None:
-    """Return a text with NUL replaced, as no store can hold a NUL; the result matches nothing stored."""
-    return text if text is None else text.replace("\x00", "\\x00")
+    """Return the canonical name of an event in any spelling, without NUL, which no store can hold."""
+    return None if name is None else canonical(name).replace("\x00", "\\x00")

@@ -17,7 +17,6 @@ from amplifier_hooks.errors import HookRefused, InvalidPayload
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
 from amplifier_hooks.storage.database import StoreUnavailable
-from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +32,7 @@ BRIDGE: Final = frozenset({"bridge"})
 
 
 def create_app(
-    guests: ProgramSessions, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
+    sessions: ProgramSessions, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
 ) -> FastAPI:
     """Return the application. With a `token`, every request has to bear it; without one, the socket limits access.
 
@@ -65,26 +64,11 @@ def create_app(
         try:
             note_hops(request.headers.get(HOPS_HEADER))
             delivery = request.headers.get(DELIVERY)
-            return exit_response(await guests.answer_once(program, parse_question(body), body, delivery))
+            return exit_response(await sessions.answer_once(program, body, delivery))
         except (InvalidPayload, HookRefused, StoreUnavailable) as error:
             return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
     return app
-
-
-def parse_question(body: bytes) -> dict[str, Any]:
-    """Parse a question. Raises `InvalidPayload` if the body is not one."""
-    if len(body) > LARGEST_PAYLOAD:
-        raise InvalidPayload(f"a question of more than {LARGEST_PAYLOAD:,} bytes")
-    try:
-        question = load_json(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidPayload(
-            f"a question that is not JSON, or that two readers could read differently: {error}"
-        ) from None
-    if not isinstance(question, dict):
-        raise InvalidPayload(f"a question that is a JSON {type(question).__name__}, not an object")
-    return question
 
 
 def exit_response(ended: ProgramExit) -> Response:

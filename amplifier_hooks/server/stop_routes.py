@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from attrs import asdict
 from fastapi import APIRouter, Depends, Query
+from msgspec.structs import asdict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.clock import SystemClock, stamp

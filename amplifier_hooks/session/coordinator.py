@@ -134,7 +134,6 @@ class SessionCoordinator:
             outcome of the call is pending; with any other backend the question expires.
         grants: The store of grants; by default the backend if it is one, or memory.
         audit_required: True if an act that cannot be recorded is denied. If False, the failure is only logged.
-        arguments: A store for the arguments of tool calls, beside the record; none unless it is given.
         audit_runs: True if the record has the start and the end of every run of hooks, and not only their answers.
 
     Raises `InvalidCollaborator` for `hooks` that are no registry, and for two names of one thing at once.
@@ -237,7 +236,7 @@ class SessionCoordinator:
             await self._session.emit(event, about)
 
     async def _begin_lease(self) -> bool:
-        """Become the session's owner in a durable backend. Return True if the session existed before.
+        """Begin the session in a durable backend. Return True if the session existed before.
 
         If the backend fails now, the session tries again before its first question. Unfinished actions are shown only
         once, and a session that asks nothing needs no backend.
@@ -597,7 +596,6 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         session_id,
         tenant,
         required=settings.audit_required,
-        arguments=settings.arguments,
     )
     origin = Origin(
         agent=settings.agent,

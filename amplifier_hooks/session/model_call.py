@@ -10,7 +10,8 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
+import msgspec
+from attrs import define, field
 
 from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.dispatch.middleware import ModelContext
@@ -32,8 +33,7 @@ CALL_IDS: Final = ("tool_call_id", "call_id", "id")
 """Names under which providers give the id of a tool call. Where a call has both, `id` is the id of its message."""
 
 
-@frozen(kw_only=True)
-class ModelOutcome:
+class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a model call: a `value`, a denial, or the provider's own `error`.
 
     A denial after the answer (`answered` is then true) leaves the answer out and keeps its tool calls from running.

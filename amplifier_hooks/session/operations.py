@@ -7,7 +7,6 @@ from copy import deepcopy
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-import attrs
 import msgspec
 from attrs import define
 
@@ -31,7 +30,7 @@ ENDS: Final[Mapping[Settlement, str]] = {"done": "done", "failed": "failed", "un
 OWN_WAY: Final[Mapping[str, str]] = {"tool": "call_tool", "model": "call_model"}
 """The methods of operations that have more steps than an `OperationCall`."""
 
-SHARED: Final = frozenset(field.name for field in attrs.fields(HookContext))
+SHARED: Final = frozenset(HookContext.__struct_fields__)
 """Fields of a context that belong to the layers, and not to the operation inside them."""
 
 
@@ -139,7 +138,7 @@ class OperationCall:
     @property
     def _fields(self) -> frozenset[str]:
         """The fields of the data that the layers see, and may replace where their context lets them."""
-        fields = {field.name for field in attrs.fields(OPERATIONS[self.kind].context)}
+        fields = set(OPERATIONS[self.kind].context.__struct_fields__)
         return frozenset(fields.difference(SHARED).intersection(self.data))
 
     def _context(self, data: Mapping[str, Any]) -> HookContext:

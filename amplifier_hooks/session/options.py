@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import (
         ApprovalBackend,
-        ArgumentStore,
         AuditSink,
         Clock,
         ContextManager,
@@ -66,7 +65,6 @@ class SessionOptions(TypedDict, total=False):
     grants: GrantStore | None
     audit_required: bool
     audit_runs: bool
-    arguments: ArgumentStore | None
     tool_schemas: Mapping[str, Any] | None
 
 
@@ -145,7 +143,6 @@ class Settings:
     grants: GrantStore | None = None
     audit_required: bool = True
     audit_runs: bool = False
-    arguments: ArgumentStore | None = None
     tool_schemas: Mapping[str, Schema] = field(factory=dict, converter=compile_schemas)
 
     @classmethod

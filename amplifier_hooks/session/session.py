@@ -18,7 +18,6 @@ from amplifier_hooks.act import Act, Call, freeze
 from amplifier_hooks.admission.admit import Admission
 from amplifier_hooks.admission.decisions import Judged, Permit
 from amplifier_hooks.admission.judge import Judge, Stopped, deny_outcome, fields_of, frozen_object
-from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE, find
@@ -179,7 +178,9 @@ class Session(Judge):
         """Show the observers an outcome in a task of its own, so that they never hold up the act."""
         if not self.hooks.is_watched(outcome.event):
             return None
-        return asyncio.create_task(self.notify(outcome, None if act is None else Snapshot(fields_of(act))))
+        if act is not None:
+            outcome = replace(outcome, data={**outcome.data, **fields_of(act)})
+        return asyncio.create_task(self.notify(outcome))
 
     # -- around an operation -------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
-from attrs import define, evolve, frozen
+import msgspec
+from attrs import define, evolve
 
 from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
 from amplifier_hooks.admission.decisions import Pending, Permit, Refused
@@ -23,7 +24,7 @@ from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
 from amplifier_hooks.ports import KeptResult
-from amplifier_hooks.result import Outcome, UserMessage
+from amplifier_hooks.result import Cause, Outcome, UserMessage
 from amplifier_hooks.session.display import show
 from amplifier_hooks.session.session import cancellations, was_cancelled_since
 from amplifier_hooks.text.escape import for_model
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.ports import Settlement
-    from amplifier_hooks.result import Cause
     from amplifier_hooks.session.session import Session
 
     T = TypeVar("T")
@@ -50,8 +50,7 @@ SUCCEEDED: Final = "this call has run already and succeeded, so it is not run ag
 NO_TEXT: Final = "the text of this error was replaced by something that is no text"
 
 
-@frozen(kw_only=True)
-class ToolOutcome(Generic[T_co]):
+class ToolOutcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """The end of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
     `reason` is the text for the model: about a denial, escaped and ready for its context; about a failure, the message

@@ -72,6 +72,13 @@ class SchemaMismatch(StoreUnavailable):
     """The store's tables have a version that this program does not know, so they stay untouched."""
 
 
+VERSIONS: Final = (
+    "CREATE TABLE IF NOT EXISTS {schema}.schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+)
+SET_VERSION: Final = (
+    "INSERT INTO {schema}.schema_version VALUES ($1, $2) "
+    "ON CONFLICT (component) DO UPDATE SET version = excluded.version"
+)
 LIMIT: Final = 5.0
 """Timeout, in seconds, after which a silent database counts as unavailable."""
 
@@ -105,7 +112,17 @@ class Wake:
     news: Any = None
 
 
-Script = Generator[Statement | Wake, list[Row], T]
+@frozen
+class Check:
+    """A check that a transaction waits for; an error that it raises undoes the transaction.
+
+    The event loop runs it, so it may use another database, but never this one.
+    """
+
+    run: Callable[[], Coroutine[Any, Any, None]]
+
+
+Script = Generator[Statement | Wake | Check, list[Row], T]
 """A generator of one transaction's statements. It receives the rows of each statement. Its return value is the result,
 and an exception undoes the transaction."""
 
@@ -117,17 +134,24 @@ class Migrations:
     component: str
     steps: tuple[tuple[str, ...], ...]
 
-    def after(self, version: int) -> tuple[str, ...] | None:
-        """Return the next step for tables of this version, or None if they are up to date.
+    def take_step(self) -> Script[bool]:
+        """Bring the tables to the next version. Return True if they were up to date.
 
         Raises `SchemaMismatch` for a version that this program does not know.
         """
+        rows = yield Statement("SELECT version FROM {schema}.schema_version WHERE component = $1", (self.component,))
+        version = rows[0][0] if rows else 0
         if version > len(self.steps):
             raise SchemaMismatch(
                 f"the tables of {self.component!r} have version {version}, and this program knows "
                 f"{len(self.steps)}; upgrade it"
             )
-        return self.steps[version] if version < len(self.steps) else None
+        if version == len(self.steps):
+            return True
+        for statement in self.steps[version]:
+            yield Statement(statement)
+        yield Statement(SET_VERSION, (self.component, version + 1))
+        return False
 
 
 class Database(Protocol):

@@ -8,18 +8,23 @@ every few seconds. A pooler that hands out connections for a transaction does no
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
+from random import uniform
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    VERSIONS,
+    Check,
     Migrations,
     Openable,
     Row,
     Script,
+    Statement,
     StoreBusy,
     StoreClosed,
     StoreUnavailable,
@@ -28,7 +33,7 @@ from amplifier_hooks.storage.database import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     import asyncpg
 
@@ -40,8 +45,10 @@ RECHECK: Final = 5.0
 POLL: Final = 0.25
 """Seconds between two wakes with `wakeup="poll"`."""
 AGAIN: Final = 0.25
-"""Seconds before a lost listener connects again."""
+"""Seconds before a lost listener connects again; twice as many after each failure, and by chance up to half less."""
+DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
+ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 LOCK: Final = 0x616D7068
 """Number of the advisory lock for migrations."""
 
@@ -60,10 +67,11 @@ class PostgresDatabase(Openable):
         limit: float = LIMIT,
         recheck: float = RECHECK,
         poll: float = POLL,
+        chance: Callable[[float, float], float] = uniform,
     ) -> None:
         self.schema = schema
-        self._dsn = dsn
-        self._listen_dsn = listen_dsn or dsn
+        self._hosts = host_dsns(dsn)
+        self._listen_hosts = self._hosts if listen_dsn in (None, dsn) else host_dsns(listen_dsn)
         self._migrations = migrations
         self._wakeup = wakeup
         self._connections = connections
@@ -73,8 +81,8 @@ class PostgresDatabase(Openable):
         self._quoted_schema = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._own: set[int] = set()
-        self._at_hand: list[Any] = []
-        self._wanting = 0
+        self._chance = chance
+        self._pause = AGAIN
         self._ear: asyncio.Task[None] | None = None
 
     async def open(self) -> Self:
@@ -92,19 +100,16 @@ class PostgresDatabase(Openable):
 
             async with translate_errors():
                 self._pool = await asyncpg.create_pool(
-                    self._dsn,
+                    connect=self._connect,
                     min_size=1,
                     max_size=self._connections,
-                    timeout=self._limit,
-                    command_timeout=self._limit,
                     init=self._remember_process,
                     reset=_do_nothing,  # a connection has no settings, cursors or locks to reset; transactions end
                     # Behind a pooler the next statement may reach another connection without the prepared statement.
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
                 )
             try:
-                await self._check()
-                await self._prepare()
+                await self.run(self._prepare())
                 await self.migrate(*self._migrations)
             except BaseException:
                 await self.close()
@@ -121,22 +126,14 @@ class PostgresDatabase(Openable):
             await asyncio.wait({ear})
         self._signals.notify_all()
         if pool is not None:
-            while self._at_hand:
-                await pool.release(self._at_hand.pop())
-            closing = asyncio.ensure_future(pool.close())
-            done, _ = await asyncio.wait({closing}, timeout=self._limit)
-            if not done:
-                pool.terminate()
-                await asyncio.wait({closing})
             with suppress(Exception):  # the server may be gone; there is nothing left to lose
-                closing.result()
+                await asyncio.wait_for(pool.close(), self._limit)
 
     async def migrate(self, *migrations: Migrations) -> None:
         """Create or update the tables of further components."""
-        async with self._connection() as connection:
-            for migration in migrations:
-                while not await self._migrate_step(connection, migration):
-                    pass
+        for migration in migrations:
+            while not await self.run(_take_step(migration)):
+                pass
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, and return its result. Notifications go out with its commit."""
@@ -153,16 +150,19 @@ class PostgresDatabase(Openable):
     async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
         """Drive the script to its end, and return its result. Adds its wakes to `wakes`, notifies other machines."""
         unsaid: dict[str, None] = {}
+        rows: Any = None
         try:
-            step = next(script)
             while True:
+                step = script.send(rows)
+                rows = []
                 if isinstance(step, Wake):
                     wakes.append(step)
                     if not step.notified:
                         unsaid[step.topic] = None
-                    step = script.send([])
+                elif isinstance(step, Check):
+                    await step.run()
                 else:
-                    step = script.send(await connection.fetch(self._sql(step.sql), *step.values))
+                    rows = await connection.fetch(self._sql(step.sql), *step.values)
         except StopIteration as stop:
             if unsaid:  # all at once, because they go out with the commit anyway
                 await connection.execute(NOTIFY, self.schema, list(unsaid))
@@ -171,19 +171,8 @@ class PostgresDatabase(Openable):
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """Run one statement, and return its rows."""
-        pool, text = self._open_pool(), self._sql(sql)
-        try:
-            connection = await self._take_connection(pool)
-            try:
-                rows: list[Row] = await connection.fetch(text, *values)
-            except BaseException:
-                await pool.release(connection)
-                raise
-        except Exception as problem:
-            if (meant := store_error(problem)) is None:
-                raise
-            raise meant from problem
-        await self._give_back(pool, connection)
+        async with self._connection() as connection:
+            rows: list[Row] = await connection.fetch(self._sql(sql), *values)
         return rows
 
     def notify(self, topic: str, news: Any = None) -> None:
@@ -204,103 +193,49 @@ class PostgresDatabase(Openable):
     def _sql(self, text: str) -> str:
         return text.replace("{schema}", self._quoted_schema)
 
-    def _open_pool(self) -> Any:
-        if self._pool is None:
-            raise StoreClosed("the store is not open")
-        return self._pool
-
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        pool = self._open_pool()
-        async with translate_errors():
-            connection = await self._take_connection(pool)
-            try:
-                yield connection
-            except BaseException:
-                await pool.release(connection)
-                raise
-            await self._give_back(pool, connection)
+        if self._pool is None:
+            raise StoreClosed("the store is not open")
+        async with translate_errors(), self._pool.acquire(timeout=self._limit) as connection:
+            yield connection
 
-    async def _take_connection(self, pool: Any) -> Any:
-        """Return a kept connection, or one of the pool, which makes a task for each acquire and release."""
-        while self._at_hand:
-            connection = self._at_hand.pop()
-            if not connection.is_closed():
-                return connection
-            await pool.release(connection)
-        self._wanting += 1
-        try:
-            async with asyncio.timeout(self._limit):
-                return await pool.acquire()
-        finally:
-            self._wanting -= 1
-
-    async def _give_back(self, pool: Any, connection: Any) -> None:
-        """Keep an idle connection, or release it if a caller waits for the pool or the pool is closed."""
-        if self._wanting or self._pool is not pool:
-            await pool.release(connection)
-        else:
-            self._at_hand.append(connection)
+    async def _connect(self, *_dsn: object, **options: Any) -> Any:
+        return await connect_first(self._hosts, self._limit, **options)
 
     async def _remember_process(self, connection: Any) -> None:
         """Remember the server process of a connection, to recognise its own notifications; useless behind a pooler."""
-        if self._listen_dsn == self._dsn:
+        if self._listen_hosts is self._hosts:
             self._own.add(connection.get_server_pid())
 
-    async def _check(self) -> None:
-        async with self._connection() as connection:
-            if await connection.fetchval("SHOW synchronous_commit") == "off":
-                raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
-
-    async def _prepare(self) -> None:
-        async with self._connection() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
-            await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._quoted_schema}")
-            await connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._quoted_schema}.schema_version "
-                "(component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-            )
-
-    async def _migrate_step(self, connection: Any, migration: Migrations) -> bool:
-        """Take one step in its own transaction. Return True if there is none left."""
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)  # from here on no other process migrates
-            known = self._sql("SELECT version FROM {schema}.schema_version WHERE component = $1")
-            version = await connection.fetchval(known, migration.component) or 0
-            step = migration.after(version)
-            if step is None:
-                return True
-            for statement in step:
-                await connection.execute(self._sql(statement))
-            await connection.execute(
-                self._sql(
-                    "INSERT INTO {schema}.schema_version VALUES ($1, $2) "
-                    "ON CONFLICT (component) DO UPDATE SET version = excluded.version"
-                ),
-                migration.component,
-                version + 1,
-            )
-        return False
+    def _prepare(self) -> Script[None]:
+        """Check the server, and create the schema if it is missing."""
+        ((commit,),) = yield Statement("SHOW synchronous_commit")
+        if commit == "off":
+            raise UnsafeStore("synchronous_commit is off, so a decision that was acknowledged could be lost")
+        yield Statement(ALONE, (LOCK,))
+        if not (yield Statement("SELECT 1 FROM pg_namespace WHERE nspname = $1", (self.schema,))):
+            yield Statement("CREATE SCHEMA {schema}")
+        yield Statement(VERSIONS)
 
     # -- waking --------------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         """Wake watchers after writes of other machines, for ever. The next wake makes up for a lost notification."""
         while True:
+            pause = self._recheck
             if self._wakeup == "listen":
                 with suppress(StoreUnavailable):
                     async with translate_errors():
                         await self._hear()
-                await asyncio.sleep(AGAIN)
-            else:
-                await asyncio.sleep(self._recheck)
+                pause = self._pause * self._chance(0.5, 1.0)
+                self._pause = min(2 * self._pause, self._recheck)
+            await asyncio.sleep(pause)
             self._signals.notify_all()
 
     async def _hear(self) -> None:
         """Listen until the connection is lost. A regular query notices a server that vanished silently."""
-        import asyncpg
-
-        connection = await asyncpg.connect(self._listen_dsn, timeout=self._limit, command_timeout=self._limit)
+        connection = await connect_first(self._listen_hosts, self._limit)
         lost = asyncio.Event()
         connection.add_termination_listener(lambda _: lost.set())
 
@@ -310,6 +245,7 @@ class PostgresDatabase(Openable):
 
         try:
             await connection.add_listener(self.schema, on_notification)
+            self._pause = AGAIN
             while not lost.is_set():
                 self._signals.notify_all()  # a change may have come while nothing listened
                 timer = asyncio.get_running_loop().call_later(self._recheck, self._signals.notify_all)
@@ -322,6 +258,39 @@ class PostgresDatabase(Openable):
                     timer.cancel()
         finally:
             connection.terminate()
+
+
+def host_dsns(dsn: str) -> list[str]:
+    """Return the DSN of each host that a DSN names before its path."""
+    parts = DSN_PARTS.fullmatch(dsn)
+    return [f"{parts[1]}{host}{parts[3]}" for host in parts[2].split(",")] if parts else [dsn]
+
+
+async def connect_first(dsns: list[str], limit: float, **options: Any) -> Any:
+    """Connect to the first host that accepts, and move its DSN to the front. Each host gets its part of the limit.
+
+    Raises the last host's error if none accepts.
+    """
+    import asyncpg
+
+    problem: Exception = StoreUnavailable("store_unavailable: no host is named")
+    for dsn in tuple(dsns):
+        try:
+            connection = await asyncpg.connect(dsn, timeout=limit / len(dsns), command_timeout=limit, **options)
+        except Exception as error:
+            if store_error(error) is None:
+                raise
+            problem = error
+        else:
+            dsns.remove(dsn)
+            dsns.insert(0, dsn)
+            return connection
+    raise problem
+
+
+def _take_step(migration: Migrations) -> Script[bool]:
+    yield Statement(ALONE, (LOCK,))  # from here on no other process migrates
+    return (yield from migration.take_step())
 
 
 async def _do_nothing(_connection: object) -> None:

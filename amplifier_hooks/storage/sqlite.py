@@ -25,11 +25,14 @@ from uuid import uuid4
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    VERSIONS,
+    Check,
     CorruptStore,
     Migrations,
     Openable,
     Row,
     Script,
+    Statement,
     StoreBusy,
     StoreClosed,
     StoreUnavailable,
@@ -121,7 +124,6 @@ SETTINGS: Final = (
     "PRAGMA mmap_size = 0",
     "PRAGMA secure_delete = ON",  # purged rows leave the file, too
 )
-VERSIONS: Final = "CREATE TABLE IF NOT EXISTS schema_version (component TEXT PRIMARY KEY, version INTEGER NOT NULL)"
 NUMBERS: Final = tuple(map(str, range(1, 33)))
 """Names of values: SQLite calls the value of `$1` just 1."""
 POLL: Final = 0.02
@@ -185,7 +187,12 @@ class SqliteDatabase(Openable):
 
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, without leaving the thread in between, and return its result."""
-        result, wakes = await self._do(lambda: _drive(self._open_connection, script))
+        loop = asyncio.get_running_loop()
+
+        def check(step: Check) -> None:
+            asyncio.run_coroutine_threadsafe(step.run(), loop).result(self._limit)
+
+        result, wakes = await self._do(lambda: _drive(self._open_connection, script, check))
         for wake in wakes:
             self._signals.notify(wake.topic, wake.news)
         return result
@@ -280,65 +287,42 @@ def _check(connection: sqlite3.Connection, address: str) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, migrations: tuple[Migrations, ...]) -> None:
-    """Bring every component to its newest version, each step in its own transaction."""
-    connection.execute(VERSIONS)
+    """Bring every component to its newest version, each step in its own transaction, in which no other migrates."""
+    _execute(connection, VERSIONS, ())
     for migration in migrations:
-        while not _migrate_step(connection, migration):
+        while not _drive(connection, migration.take_step(), _refuse_check)[0]:
             pass
 
 
-def _migrate_step(connection: sqlite3.Connection, migration: Migrations) -> bool:
-    """Take one step. Return True if there is none left."""
-    connection.execute("BEGIN IMMEDIATE")  # from here on no other process migrates
-    try:
-        known = "SELECT version FROM schema_version WHERE component = ?"
-        found = connection.execute(known, (migration.component,)).fetchone()
-        version = found[0] if found else 0
-        step = migration.after(version)
-        if step is None:
-            connection.execute("ROLLBACK")
-            return True
-        for statement in step:
-            connection.execute(_without_schema(statement))
-        connection.execute(
-            "INSERT INTO schema_version VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version",
-            (migration.component, version + 1),
-        )
-        connection.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
-        raise
-    return False
+def _refuse_check(_step: Check) -> None:
+    raise AssertionError("a migration has nothing to check")
 
 
-def _drive(connection: sqlite3.Connection, script: Script[T]) -> tuple[T, list[Wake]]:
+def _drive(connection: sqlite3.Connection, script: Script[T], check: Callable[[Check], None]) -> tuple[T, list[Wake]]:
+    """Drive the script to its end in one transaction, and return its result and its wakes."""
     connection.execute("BEGIN IMMEDIATE")
     wakes: list[Wake] = []
+    rows: Any = None
+    result: Any = None
     try:
-        result = _run_script(connection, script, wakes)
+        try:
+            while True:
+                step = script.send(rows)
+                rows = []
+                if isinstance(step, Wake):
+                    wakes.append(step)
+                elif isinstance(step, Statement):
+                    rows = _execute(connection, step.sql, step.values)
+                else:
+                    check(step)
+        except StopIteration as stop:
+            result = stop.value
         connection.execute("COMMIT")
     except BaseException:
         script.close()
         _roll_back(connection)
         raise
     return result, wakes
-
-
-def _run_script(connection: sqlite3.Connection, script: Script[T], wakes: list[Wake]) -> T:
-    """Drive the script to its end, and return its result. Adds its wakes to `wakes`."""
-    rows: list[Row] = []
-    try:
-        step = next(script)
-        while True:
-            if isinstance(step, Wake):
-                wakes.append(step)
-                rows = []
-            else:
-                rows = _execute(connection, step.sql, step.values)
-            step = script.send(rows)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from attrs import field, frozen
 
+from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ class SchemaMistake:
 
 @frozen
 class Schema:
-    """One schema, checked and compiled. Its constructor raises `SchemaError` for a broken or harmful schema."""
+    """One schema, checked and compiled.
+
+    Its constructor raises `SchemaError` for a broken or harmful schema, and `MissingExtra`.
+    """
 
     document: Any
     _thorough: bool = field(init=False, repr=False, eq=False)
@@ -84,7 +88,10 @@ class Schema:
 
     @_validator.default
     def _build_validator(self) -> Any:
-        import jsonschema_rs
+        try:
+            import jsonschema_rs
+        except ModuleNotFoundError:
+            raise MissingExtra("a JSON schema", "schemas") from None
 
         patterns = jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN, dfa_size_limit=LARGEST_PATTERN)
         try:

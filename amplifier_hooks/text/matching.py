@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -104,23 +105,63 @@ def _from_names(spec: str) -> Matcher:
     if max(map(len, parts)) > MAX_PATTERN_LENGTH:
         raise InvalidRegistration(f"matcher {spec[:40]!r}… has a name of more than {MAX_PATTERN_LENGTH} characters")
     names = frozenset(part for part in parts if not set(part) & set("*?["))
-    globs = [part for part in parts if part not in names]
+    globs = [compile_glob(part) for part in parts if part not in names]
     if not globs:
         return Matcher(spec, names.__contains__)
-    matches_glob = _glob_test(spec, globs)
-    return Matcher(spec, lambda name: name in names or matches_glob(name))
+    return Matcher(spec, lambda name: name in names or any(glob.matches(name) for glob in globs))
 
 
-def _glob_test(spec: str, globs: list[str]) -> Callable[[str], bool]:
-    from wcmatch import fnmatch  # most registries have no glob
+_IN_A_PATH: Final = r"(?P<below>/\*\*(?=/|\Z))|(?P<whole>(?<=/)\*+(?=/|\Z))|(?P<slash>/)|"
 
-    patterns = []
-    for glob in globs:
-        [pattern], _ = fnmatch.translate(glob, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
-        if "(?!)" in pattern:  # the translation of a glob that matches nothing
-            raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around")
-        patterns.append(pattern)
-    return _regex_test(spec, "|".join(patterns), 0)  # many stars backtrack like any regex: same engine, same limit
+
+@cache
+def _glob_parts(*, path: bool) -> re.Pattern[str]:
+    first, outside = (_IN_A_PATH, "/") if path else ("", "")  # brackets in a path end within their name
+    return re.compile(
+        rf"{first}(?P<star>\*+)|(?P<one>\?)"
+        rf"|\[(?P<no>[!^]?)(?P<set>\]?(?:\[:\w+:\]|[^\]{outside}])*)\]|\\?(?P<text>.)",
+        re.DOTALL,
+    )
+
+
+_IN_A_SET: Final = r"(\[:\w+:\])|([\\\[\]])"
+_NAME_GLOB: Final = {"star": ".*?", "one": ".", "set": ""}
+_PATH_GLOB: Final = {
+    "below": "(?:/.*)?", "whole": "[^/]+", "slash": "/+", "star": "[^/]*?", "one": "[^/]", "set": "(?!/)"
+}  # fmt: skip
+
+
+def translate_glob(glob: str, *, path: bool = False) -> str:
+    """Return the expression for a glob over a whole text. A range that is turned around makes it invalid.
+
+    A backslash outside of brackets quotes the next character. With `path`, a slash is matched by a slash and by `/**`,
+    which matches a folder with everything below it.
+    """
+    table = _PATH_GLOB if path else _NAME_GLOB
+    translated: list[str] = []
+    star = None  # the place of the last star in this name
+    for part in _glob_parts(path=path).finditer(glob):
+        kind = str(part.lastgroup)
+        if kind == "star" and star is not None:  # the first match up to the next star is as good as any: no way back
+            translated[star] = f"(?>{translated[star]}"
+            translated.append(")")
+        if kind in ("star", "below", "slash"):
+            star = len(translated) if kind == "star" else None
+        translated.append(table[kind] if kind in table else re.escape(part["text"]))
+        if kind == "set":
+            members = re.sub(_IN_A_SET, lambda found: found[1] or f"\\{found[2]}", part["set"])
+            translated.append(f"[{'^' * bool(part['no'])}{members}]")
+    return f"(?s:{''.join(translated)})"
+
+
+def compile_glob(glob: str) -> Matcher:
+    """Return the matcher for one glob over the whole text. Raises `InvalidRegistration`."""
+    if len(glob) > MAX_PATTERN_LENGTH:
+        raise InvalidRegistration(f"matcher {glob[:40]!r}… has more than {MAX_PATTERN_LENGTH} characters; shorten it")
+    try:
+        return Matcher(glob, _regex_test(glob, translate_glob(glob), 0))  # stars backtrack: same engine, same limit
+    except InvalidRegistration:
+        raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around") from None
 
 
 def _from_regex(spec: str, pattern: str | bytes, flags: int = 0) -> Matcher:

@@ -40,7 +40,8 @@ from urllib.parse import unquote, urlsplit
 
 import regex
 from attrs import define, evolve, field, frozen
-from wcmatch import glob
+
+from amplifier_hooks.text.matching import translate_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -94,9 +95,9 @@ BLANKS: Final = re.compile(r"\\\n|\$\{IFS[^}]{0,64}\}|\$IFS\b")
 WITHIN: Final = re.compile(r"[=:@,]")
 TIME_LIMIT: Final = 0.05
 LONGEST: Final = 512
-FLAGS: Final = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX
 MAGIC: Final = re.compile(r"[*?\[]")
 MAGIC_NAME: Final = re.compile(r"[\[\\]")
+MAGIC_OR_QUOTE: Final = re.compile(r"[*?\[\\]")
 WILD: Final = re.compile(r"[*?]+")
 
 ENCODED: Final = 3
@@ -253,14 +254,7 @@ class CallPaths:
         else:
             candidates = self.possible_paths
         covered = [
-            (
-                one,
-                [
-                    fold(below)
-                    for place in one.absolute_patterns(self, follow=True)
-                    for below in _with_descendants(place)
-                ],
-            )
+            (one, [fold(_with_descendants(place)) for place in one.absolute_patterns(self, follow=True)])
             for one in patterns
         ]
         for forms in candidates:
@@ -330,7 +324,9 @@ class PathPattern:
         found = dict.fromkeys(root.rstrip("/") + fixed for root in whereabouts.roots.get(self.root, ("",)))
         if follow:
             found |= dict.fromkeys(tidy(os.path.realpath(base or "/")) for base in found)
-        return tuple(glob.escape(base, unix=True).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found)
+        return tuple(
+            MAGIC_OR_QUOTE.sub(r"\\\g<0>", base).rstrip("/") + self.rest[len(fixed) :] or "/" for base in found
+        )
 
 
 def parse_patterns(value: object) -> tuple[PathPattern, ...]:
@@ -351,8 +347,10 @@ def _pattern(text: str) -> PathPattern:
         raise ValueError(f"has {text!r}; write './{text}' for the one in the working directory, '**/{text}' for any")
     root, rest = _split_root(text, parts[0])
     rest = re.sub(r"/(?:\.?/)+|/\.?$", "/", rest).rstrip("/") or "/"
-    if "(?!)" in _translate(rest):
-        raise ValueError(f"has {text!r}, which nothing matches; turn the range in its brackets around")
+    try:
+        _compile(rest)
+    except regex.error:
+        raise ValueError(f"has {text!r}, which nothing matches; turn the range in its brackets around") from None
     return PathPattern(text, root, rest)
 
 
@@ -367,10 +365,9 @@ def _split_root(text: str, first: str) -> tuple[str, str]:
     return "cwd", f"/{text}"
 
 
-def _with_descendants(pattern: str) -> tuple[str, ...]:
-    """Return patterns for the path and for everything below it. A pattern with `/**` includes the folder itself."""
-    own = pattern.removesuffix("/**") or "/"
-    return (own, f"{own.rstrip('/')}/**")
+def _with_descendants(pattern: str) -> str:
+    """Return a pattern for the paths that this one matches, and everything below them."""
+    return f"{pattern.removesuffix('/**').rstrip('/')}/**"
 
 
 def matches(patterns: Iterable[str], paths: Iterable[str]) -> bool:
@@ -393,14 +390,7 @@ def _literals(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_024)
 def _compile(pattern: str) -> regex.Pattern[str]:
-    own = pattern.removesuffix("/**")
-    translated = _translate(pattern)
-    return regex.compile(f"{translated}|{_translate(own)}" if own not in ("", pattern) else translated)
-
-
-def _translate(pattern: str) -> str:
-    [translated], _ = glob.translate(pattern, flags=FLAGS)
-    return str(translated)
+    return regex.compile(translate_glob(pattern, path=True))
 
 
 def _is_known(path: str) -> bool:

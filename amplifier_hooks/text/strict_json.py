@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
+
+BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
-def load_json(text: str | bytes, **readers: Any) -> Any:
+def load_json(text: str | bytes, *, deepest: int | None = None, **readers: Any) -> Any:
     """Return the value of JSON in UTF-8; `readers` are further options of `json.loads`.
 
     Raises `ValueError` and `RecursionError`. A key that stands twice in an object is an error, and so are a byte-order
-    mark, characters after the value, `NaN`, and a number that does not read back.
+    mark, characters after the value, `NaN`, and a number that does not read back. JSON that is nested deeper than
+    `deepest` is refused before it is parsed.
     """
+    if deepest is not None:
+        text = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        if depth(text) > deepest:
+            raise ValueError(f"it is nested deeper than {deepest}")
     if isinstance(text, bytes):
         text = text.decode("utf-8")  # `json.loads` would accept UTF-16, and a byte-order mark
     options = {"parse_float": _exact_float, **readers}
     return json.loads(text, object_pairs_hook=_unique_object, parse_constant=refuse_constant, **options)
+
+
+def depth(text: bytes) -> int:
+    """Return the depth of nested brackets in a text, in linear time, JSON or not."""
+    now = most = 0
+    for token in BRACKETS.finditer(text):
+        first = token[0][:1]
+        if first in b"[{":
+            now += 1
+            most = max(most, now)
+        elif first in b"]}":
+            now -= 1
+    return most
 
 
 def refuse_constant(word: str) -> NoReturn:

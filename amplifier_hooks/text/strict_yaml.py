@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
 from attrs import field, frozen
 
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.errors import HookError, MissingExtra
 from amplifier_hooks.text.strict_json import refuse_constant
 
 if TYPE_CHECKING:
@@ -62,25 +62,39 @@ class ParsedDocument:
         return self.lines.get(path, 1)
 
 
-class Loader(yaml.SafeLoader):
-    """Loader of YAML without implicit types that surprise authors."""
-
-    yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # the base's; replaced, not changed
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Return the next node. Refuses an alias, because a few lines of aliases make a file of any size."""
-        if self.check_event(yaml.AliasEvent):
-            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
-            raise yaml.MarkedYAMLError(problem="an alias", problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
+@cache
+def yaml_library() -> Any:
+    """Return the module `yaml`. Raises `MissingExtra`."""
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise MissingExtra("reading YAML", "yaml") from None
+    return yaml
 
 
-for _tag, _pattern, _first in SCALARS:
-    Loader.add_implicit_resolver(_tag, re.compile(f"(?:{_pattern.pattern})\\Z"), [*_first, ""])
+@cache
+def _loader() -> Any:
+    """Return a loader of YAML without implicit types that surprise authors."""
+    yaml = yaml_library()
+
+    base: Any = yaml.SafeLoader
+
+    class Loader(base):  # type: ignore[misc]  # it is there with the extra only
+        yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # the base's; replaced, not changed
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Return the next node. Refuses an alias, because a few lines of aliases make a file of any size."""
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="an alias", problem_mark=self.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+    for tag, pattern, first in SCALARS:
+        Loader.add_implicit_resolver(tag, re.compile(f"(?:{pattern.pattern})\\Z"), [*first, ""])
+    return Loader
 
 
 def parse_yaml(data: bytes) -> ParsedDocument:
-    """Return the value of YAML, with its lines. Raises `NotReadable`."""
+    """Return the value of YAML, with its lines. Raises `NotReadable`, `MissingExtra`."""
     text = _text(data)
     node = _compose(text)
     if node is None:
@@ -118,9 +132,10 @@ def _text(data: bytes) -> str:
         raise NotReadable(line, "this is not UTF-8; save the file as that") from None
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose(text: str) -> Any:
+    yaml = yaml_library()
     try:
-        return yaml.compose(text, Loader=Loader)
+        return yaml.compose(text, Loader=_loader())
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         said = " ".join(filter(None, (problem.context, problem.problem)))
@@ -133,18 +148,18 @@ def _compose(text: str) -> yaml.Node | None:
         raise NotReadable(1, TOO_DEEP) from None
 
 
-def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
+def _value(node: Any, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
     line = lines[at] = node.start_mark.line + 1
-    if isinstance(node, yaml.ScalarNode):
+    if node.id == "scalar":
         return _scalar(node, line)
-    if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
+    if node.id == "sequence" and node.tag == "tag:yaml.org,2002:seq":
         return [_value(item, (*at, number), lines) for number, item in enumerate(node.value)]
-    if not isinstance(node, yaml.MappingNode) or node.tag != "tag:yaml.org,2002:map":
+    if node.id != "mapping" or node.tag != "tag:yaml.org,2002:map":
         raise NotReadable(line, f"the tag {node.tag!r} means nothing here; leave it out")
     found: dict[str, Any] = {}
     for key, value in node.value:
         here = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode) or not isinstance(word := _scalar(key, here), str):
+        if key.id != "scalar" or not isinstance(word := _scalar(key, here), str):
             raise NotReadable(here, "a key is a text; put it between quotes")
         if word in found:
             raise NotReadable(here, f"{word!r} is there already, in line {lines[(*at, word)]}; keep one of them")
@@ -153,15 +168,15 @@ def _value(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int]) -> Any:
     return found
 
 
-def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> None:
+def _mark(node: Any, at: KeyPath, lines: dict[KeyPath, int]) -> None:
     """Add the line of each part to `lines`."""
     if node is None:
         return
     lines.setdefault(at, node.start_mark.line + 1)
-    if isinstance(node, yaml.SequenceNode):
+    if node.id == "sequence":
         for number, item in enumerate(node.value):
             _mark(item, (*at, number), lines)
-    elif isinstance(node, yaml.MappingNode):
+    elif node.id == "mapping":
         for key, value in node.value:
             word = str(key.value).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
             place, here = (*at, word), key.start_mark.line + 1
@@ -171,7 +186,7 @@ def _mark(node: yaml.Node | None, at: KeyPath, lines: dict[KeyPath, int]) -> Non
             _mark(value, place, lines)
 
 
-def _scalar(node: yaml.ScalarNode, line: int) -> str | int | float | bool | None:
+def _scalar(node: Any, line: int) -> str | int | float | bool | None:
     """Return a plain value. Raises `NotReadable` for `!!int yes`, where tag and text disagree, and for huge numbers."""
     for tag, pattern, _ in SCALARS:
         if node.tag == tag and pattern.fullmatch(node.value) and len(node.value) <= LONGEST_NUMBER:

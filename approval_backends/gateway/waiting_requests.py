@@ -7,7 +7,8 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from approval_backends.lifecycle import FINAL, Moment, RequestRecord, seconds_left, sees
 
@@ -64,7 +65,7 @@ class WaitingRequests:
             news = [RequestChange("added", record) for record in found if record.id not in self._pending]
             for record in [record for record in self._pending.values() if record.id not in pending]:
                 after = await self._store.get(record.id)
-                news.append(RequestChange("resolved", after or evolve(record, status="cancelled", reason="removed")))
+                news.append(RequestChange("resolved", after or replace(record, status="cancelled", reason="removed")))
             if not news:  # so another change woke the gateway
                 news = [one for request_id in list(self._versions) async for one in self._progress_of(request_id)]
             self._pending = pending
@@ -93,7 +94,7 @@ class WaitingRequests:
         if self._moment is None:
             raise RuntimeError("nothing was read yet")
         passed = time.monotonic() - self._read_at
-        return Moment(self._moment.wall + timedelta(seconds=passed), self._moment.boot, self._moment.reading + passed)
+        return Moment(self._moment.wall + timedelta(seconds=passed), self._moment.age + passed)
 
     @property
     def now(self) -> datetime:

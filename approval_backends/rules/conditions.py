@@ -1,4 +1,4 @@
-r"""The conditions of rules: on the command, the paths and the arguments of a call.
+r"""The conditions of rules: on the command, the paths, the impact and the arguments of a call.
 
 Commands. An allow is about one simple command: words, quoted or not, and nothing that a shell would interpret. No rule
 allows a command with any of ``; & | < > ( ) $ ` \ ! ^ %``, a new line, or a pattern of file names, because a command
@@ -17,6 +17,9 @@ all links followed; of its pattern, only links in the working directory and the 
 below may be the agent's own. Any path of the call, in either form, meets a deny or ask, and so does a path that cannot
 be resolved.
 
+Impact. A condition lists kinds of impact, as `amplifier_hooks.impact` predicts them. An allow wants every impact of the
+call in its list, so it may be about any command, however it is put together; one listed impact meets a deny or ask.
+
 Arguments. A condition is a value, a glob or a regular expression, always over the whole argument. An allow names all
 arguments that it accepts.
 """
@@ -33,8 +36,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
-from amplifier_hooks.text.matching import MatchTimedOut, compile_matcher
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration, MissingExtra
+from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.kinds import ImpactPolicy
+from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 from amplifier_hooks.text.paths import (
     COMMAND_NAMES,
     PATH_NAMES,
@@ -56,6 +62,7 @@ from approval_backends.rules.programs import BUNDLED, OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amplifier_hooks.impact.kinds import CallImpact, ImpactKind
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
     from amplifier_hooks.text.paths import PathPattern
@@ -79,6 +86,17 @@ class Subject:
     def paths(self) -> CallPaths:
         """The targets of the paths in the call's arguments."""
         return CallPaths(self.facts.arguments, self.facts.cwd, self.facts.root)
+
+    @cached_property
+    def impact(self) -> CallImpact | str:
+        """The impact of the call, or the reason why that is unknown."""
+        if not (self.paths.cwd and self.paths.home):
+            return "the folder of the call, or the home folder, is unknown"
+        policy = ImpactPolicy(self.facts.root or self.paths.cwd, self.paths.home)
+        try:
+            return predict_impact(self.facts.tool, self.facts.arguments, policy, ask_file_system, folder=self.paths.cwd)
+        except MissingExtra as problem:
+            return str(problem)
 
     @cached_property
     def is_json(self) -> bool:
@@ -305,6 +323,27 @@ class PathCondition:
         return ConditionFinding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
 
 
+@frozen
+class ImpactCondition:
+    """A condition on the impact of a call."""
+
+    kinds: frozenset[ImpactKind]
+    strict: bool
+
+    def check(self, subject: Subject) -> ConditionFinding:
+        """Return whether the impact of a call is one of these kinds; in an allow, whether all of it is."""
+        impact = subject.impact
+        if isinstance(impact, str):
+            return ConditionFinding(met=None, why=impact)
+        if self.strict:
+            more = [one for one in impact.impacts if one.kind not in self.kinds]
+            why = f"it has the impact {more[0].kind} ({more[0].place})" if more else "its impact is in the list"
+            return ConditionFinding(met=not more, why=why)
+        found = [one for one in impact.impacts if one.kind in self.kinds]
+        why = f"it has the impact {found[0].kind} ({found[0].place})" if found else "it has none of these impacts"
+        return ConditionFinding(met=bool(found), why=why)
+
+
 PATTERNS: Final = ("glob", "regex")
 SCALARS: Final = (str, int, float, bool, type(None))
 
@@ -409,20 +448,10 @@ def _argument_matcher(given: Any) -> Matcher:
         raise ValueError(f"needs a text as its {kind}")
     try:
         # A dot is any character, so that a new line hides nothing.
-        matcher = compile_matcher(f"re:{_glob_regex(pattern) if kind == 'glob' else '(?s)' + pattern}")
+        matcher = compile_glob(pattern) if kind == "glob" else compile_matcher(f"re:(?s){pattern}")
     except InvalidRegistration as problem:
         raise ValueError(f"has a pattern that cannot be used: {problem}") from None
     return evolve(matcher, spec=f"the {kind} {pattern!r}")
-
-
-def _glob_regex(pattern: str) -> str:
-    """Return the glob as a regular expression."""
-    from wcmatch import fnmatch
-
-    [translated], _ = fnmatch.translate(pattern, flags=fnmatch.FORCEUNIX | fnmatch.DOTMATCH)
-    if "(?!)" in translated:
-        raise ValueError(f"has the glob {pattern!r}, which nothing matches; turn the range in its brackets around")
-    return str(translated)
 
 
 def _matches_anywhere(value: Value, given: object) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from attrs import frozen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -21,7 +21,9 @@ from amplifier_hooks.events import (
     find,
     suggestion,
 )
-from amplifier_hooks.ports import RuleEffect
+from amplifier_hooks.impact.kinds import KINDS, ImpactKind
+from amplifier_hooks.impact.tools import argument_names
+from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
@@ -34,6 +36,7 @@ from approval_backends.rules.conditions import (
     CommandCondition,
     CommandPattern,
     ConditionFinding,
+    ImpactCondition,
     PathCondition,
     Subject,
     Value,
@@ -43,7 +46,7 @@ from approval_backends.rules.conditions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -119,6 +122,14 @@ def _risks(given: object) -> frozenset[Risk]:
     return found
 
 
+def _impacts(given: object) -> frozenset[ImpactKind]:
+    names = _names(given)
+    found: frozenset[ImpactKind] = frozenset(kind for kind in KINDS if kind in names)
+    if unknown := next((name for name in names if name not in KINDS), None):
+        raise ValueError(f"has {unknown!r}, which is no kind of impact; the kinds are {', '.join(KINDS)}")
+    return found
+
+
 def _version(given: object) -> int:
     if type(given) is not int or given != 1:
         raise ValueError(f"is {given!r:.40}; this program reads version: 1")
@@ -137,10 +148,6 @@ def _reason(given: object) -> object:
     return given
 
 
-def _from_file(reader: Callable[[object], Any]) -> PlainValidator:
-    return PlainValidator(reader)
-
-
 class StrictRulesModel(BaseModel):
     """A model that guesses nothing: an unknown key or a value of another kind is a mistake."""
 
@@ -150,21 +157,22 @@ class StrictRulesModel(BaseModel):
 class RuleModel(StrictRulesModel):
     """One rule of a file. All of its conditions have to hold."""
 
-    id: Annotated[str, _from_file(_id), Field(description="a name of its own")]
-    effect: RuleEffect = Field(description="allow, ask or deny")
-    tool: Annotated[Matcher, _from_file(_matcher), Field(description="a tool, or '*'")]
-    event: Annotated[Matcher, _from_file(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
-    risk: Annotated[frozenset[Risk] | None, _from_file(_risks)] = None
-    arguments: Annotated[dict[str, Value] | None, _from_file(as_values)] = None
-    other_arguments: Annotated[tuple[str, ...] | None, _from_file(_others)] = ()
-    command: Annotated[tuple[CommandPattern, ...] | None, _from_file(as_patterns)] = None
+    id: Annotated[str, PlainValidator(_id), Field(description="a name of its own")]
+    action: RuleAction = Field(description="allow, ask or deny")
+    tool: Annotated[Matcher, PlainValidator(_matcher), Field(description="a tool, or '*'")]
+    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
+    risk: Annotated[frozenset[Risk] | None, PlainValidator(_risks)] = None
+    arguments: Annotated[dict[str, Value] | None, PlainValidator(as_values)] = None
+    other_arguments: Annotated[tuple[str, ...] | None, PlainValidator(_others)] = ()
+    command: Annotated[tuple[CommandPattern, ...] | None, PlainValidator(as_patterns)] = None
     command_argument: Annotated[str | None, BeforeValidator(_text)] = None
-    path: Annotated[tuple[PathPattern, ...] | None, _from_file(parse_patterns)] = None
-    path_arguments: Annotated[tuple[str, ...], _from_file(_names)] = ()
-    hooks: Annotated[tuple[str, ...], _from_file(_names)] = ()
-    reason: Annotated[str, _from_file(_reason)] = ""
+    impact: Annotated[frozenset[ImpactKind] | None, PlainValidator(_impacts)] = None
+    path: Annotated[tuple[PathPattern, ...] | None, PlainValidator(parse_patterns)] = None
+    path_arguments: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
+    hooks: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
+    reason: Annotated[str, PlainValidator(_reason)] = ""
     with_risk: Risk | None = None
-    risk_reason: Annotated[str, _from_file(_reason)] = ""
+    risk_reason: Annotated[str, PlainValidator(_reason)] = ""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -174,8 +182,8 @@ class RuleModel(StrictRulesModel):
         return self
 
     def _mistakes(self) -> list[tuple[bool, str]]:
-        allow = self.effect == "allow"
-        bounded = self.arguments or self.command or self.path or self.risk or self.tool is not ANY
+        allow = self.action == "allow"
+        bounded = self.arguments or self.command or self.impact or self.path or self.risk or self.tool is not ANY
         return [
             (allow and not self.hooks, "an allow answers questions of hooks: add hooks: '*' for all, or their names"),
             (allow and not bounded, "this would allow everything; name tools, or what their arguments have to be"),
@@ -191,7 +199,7 @@ class RuleModel(StrictRulesModel):
             (self.command_argument is not None and not self.command, "command_argument belongs to a command"),
             (bool(self.path_arguments) and not self.path, "path_arguments belongs to a path"),
             (
-                self.with_risk is not None and self.effect != "ask",
+                self.with_risk is not None and self.action != "ask",
                 "with_risk is the risk of what an ask asks about; the condition is called risk",
             ),
             (bool(self.risk_reason) and self.with_risk is None, "risk_reason belongs to with_risk"),
@@ -203,8 +211,8 @@ class RuleModel(StrictRulesModel):
 
     def to_rule(self, line: int) -> Rule:
         """Return the rule, ready to be checked against calls."""
-        strict = self.effect == "allow"
-        conditions: list[ArgumentCondition | CommandCondition | PathCondition] = []
+        strict = self.action == "allow"
+        conditions: list[Condition] = []
         named = {*(self.arguments or ()), *(self.other_arguments or ())}
         if self.arguments is not None:
             conditions.append(ArgumentCondition(self.arguments, strict))
@@ -214,10 +222,13 @@ class RuleModel(StrictRulesModel):
         if self.path is not None:
             conditions.append(path := PathCondition(self.path, strict, self.path_arguments, frozenset(named)))
             named.update(path.names)
+        if self.impact is not None:
+            conditions.append(ImpactCondition(self.impact, strict))
+            named |= argument_names()
         accepted = AcceptedArguments(None if self.other_arguments is None else frozenset(named))
         return Rule(
             id=self.id,
-            effect=self.effect,
+            action=self.action,
             line=line,
             event=self.event,
             tool=self.tool,
@@ -234,9 +245,12 @@ class RuleModel(StrictRulesModel):
 class RulesModel(StrictRulesModel):
     """A whole file."""
 
-    version: Annotated[Literal[1], _from_file(_version), Field(description="1")]
+    version: Annotated[Literal[1], PlainValidator(_version), Field(description="1")]
     otherwise: Literal["ask", "deny"] | None = None
     rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
+
+
+Condition = ArgumentCondition | CommandCondition | ImpactCondition | PathCondition
 
 
 @frozen(kw_only=True)
@@ -244,12 +258,12 @@ class Rule:
     """One rule, ready to be checked against calls."""
 
     id: str
-    effect: RuleEffect
+    action: RuleAction
     line: int
     event: Matcher
     tool: Matcher
     risk: frozenset[Risk] | None
-    conditions: tuple[ArgumentCondition | CommandCondition | PathCondition, ...]
+    conditions: tuple[Condition, ...]
     accepted: AcceptedArguments | None
     """The arguments of an allow; a deny or ask applies whatever the other arguments are."""
     hooks: tuple[str, ...]

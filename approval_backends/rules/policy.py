@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from attrs import frozen
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.ports import ActionFacts, RuleEffect, RuleVerdict
+from amplifier_hooks.ports import ActionFacts, RuleAction, RuleVerdict
 from amplifier_hooks.result import Assessment, highest
 from approval_backends.rules.conditions import Subject
 from approval_backends.rules.model import OTHERWISE, parse_rules, read_file
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import os
 
 
-STRICTEST_FIRST: Final[tuple[RuleEffect, ...]] = ("deny", "ask", "allow")
+STRICTEST_FIRST: Final[tuple[RuleAction, ...]] = ("deny", "ask", "allow")
 
 
 @frozen(kw_only=True)
@@ -26,7 +26,7 @@ class ConsideredRule:
     """One rule and its finding about a call. `met` is None if that is undecided, which counts against the call."""
 
     rule: str
-    effect: RuleEffect
+    action: RuleAction
     line: int
     met: bool | None
     why: str
@@ -34,10 +34,10 @@ class ConsideredRule:
     @property
     def matched(self) -> bool:
         """True if the rule takes part in the verdict: an undecided rule does, unless it would allow."""
-        return self.met is True or (self.met is None and self.effect != "allow")
+        return self.met is True or (self.met is None and self.action != "allow")
 
     def __str__(self) -> str:
-        return f"{self.rule} ({self.effect}, line {self.line}): {self.why}"
+        return f"{self.rule} ({self.action}, line {self.line}): {self.why}"
 
 
 @frozen(kw_only=True)
@@ -50,8 +50,8 @@ class RulesExplanation:
     @property
     def deciding(self) -> tuple[ConsideredRule, ...]:
         """The rules that gave the verdict."""
-        effect = self.verdict.effect if self.verdict else None
-        return tuple(one for one in self.considered if one.matched and one.effect == effect)
+        action = self.verdict.action if self.verdict else None
+        return tuple(one for one in self.considered if one.matched and one.action == action)
 
     @property
     def outdone(self) -> tuple[ConsideredRule, ...]:
@@ -126,20 +126,20 @@ class Rules:
         for rule in self._rules:
             finding = rule.check(subject)
             considered.append(
-                ConsideredRule(rule=rule.id, effect=rule.effect, line=rule.line, met=finding.met, why=finding.why)
+                ConsideredRule(rule=rule.id, action=rule.action, line=rule.line, met=finding.met, why=finding.why)
             )
         matched = {one.rule for one in considered if one.matched}
         return RulesExplanation(verdict=self._verdict(matched, facts.event), considered=tuple(considered))
 
     def _verdict(self, matched: set[str], event: str) -> RuleVerdict | None:
-        """Return the strictest effect of the rules that matched, by all that have it, in the order of their names."""
-        for effect in STRICTEST_FIRST:
-            found = sorted((r for r in self._rules if r.id in matched and r.effect == effect), key=lambda r: r.id)
+        """Return the strictest action of the rules that matched, by all that have it, in the order of their names."""
+        for action in STRICTEST_FIRST:
+            found = sorted((r for r in self._rules if r.id in matched and r.action == action), key=lambda r: r.id)
             if found:
                 given = [Assessment(by=r.id, risk=r.with_risk, reason=r.risk_reason) for r in found if r.with_risk]
                 risk = highest(given)
                 return RuleVerdict(
-                    effect=effect,
+                    action=action,
                     rule=", ".join(rule.id for rule in found),
                     reason="\n".join(rule.reason for rule in found if rule.reason),
                     answers=tuple(dict.fromkeys(name for rule in found for name in rule.hooks)),
@@ -148,16 +148,16 @@ class Rules:
                 )
         if self._otherwise is None or event != TOOL_PRE:
             return None
-        return RuleVerdict(effect=self._otherwise, rule=OTHERWISE, reason="No rule allows this.")
+        return RuleVerdict(action=self._otherwise, rule=OTHERWISE, reason="No rule allows this.")
 
 
 def _verdict_text(verdict: RuleVerdict | None) -> str:
     if verdict is None:
         return "no rule speaks: the hooks decide"
-    if verdict.effect == "allow":
+    if verdict.action == "allow":
         hooks = "every hook" if "*" in verdict.answers else ", ".join(verdict.answers)
         return f"allow, by {verdict.rule}: answers the questions of {hooks}"
-    text = f"{verdict.effect}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
+    text = f"{verdict.action}, by {verdict.rule}{verdict.reason and ': ' + verdict.reason}"
     if verdict.risk is None:
         return text
     return f"{text}\n  with {verdict.risk} risk{verdict.risk_reason and ': ' + verdict.risk_reason}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.storage.state_folder import StateFolder
 from approval_backends.errors import UnknownStore
@@ -30,10 +30,11 @@ def store_at(address: str | None = None) -> DatabaseStore:
     Raises `UnknownStore` for an address that is neither a path nor a server.
     """
     target = _parse_address(address)
-    if isinstance(target, ServerAddress):
+    if isinstance(target, tuple):
         from approval_backends.stores.postgres import PostgresStore
 
-        return PostgresStore(target.dsn, **target.options)
+        dsn, options = target
+        return PostgresStore(dsn, **options)
     from approval_backends.stores.sqlite import SqliteStore
 
     return SqliteStore(target or StateFolder().approvals)
@@ -46,24 +47,18 @@ def database_at(address: str | None, *migrations: Migrations) -> Database:
     `store_at` does.
     """
     target = _parse_address(address)
-    if isinstance(target, ServerAddress):
+    if isinstance(target, tuple):
         from amplifier_hooks.storage.postgres import PostgresDatabase
 
-        return PostgresDatabase(target.dsn, *migrations, **target.options)
+        dsn, options = target
+        return PostgresDatabase(dsn, *migrations, **options)
     from amplifier_hooks.storage.sqlite import SqliteDatabase
 
     return SqliteDatabase(target or StateFolder().make().server, *migrations)
 
 
-class ServerAddress(NamedTuple):
-    """A database server, and the schema to use there."""
-
-    dsn: str
-    options: dict[str, Any]
-
-
-def _parse_address(address: str | None) -> Path | ServerAddress | None:
-    """Return a file or a server; None without an address. Raises `UnknownStore`."""
+def _parse_address(address: str | None) -> Path | tuple[str, dict[str, Any]] | None:
+    """Return a file, or a server's DSN and options; None without an address. Raises `UnknownStore`."""
     if address is None:
         return None
     if not address.strip():
@@ -73,7 +68,7 @@ def _parse_address(address: str | None) -> Path | ServerAddress | None:
     if not SERVER.match(address):
         raise UnknownStore(f"{without_secrets(address)} is neither a file nor postgresql://…; name one of them")
     dsn, _, schema = address.partition("#")
-    return ServerAddress(dsn, {"schema": schema} if schema else {})
+    return dsn, {"schema": schema} if schema else {}
 
 
 def without_secrets(address: str) -> str:

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
-from attrs import evolve
-from attrs import fields as fields_of
+from msgspec.structs import replace
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
@@ -27,13 +26,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COLUMNS: Final = (
-    "request, created, boot, reading, lifetime, digest, status, epoch, version, "
-    "decision, decided, decided_boot, decided_reading, reason, ended, result"
+    "request, created, age, lifetime, digest, status, version, decision, decided, decided_age, reason, ended, result"
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
+KEY_TEXTS: Final = ("agent", "hook", "version", "tool", "cwd", "scope")
 GRANT_COLUMNS: Final = (
-    "id, tenant, session, agent, hook, version, tool, cwd, scope, allows, ceiling, by_whom, channel, request, "
-    "created, expires"
+    f"id, tenant, session, {', '.join(KEY_TEXTS)}, allows, ceiling, by_whom, channel, request, created, expires"
 )
 STOP_COLUMNS: Final = "id, tenant, session, why, by_whom, at, ended, ended_by"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,10 +71,12 @@ def session_value(session: str | None) -> str:
 
 def micros(at: datetime) -> int:
     """Return a time as whole microseconds."""
-    return (at - EPOCH) // timedelta(microseconds=1)
+    since = at - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _time_of(value: int) -> datetime:
+def time_of(value: int) -> datetime:
+    """Return the time of whole microseconds."""
     return EPOCH + timedelta(0, 0, value)
 
 
@@ -90,8 +90,6 @@ def _fields(value: object) -> object:
         return value.isoformat()
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.asdict(value)
-    if isinstance(value, ApprovalRequest | Decision):
-        return {field.name: getattr(value, field.name) for field in fields_of(type(value))}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be kept")
@@ -113,18 +111,9 @@ def _decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
 
 def record_values(record: RequestRecord) -> tuple[Any, ...]:
     """Return the values of `COLUMNS`."""
-    return (
-        request_value(record.request),
-        micros(record.created.wall),
-        record.created.boot,
-        round(record.created.reading * 1e6),
-        round(record.lifetime * 1e6),
-        record.digest,
-        record.status,
-        record.epoch,
-        record.version,
-        *end_values(record),
-    )
+    lifetime = round(record.lifetime * 1e6)
+    state = record.digest, record.status, record.version
+    return request_value(record.request), *_moment_values(record.created), lifetime, *state, *end_values(record)
 
 
 def request_value(request: ApprovalRequest) -> str:
@@ -134,112 +123,73 @@ def request_value(request: ApprovalRequest) -> str:
 
 def end_values(record: RequestRecord) -> tuple[Any, ...]:
     """Return the values of the last of `COLUMNS`, from `decision` on: the end of a request."""
-    decided = record.decided
     return (
         None if record.decision is None else decision_value(record.decision),
-        None if decided is None else micros(decided.wall),
-        None if decided is None else decided.boot,
-        None if decided is None else round(decided.reading * 1e6),
+        *_moment_values(record.decided),
         to_stored_text(record.reason),
         None if record.ended is None else micros(record.ended),
         None if record.result is None else _json(record.result),
     )
 
 
+def _moment_values(moment: Moment | None) -> tuple[int | None, int | None]:
+    return (None, None) if moment is None else (micros(moment.wall), round(moment.age * 1e6))
+
+
 def decision_value(decision: Decision) -> str:
     """Return a decision as a column; its time has a column of its own."""
-    return _json(decision if decision.at is None else evolve(decision, at=None))
+    return _json(decision if decision.at is None else replace(decision, at=None))
 
 
 def load_record(row: Row) -> RequestRecord:
     """Return a record from the values of `COLUMNS`."""
-    (
-        request,
-        created,
-        boot,
-        reading,
-        lifetime,
-        digest,
-        status,
-        epoch,
-        version,
-        decision,
-        decided,
-        decided_boot,
-        decided_reading,
-        reason,
-        ended,
-        result,
-    ) = row
+    request, created, age, lifetime, digest, status, version, *end = row
+    decision, decided, decided_age, reason, ended, result = end
     return RequestRecord(
         request=_decode(_request, request),
-        created=Moment(_time_of(created), boot, reading / 1e6),
+        created=Moment(time_of(created), age / 1e6),
         lifetime=lifetime / 1e6,
         digest=digest,
         status=status,
-        epoch=epoch,
         version=version,
-        decision=None if decision is None else evolve(_decode(_decision, decision), at=_time_of(decided)),
-        decided=None if decided is None else Moment(_time_of(decided), decided_boot, decided_reading / 1e6),
+        decision=None if decision is None else replace(_decode(_decision, decision), at=time_of(decided)),
+        decided=None if decided is None else Moment(time_of(decided), decided_age / 1e6),
         reason=from_stored_text(reason),
-        ended=None if ended is None else _time_of(ended),
+        ended=None if ended is None else time_of(ended),
         result=None if result is None else _decode(_result, result),
     )
 
 
 def load_event(row: Row) -> RequestEvent:
     """Return an event from the values of `EVENT_COLUMNS`."""
-    number, request, kind, at, version, by, channel, note, recorded = row
+    number, request, kind, at, version, *texts, recorded = row
+    by, channel, note = map(from_stored_text, texts)
     return RequestEvent(
-        number=number,
-        request=from_stored_text(request),
-        kind=kind,
-        at=_time_of(at),
-        version=version,
-        by=from_stored_text(by),
-        channel=from_stored_text(channel),
-        note=from_stored_text(note),
-        recorded=bool(recorded),
+        number, from_stored_text(request), kind, time_of(at), version, by, channel, note, recorded=bool(recorded)
     )
 
 
 def key_values(key: GrantKey) -> tuple[str, ...]:
     """Return a grant's key as columns."""
-    return (
-        to_stored_text(key.tenant),
-        session_value(key.session),
-        *(to_stored_text(text) for text in (key.agent, key.hook, key.version, key.tool, key.cwd, key.scope)),
-    )
+    texts = (to_stored_text(getattr(key, name)) for name in KEY_TEXTS)
+    return to_stored_text(key.tenant), session_value(key.session), *texts
 
 
 def grant_values(grant: Grant) -> tuple[Any, ...]:
     """Return the values of `GRANT_COLUMNS`."""
-    return (
-        to_stored_text(grant.id),
-        *key_values(grant.key),
-        int(grant.allows),
-        grant.ceiling,
-        to_stored_text(grant.by),
-        to_stored_text(grant.channel),
-        to_stored_text(grant.request),
-        micros(grant.created),
-        None if grant.expires is None else micros(grant.expires),
-    )
+    by, channel, request = map(to_stored_text, (grant.by, grant.channel, grant.request))
+    expires = None if grant.expires is None else micros(grant.expires)
+    given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires
+    return to_stored_text(grant.id), *key_values(grant.key), *given
 
 
 def load_grant(row: Row) -> Grant:
     """Return a grant from the values of `GRANT_COLUMNS`."""
-    name, tenant, session, agent, hook, version, tool, cwd, scope, *given = row
-    allows, ceiling, by, channel, request, created, expires = given
+    name, tenant, session, *texts, allows, ceiling, by, channel, request, created, expires = row
     key = GrantKey(
         tenant=from_stored_text(tenant),
         session=None if session == "*" else from_stored_text(session[1:]),
-        agent=from_stored_text(agent),
-        hook=from_stored_text(hook),
-        version=from_stored_text(version),
-        tool=from_stored_text(tool),
-        cwd=from_stored_text(cwd),
-        scope=from_stored_text(scope),
+        **dict(zip(KEY_TEXTS, map(from_stored_text, texts), strict=True)),
     )
     return Grant(
         id=from_stored_text(name),
@@ -249,8 +199,8 @@ def load_grant(row: Row) -> Grant:
         by=from_stored_text(by),
         channel=from_stored_text(channel),
         request=from_stored_text(request),
-        created=_time_of(created),
-        expires=None if expires is None else _time_of(expires),
+        created=time_of(created),
+        expires=None if expires is None else time_of(expires),
     )
 
 
@@ -263,7 +213,7 @@ def load_stop(row: Row) -> Stop:
         session=from_stored_text(session),
         why=from_stored_text(why),
         by=from_stored_text(by),
-        at=_time_of(at),
-        ended=None if ended is None else _time_of(ended),
+        at=time_of(at),
+        ended=None if ended is None else time_of(ended),
         ended_by=from_stored_text(ended_by),
     )

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
-from attrs import frozen
+from attrs import field, frozen
 
-from approval_backends.lifecycle import Moment
+from approval_backends.lifecycle import Move
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import ApprovalAnswer, Move, Refusal, RequestRecord
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -31,6 +29,8 @@ LATE: Final = ("already_resolved", "expired", "withdrawn")
 """Refusals of an answer that would have counted earlier."""
 ANSWERS: Final = frozenset({"late_decision", "refused"})
 """Events that change nothing: answers that did not count."""
+LOST: Final = "no result was stored before another worker of the session began"
+"""Reason of a claimed request that becomes unknown."""
 NEW: Final = "+"
 """Topic of a new request. Its own caller needs no wake-up, so only watches of all requests follow it."""
 STOPS: Final = "!"
@@ -38,21 +38,12 @@ STOPS: Final = "!"
 STOPS_KEPT: Final = 3_600.0
 """Seconds for which `stops` also returns a stop that has ended."""
 
-EventKind = Literal[
-    "submitted",
-    "approve",
-    "deny",
-    "expire",
-    "give_up",
-    "withdraw",
-    "supersede",
-    "claim",
-    "finish",
-    "fail",
-    "lose",
-    "late_decision",
-    "refused",
-]
+AnswerCheck = Callable[[], Coroutine[Any, Any, None]] | None
+"""A check of an approver's rights inside the transaction that decides. It must not use the store."""
+Sessions = Iterable[str] | None
+"""Names of sessions; None stands for all."""
+
+EventKind = Literal["submitted", "late_decision", "refused"] | Move
 
 
 @frozen(kw_only=True)
@@ -63,7 +54,7 @@ class OpenRequestLimits:
     per_tenant: int = PER_TENANT
 
 
-@frozen(kw_only=True)
+@frozen
 class RequestEvent:
     """One event of a request.
 
@@ -79,14 +70,13 @@ class RequestEvent:
     by: str = ""
     channel: str = ""
     note: str = ""
-    recorded: bool = False
+    recorded: bool = field(default=False, kw_only=True)
 
 
 @frozen(kw_only=True)
-class SessionTakeover:
-    """A session as its new owner finds it: requests to be answered, approved but not begun, begun without a result."""
+class UnfinishedRequests:
+    """Requests of a session as a worker finds them: to be answered, approved and not begun, begun without a result."""
 
-    epoch: int
     pending: tuple[RequestRecord, ...] = ()
     approved: tuple[RequestRecord, ...] = ()
     unknown: tuple[RequestRecord, ...] = ()
@@ -131,12 +121,12 @@ class ApprovalStore(Protocol):
         """Return the time by which this store judges everything."""
         ...
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a request, pending from now on for as long as it says.
 
         A request that is there already with its id and digest is returned as it stands. Raises `ApprovalMismatch` for
         arguments that do not have the digest, `RequestMismatch` for that id with another digest, tenant or session,
-        `TooManyRequests` over a limit, and `SessionTakenOver` for an epoch older than the session's.
+        and `TooManyRequests` over a limit.
         """
         ...
 
@@ -153,13 +143,14 @@ class ApprovalStore(Protocol):
         ...
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
         The decision notes the seconds for which an "always" is kept; a refusal adds its grants in the same transaction.
         An answer that does not count changes nothing but the request's events. A decision sent again returns the record
-        as it stands.
+        as it stands. `check` runs inside the transaction, before anything is written; `answer` raises its error, and
+        then nothing has changed.
         """
         ...
 
@@ -170,7 +161,6 @@ class ApprovalStore(Protocol):
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
         """Make one other move of the table, if `lifecycle.move_request` allows it; set status, reason, ended, result.
@@ -189,7 +179,7 @@ class ApprovalStore(Protocol):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -200,30 +190,35 @@ class ApprovalStore(Protocol):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
         """Return the requests that are not pending any more, newest first; after a cursor."""
         ...
 
-    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session: the previous one can neither submit nor claim from here on.
+    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return the open requests of a session. Any number of workers may serve one session.
 
-        A request that was claimed and never settled becomes unknown, because the store cannot know if its action ran.
-        Raises nothing of its own; calling it twice makes a second, newer owner.
+        A request that was claimed and is not settled becomes unknown, because the store cannot know if its action ran;
+        the worker that runs it can settle it all the same. Raises nothing of its own.
         """
         ...
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
-        """Withdraw the pending and approved requests, end the session's grants, and return these requests."""
+    async def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> list[RequestRecord]:
+        """Withdraw the pending and approved requests, end the session's grants, and return these requests.
+
+        Unless `final`, a session with such requests does not end, because they belong to other workers.
+        """
         ...
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Return the grants in force that answer any hook of this request; `approvals.match_grants` combines them."""
         ...
 
-    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
+    async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         ...
 
@@ -279,21 +274,19 @@ class ApprovalStore(Protocol):
         ...
 
 
-def system_moment() -> Moment:
-    """Return the time now, by the wall clock and by a clock that counts while the machine sleeps and cannot be set."""
-    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
-    if boot_clock is None:
-        return Moment(datetime.now(UTC))
-    return Moment(datetime.now(UTC), _boot(), time.clock_gettime(boot_clock))
+def decider_of(record: RequestRecord, kind: EventKind) -> tuple[str, str]:
+    """Return the approver and the channel that an event names; empty, unless it is a decision."""
+    decision = record.decision if kind in ("approve", "deny") else None
+    return (decision.by, decision.channel) if decision else ("", "")
 
 
-@cache
-def _boot() -> str:
-    """Return the name of this start of the machine; empty if it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:
+    """Return the records that are not over, sorted by what is left to do."""
+    return UnfinishedRequests(
+        pending=with_status(records, "pending"),
+        approved=with_status(records, "approved"),
+        unknown=with_status(records, "unknown"),
+    )
 
 
 def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:

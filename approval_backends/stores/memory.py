@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.ports import Stop
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     BEGUN,
-    Moment,
     Refusal,
     RequestRecord,
     grants_of,
@@ -31,6 +31,7 @@ from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
+    LOST,
     NEW,
     RETENTION,
     STOPS,
@@ -39,17 +40,21 @@ from approval_backends.stores.approval_store import (
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
-    SessionTakeover,
-    system_moment,
+    UnfinishedRequests,
+    decider_of,
+    unfinished,
     with_status,
 )
+from approval_backends.stores.store_clock import ClockReading, StoreClock, system_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
-    from approval_backends.lifecycle import ApprovalAnswer, Move
+    from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
+    from approval_backends.stores.approval_store import AnswerCheck, Sessions
 
 
 class MemoryStore:
@@ -57,9 +62,12 @@ class MemoryStore:
 
     durable = False
 
-    def __init__(self, limits: OpenRequestLimits | None = None, clock: Callable[[], Moment] = system_moment) -> None:
+    def __init__(
+        self, limits: OpenRequestLimits | None = None, clock: Callable[[], ClockReading] = system_reading
+    ) -> None:
         self._limits = limits or OpenRequestLimits()
         self._clock = clock
+        self._kept = StoreClock()
         self._signals = ChangeSignals()
         self._open = True
         self._records: dict[str, RequestRecord] = {}
@@ -67,7 +75,6 @@ class MemoryStore:
         self._waiting: Counter[tuple[str, str | None]] = Counter()
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
-        self._epochs: dict[tuple[str, str], int] = {}
         self._stops: dict[str, Stop] = {}
 
     async def open(self) -> Self:
@@ -82,9 +89,9 @@ class MemoryStore:
 
     async def now(self) -> Moment:
         """Return the clock's time."""
-        return self._clock()
+        return self._now()
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a copy of the request; one that is there already is returned as it stands."""
         check_digest(request)
         known = self._find(request.id)
@@ -92,12 +99,10 @@ class MemoryStore:
             if _identity(known.request) != _identity(request):
                 raise RequestMismatch(request.id)
             return known
-        if epoch < self._epochs.get((request.tenant, request.session), 0):
-            raise SessionTakenOver(request.session)
-        now = self._clock()
+        now = self._now()
         self._within_limits(request, now)
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
-        record = new_record(evolve(request, arguments=own), now, epoch)
+        record = new_record(replace(request, arguments=own), now)
         self._put(record)
         self._note(record, "submitted", now)
         self._signals.notify(NEW)
@@ -109,7 +114,7 @@ class MemoryStore:
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the time."""
-        return self._find(request_id), self._clock()
+        return self._find(request_id), self._now()
 
     async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
         """Return the newest request of a call whose act has begun, or None."""
@@ -117,10 +122,12 @@ class MemoryStore:
         return max((one for one in there if one.status in BEGUN), key=lambda one: one.created.wall, default=None)
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
-        record, now = self._find(answer.request), self._clock()
+        if check is not None:
+            await check()
+        record, now = self._find(answer.request), self._now()
         after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
             self._note_refusal(after, answer, now)
@@ -138,13 +145,12 @@ class MemoryStore:
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> RequestRecord | Refusal:
         """Make one other move, if the table allows it."""
-        now = self._clock()
+        now = self._now()
         record = self._find(request_id)
-        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
+        after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if isinstance(after, RequestRecord):
             if move == "claim" and (refusal := refuse_stopped(after, self._stops.values())) is not None:
                 return refusal
@@ -153,15 +159,16 @@ class MemoryStore:
 
     async def expire_due(self, limit: int = 1_000) -> list[RequestRecord]:
         """Expire every request whose time is over."""
-        now = self._clock()
-        over = [r for r in self._all() if r.status in ("pending", "approved") and is_over(r, now)]
+        now = self._now()
+        there = with_status(self._visible_records(), "pending", "approved")
+        over = [record for record in there if is_over(record, now)]
         return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
 
     async def pending(
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -176,7 +183,7 @@ class MemoryStore:
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -188,32 +195,23 @@ class MemoryStore:
             found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
         return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
 
-    async def take_over(self, tenant: str, session: str) -> SessionTakeover:
-        """Become the owner of a session."""
-        epoch = self._epochs.get((tenant, session), 0) + 1
-        self._epochs[tenant, session] = epoch
-        now = self._clock()
-        found: list[RequestRecord] = []
-        for record in list(self._visible_records(tenant, [session])):
-            if record.status == "claimed":
-                self._try_move(record, "lose", now, "its owner is gone")
-            if record.ended is None:
-                self._put(evolve(self._records[record.id], epoch=epoch))
-                found.append(self._records[record.id])
-        return SessionTakeover(
-            epoch=epoch,
-            pending=with_status(found, "pending"),
-            approved=with_status(found, "approved"),
-            unknown=with_status(found, "unknown"),
-        )
+    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+        """Return the open requests of a session; one that was claimed becomes unknown."""
+        now = self._now()
+        there = [r for r in self._visible_records(tenant, [session]) if r.ended is None]
+        return unfinished([self._try_move(record, "lose", now, LOST) or record for record in there])
 
-    async def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> list[RequestRecord]:
+    async def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> list[RequestRecord]:
         """Withdraw the open requests, and end the session's grants."""
-        now = self._clock()
+        now = self._now()
+        found = with_status(self._visible_records(tenant, [session]), "pending", "approved")
+        if found and not final:
+            return []
         for grant in self._grants.values():
             if (grant.key.tenant, grant.key.session) == (tenant, session) and grant.revoked is None:
-                self._grants[grant.id] = evolve(grant, revoked=now.wall)
-        found = with_status(list(self._visible_records(tenant, [session])), "pending", "approved")
+                self._grants[grant.id] = replace(grant, revoked=now.wall)
         return [after for record in found if (after := self._try_move(record, "withdraw", now, reason))]
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
@@ -221,10 +219,10 @@ class MemoryStore:
         keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
-    async def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> list[Grant]:
+    async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
-        now, wanted = self._clock().wall, None if sessions is None else frozenset(sessions)
+        now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
         return [
             grant
             for grant in self._grants.values()
@@ -238,7 +236,7 @@ class MemoryStore:
         """End a grant."""
         there = [grant for grant in await self.grants(tenant=tenant) if grant.id == grant_id]
         for grant in there:
-            self._grants[grant.id] = evolve(grant, revoked=self._clock().wall)
+            self._grants[grant.id] = replace(grant, revoked=self._now().wall)
             self._signals.notify(grant.request)
         return bool(there)
 
@@ -247,7 +245,7 @@ class MemoryStore:
         self._find("")
         known = self._stop_for(tenant, session)
         if known is None:
-            at = self._clock().wall
+            at = self._now().wall
             known = Stop(id=uuid4().hex, tenant=tenant, session=session, why=why, by=by, at=at)
             self._stops[known.id] = known
             self._signals.notify(STOPS)
@@ -258,14 +256,14 @@ class MemoryStore:
         self._find("")
         known = self._stop_for(tenant, session)
         if known is not None:
-            known = self._stops[known.id] = evolve(known, ended=self._clock().wall, ended_by=by)
+            known = self._stops[known.id] = replace(known, ended=self._now().wall, ended_by=by)
             self._signals.notify(STOPS)
         return known
 
     async def stops(self) -> list[Stop]:
         """Return the stops in force, and those that ended lately."""
         self._find("")
-        since = self._clock().wall - timedelta(seconds=STOPS_KEPT)
+        since = self._now().wall - timedelta(seconds=STOPS_KEPT)
         return [stop for stop in self._stops.values() if stop.ended is None or stop.ended > since]
 
     def _stop_for(self, tenant: str, session: str) -> Stop | None:
@@ -292,23 +290,17 @@ class MemoryStore:
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
         """Remove the requests that ended so long ago."""
-        now = self._clock().wall
-        gone = [
-            record.id
-            for record in self._all()
-            if record.ended is not None
-            and (now - record.ended).total_seconds() >= older_than
-            and (unrecorded or all(event.recorded for event in self._events[record.id]))
-        ]
+        now = self._now().wall
+
+        def is_old(ended: datetime | None) -> bool:
+            return ended is not None and (now - ended).total_seconds() >= older_than
+
+        old = [record.id for record in self._visible_records() if is_old(record.ended)]
+        gone = [one for one in old if unrecorded or all(event.recorded for event in self._events[one])]
         for request_id in gone:
             del self._records[request_id], self._events[request_id]
-        for grant in list(self._grants.values()):
-            ended = grant.revoked or grant.expires
-            if ended is not None and (now - ended).total_seconds() >= older_than:
-                del self._grants[grant.id]
-        for stop in list(self._stops.values()):
-            if stop.ended is not None and (now - stop.ended).total_seconds() >= older_than:
-                del self._stops[stop.id]
+        self._grants = {name: one for name, one in self._grants.items() if not is_old(one.revoked or one.expires)}
+        self._stops = {name: one for name, one in self._stops.items() if not is_old(one.ended)}
         return len(gone)
 
     def watch(self, request_id: str | None = None) -> AbstractContextManager[Watch]:
@@ -317,17 +309,19 @@ class MemoryStore:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _now(self) -> Moment:
+        reading = self._clock()
+        self._kept = self._kept.at(reading)
+        return self._kept.moment(reading)
+
     def _find(self, request_id: str) -> RequestRecord | None:
         if not self._open:
             raise StoreClosed("the store is closed")
         return self._records.get(request_id)
 
-    def _all(self) -> list[RequestRecord]:
+    def _visible_records(self, tenant: str | None = None, sessions: Sessions = None) -> list[RequestRecord]:
         self._find("")
-        return list(self._records.values())
-
-    def _visible_records(self, tenant: str | None, sessions: Iterable[str] | None) -> Iterator[RequestRecord]:
-        return _filter_records(self._all(), tenant, sessions)
+        return list(_filter_records(self._records.values(), tenant, sessions))
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
         """Count the pending requests; requests whose time is over expire first, so that they count no more."""
@@ -338,9 +332,8 @@ class MemoryStore:
         )
         for scope, key, limit in rows:
             if self._waiting[key] >= limit:
-                for record in list(self._visible_records(tenant, None)):
-                    if record.status == "pending" and is_over(record, now):
-                        self._try_move(record, "expire", now)
+                for record in with_status(self._visible_records(tenant), "pending"):
+                    self._try_move(record, "expire", now)
                 if self._waiting[key] >= limit:
                     raise TooManyRequests(scope, limit)
 
@@ -383,37 +376,22 @@ class MemoryStore:
                 self._events[request_id][index] = evolve(event, recorded=True)
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> None:
-        by, channel = "", ""
-        if kind in ("approve", "deny") and record.decision:
-            by, channel = record.decision.by, record.decision.channel
-        self._add(record, kind, now, (by, channel, record.reason))
+        self._add(record, kind, now, (*decider_of(record, kind), record.reason))
 
     def _note_refusal(self, refusal: Refusal, answer: ApprovalAnswer, now: Moment) -> None:
         record = refusal.record
-        if record is None:
+        if record is None or sum(event.kind in ANSWERS for event in self._events[record.id]) >= LATE_KEPT:
             return
         kind: EventKind = "late_decision" if refusal.code in LATE else "refused"
-        if sum(event.kind in ANSWERS for event in self._events[record.id]) < LATE_KEPT:
-            self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
+        self._add(record, kind, now, (answer.by.name, answer.by.channel, refusal.code))
 
-    def _add(self, record: RequestRecord, kind: EventKind, now: Moment, facts: tuple[str, str, str]) -> None:
-        by, channel, note = facts
+    def _add(self, record: RequestRecord, kind: EventKind, now: Moment, texts: tuple[str, str, str]) -> None:
         events = self._events.setdefault(record.id, [])
-        event = RequestEvent(
-            number=len(events) + 1,
-            request=record.id,
-            kind=kind,
-            at=now.wall,
-            version=record.version,
-            by=by,
-            channel=channel,
-            note=note,
-        )
-        events.append(event)
+        events.append(RequestEvent(len(events) + 1, record.id, kind, now.wall, record.version, *texts))
 
 
 def _filter_records(
-    records: Iterable[RequestRecord], tenant: str | None, sessions: Iterable[str] | None
+    records: Iterable[RequestRecord], tenant: str | None, sessions: Sessions
 ) -> Iterator[RequestRecord]:
     wanted = None if sessions is None else frozenset(sessions)
     for record in records:

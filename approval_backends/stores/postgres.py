@@ -5,24 +5,26 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.approvals import check_digest
-from amplifier_hooks.storage.database import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, RequestRecord, decision_of, new_record, outcomes
 from approval_backends.stores.approval_rows import (
     COLUMNS,
+    EPOCH,
     decision_value,
     load_record,
     request_value,
+    time_of,
     to_stored_text,
     topic,
 )
 from approval_backends.stores.approval_store import NEW
+from approval_backends.stores.store_clock import SECOND, ClockReading
 from approval_backends.stores.tables import APPROVAL_TABLES
 from approval_backends.stores.transactions import DatabaseStore
 
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.lifecycle import ApprovalAnswer, Refusal, Status
-    from approval_backends.stores.approval_store import OpenRequestLimits
-    from approval_backends.stores.transactions import Steps
+    from approval_backends.stores.approval_store import AnswerCheck, OpenRequestLimits
 
 
 POSTGRES_TABLES = Migrations(
@@ -44,32 +45,33 @@ POSTGRES_TABLES = Migrations(
                 ADD COLUMN agent TEXT NOT NULL DEFAULT '', ADD COLUMN outcomes JSONB NOT NULL DEFAULT '{}'""",
             """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
+            """CREATE FUNCTION {schema}.approval_age(p_wall BIGINT) RETURNS BIGINT LANGUAGE SQL VOLATILE AS
+                'SELECT CASE WHEN p_wall >= wall - 1000000 THEN store_age + greatest(p_wall - wall, 0) END
+                FROM {schema}.approval_clock'""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
-                p_agent TEXT, p_outcomes TEXT, p_epoch INTEGER, p_per_session INTEGER, p_per_tenant INTEGER,
+                p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER,
                 p_channel TEXT, p_topic TEXT
-            ) RETURNS BIGINT LANGUAGE plpgsql AS $body$
+            ) RETURNS BIGINT[] LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT;
+                v_age BIGINT;
                 v_tenant BIGINT;
                 v_session BIGINT;
             BEGIN
                 PERFORM pg_advisory_xact_lock(hashtextextended(p_tenant, 0));
                 v_now := {schema}.approval_now();
-                IF EXISTS (SELECT 1 FROM {schema}.approval_session s
-                           WHERE s.tenant = p_tenant AND s.session = p_session AND s.epoch > p_epoch) THEN
-                    RETURN NULL;
-                END IF;
+                v_age := {schema}.approval_age(v_now);
                 SELECT count(*), count(*) FILTER (WHERE r.session = p_session) INTO v_tenant, v_session
                     FROM {schema}.approval_request r
-                    WHERE r.ended IS NULL AND r.status = 'pending' AND r.tenant = p_tenant AND r.expires > v_now;
-                IF v_tenant >= p_per_tenant OR v_session >= p_per_session THEN
+                    WHERE r.ended IS NULL AND r.status = 'pending' AND r.tenant = p_tenant AND r.expires > v_age;
+                IF v_age IS NULL OR v_tenant >= p_per_tenant OR v_session >= p_per_session THEN
                     RETURN NULL;
                 END IF;
-                INSERT INTO {schema}.approval_request (id, tenant, session, call, expires, request, created, boot,
-                        reading, lifetime, digest, status, epoch, version, reason, agent, outcomes)
-                    VALUES (p_id, p_tenant, p_session, p_call, v_now + p_lifetime, p_request, v_now, '', 0,
-                        p_lifetime, p_digest, 'pending', p_epoch, 1, '', p_agent, p_outcomes::JSONB)
+                INSERT INTO {schema}.approval_request (id, tenant, session, call, expires, request, created, age,
+                        lifetime, digest, status, version, reason, agent, outcomes)
+                    VALUES (p_id, p_tenant, p_session, p_call, v_age + p_lifetime, p_request, v_now, v_age, p_lifetime,
+                        p_digest, 'pending', 1, '', p_agent, p_outcomes::JSONB)
                     ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
                     RETURN NULL;
@@ -77,7 +79,7 @@ POSTGRES_TABLES = Migrations(
                 INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note)
                     VALUES (p_id, 1, 'submitted', v_now, 1, '', '', '');
                 PERFORM pg_notify(p_channel, p_topic);
-                RETURN v_now;
+                RETURN ARRAY[v_now, v_age];
             END $body$""",
             """CREATE FUNCTION {schema}.approval_decide(
                 p_id TEXT, p_digest TEXT, p_option TEXT, p_decision TEXT, p_tenant TEXT, p_sessions TEXT[],
@@ -85,13 +87,15 @@ POSTGRES_TABLES = Migrations(
             ) RETURNS SETOF {schema}.approval_request LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT := {schema}.approval_now();
+                v_age BIGINT := {schema}.approval_age(v_now);
                 v_row {schema}.approval_request;
             BEGIN
                 UPDATE {schema}.approval_request r SET status = r.outcomes ->> p_option, decision = p_decision,
-                        decided = v_now, decided_boot = '', decided_reading = 0, version = r.version + 1,
+                        decided = v_now, decided_age = v_age, version = r.version + 1,
                         ended = CASE r.outcomes ->> p_option WHEN 'denied' THEN v_now END
-                    WHERE r.id = p_id AND r.status = 'pending' AND r.expires > {schema}.approval_now()
-                        AND r.created <= v_now AND r.digest = p_digest AND r.outcomes ? p_option
+                    WHERE r.id = p_id AND r.status = 'pending' AND v_age IS NOT NULL
+                        AND r.expires > {schema}.approval_age({schema}.approval_now())
+                        AND r.digest = p_digest AND r.outcomes ? p_option
                         AND (p_tenant IS NULL OR r.tenant = p_tenant)
                         AND (p_sessions IS NULL OR r.session = ANY (p_sessions))
                         AND (p_not_agent IS NULL OR r.agent <> p_not_agent)
@@ -111,8 +115,6 @@ POSTGRES_TABLES = Migrations(
     ),
 )
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 class PostgresStore(DatabaseStore):
     """Approvals in a schema of their own, in a PostgreSQL database that any number of machines share.
@@ -124,21 +126,20 @@ class PostgresStore(DatabaseStore):
     """
 
     HOLD = " FOR UPDATE"
+    SKIP = " FOR UPDATE SKIP LOCKED"
+    WALL = "{schema}.approval_now()"
+    LOCK_TENANT = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
+    LOCK_STOPS = "LOCK TABLE {schema}.approval_stop IN EXCLUSIVE MODE"
 
     def __init__(self, dsn: str, limits: OpenRequestLimits | None = None, **options: Any) -> None:
         self._postgres = PostgresDatabase(dsn, POSTGRES_TABLES, **options)
         super().__init__(self._postgres, limits)
 
-    async def now(self) -> Moment:
-        """Return the database's time."""
-        ((now,),) = await self.database.fetch("SELECT {schema}.approval_now()")
-        return _moment(now)
-
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep a request; one that is there already is returned as it stands."""
         check_digest(request)
-        draft = new_record(request, NEVER, epoch)
-        ((created,),) = await self.database.fetch(
+        draft = new_record(request, NEVER)
+        ((made,),) = await self.database.fetch(
             SUBMIT,
             to_stored_text(request.id),
             to_stored_text(request.tenant),
@@ -149,37 +150,25 @@ class PostgresStore(DatabaseStore):
             request.digest,
             to_stored_text(request.agent),
             _outcomes_value(outcomes(request)),
-            epoch,
             self._limits.per_session,
             self._limits.per_tenant,
             self._postgres.schema,
             NEW,
         )
-        if created is None:
-            return await super().submit(request, epoch=epoch)
+        if made is None:
+            return await super().submit(request)
         self._postgres.notify(NEW)
-        return evolve(draft, created=_moment(created))
-
-    async def get(self, request_id: str) -> RequestRecord | None:
-        """Return the record, or None."""
-        record, _now = await self.look(request_id)
-        return record
-
-    async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
-        """Return the record, or None, and the database's time."""
-        ((now, *row),) = await self.database.fetch(LOOK, to_stored_text(request_id))
-        if row[0] is None:
-            return None, _moment(now)
-        return load_record(row), _moment(now)
+        created, age = made
+        return replace(draft, created=Moment(time_of(created), age / SECOND))
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by, name = answer.by, topic(answer.request)
-        special = not by.may_decide or answer.arguments is not None
+        special = check is not None or not by.may_decide or answer.arguments is not None
         if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
-            return await super().answer(answer, four_eyes=four_eyes, keep=keep)
+            return await super().answer(answer, four_eyes=four_eyes, keep=keep, check=check)
         rows = await self.database.fetch(
             DECIDE,
             to_stored_text(answer.request),
@@ -200,16 +189,8 @@ class PostgresStore(DatabaseStore):
         self._postgres.notify(name, record)
         return record
 
-    def _now(self) -> Steps[Moment]:
-        ((now,),) = yield Statement("SELECT {schema}.approval_now()")
-        return _moment(now)
-
-    def _lock_stops(self) -> Steps[None]:
-        """Lock the table against claims, which read it with row locks; plain reading goes on."""
-        yield Statement("LOCK TABLE {schema}.approval_stop IN EXCLUSIVE MODE")
-
-    def _lock_tenant(self, tenant: str) -> Steps[None]:
-        yield Statement("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (tenant,))
+    def _reading(self, wall: int) -> ClockReading:
+        return ClockReading(time_of(wall))
 
 
 def _is_ordinary(text: str) -> bool:
@@ -221,16 +202,8 @@ def _outcomes_value(found: Mapping[str, Status]) -> str:
     return json.dumps({option: status for option, status in found.items() if _is_ordinary(option)})
 
 
-def _moment(now: int) -> Moment:
-    return Moment(EPOCH + timedelta(microseconds=now))
-
-
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
 DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-LOOK: Final = (
-    f"SELECT {{schema}}.approval_now(), {COLUMNS} FROM (SELECT $1::TEXT AS wanted) w "
-    "LEFT JOIN {schema}.approval_request ON id = wanted"
-)

@@ -9,19 +9,20 @@ those it read.
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
+from msgspec.structs import astuple
+
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
-from amplifier_hooks.storage.database import Openable, Script, Statement, Wake
-from approval_backends.errors import RequestMismatch, SessionTakenOver, TooManyRequests
+from amplifier_hooks.storage.database import Check, Openable, Script, Statement, StoreUnavailable, Wake, transaction
+from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
     BEGUN,
     Refusal,
     RequestRecord,
     grants_of,
-    is_over,
     judge,
     move_request,
     new_record,
@@ -49,6 +50,7 @@ from approval_backends.stores.approval_store import (
     ANSWERS,
     LATE,
     LATE_KEPT,
+    LOST,
     NEW,
     RETENTION,
     STOPS,
@@ -57,63 +59,69 @@ from approval_backends.stores.approval_store import (
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
-    SessionTakeover,
-    with_status,
+    UnfinishedRequests,
+    decider_of,
+    unfinished,
 )
+from approval_backends.stores.store_clock import SECOND, StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
+    from approval_backends.stores.approval_store import AnswerCheck, Sessions
+    from approval_backends.stores.store_clock import ClockReading
 
 
 T = TypeVar("T")
-P = ParamSpec("P")
-Store = TypeVar("Store", bound="DatabaseStore")
 Steps = Script[T]
 
 CHUNK: Final = 1_000
 """Requests that one transaction purges."""
 
 
-def transaction(
-    script: Callable[Concatenate[Store, P], Steps[T]],
-) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
-    """Turn the script of a store into a method that runs it in one transaction."""
-
-    @wraps(script)
-    async def run(self: Store, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self.database.run(script(self, *args, **options))
-
-    return run
-
-
 class DatabaseStore(Openable):
-    """A store over a database. Subclasses define how to read the time and how to lock a row."""
+    """A store over a database. The locks do nothing here, because a transaction of SQLite has the file to itself."""
 
     durable = True
-    HOLD = ""
-    """SQL that locks a row which was read until the transaction ends."""
+    HOLD = SKIP = ""
+    """SQL that locks a row which was read until the transaction ends; `SKIP` passes over a locked one."""
+    WALL = "0"
+    """SQL of the database's clock, in microseconds."""
+    LOCK_TENANT = "SELECT $1"
+    """Statement that keeps other requests of a tenant from being counted at the same time."""
+    LOCK_STOPS = "SELECT 1"
+    """Statement that waits for claims under way, and keeps others from reading the stops."""
 
     def __init__(self, database: Database, limits: OpenRequestLimits | None = None) -> None:
         self.database = database
         self._limits = limits or OpenRequestLimits()
 
+    def _reading(self, wall: int) -> ClockReading:
+        """Return the clocks' reading. `wall` is the value of `WALL`."""
+        raise NotImplementedError
+
     def _now(self) -> Steps[Moment]:
-        """Return the store's time."""
-        raise NotImplementedError
+        """Return the store's time, and keep it if that is due."""
+        ((wall, *kept),) = yield Statement(f"SELECT {self.WALL}, {CLOCK_COLUMNS} FROM {{schema}}.approval_clock")
+        now, keep = self._moment(wall, kept)
+        if keep is not None:
+            yield keep
+        return now
 
-    def _lock_tenant(self, tenant: str) -> Steps[None]:
-        """Keep other requests of this tenant from being counted at the same time."""
-        raise NotImplementedError
+    def _moment(self, wall: int, kept: Iterable[Any]) -> tuple[Moment, Statement | None]:
+        """Return the store's time, and the statement that keeps it, if that is due.
 
-    def _lock_stops(self) -> Steps[None]:
-        """Wait for claims under way, and keep others from reading the stops until the transaction ends."""
-        raise NotImplementedError
+        A clock that another transaction is keeping is left to it.
+        """
+        reading, before = self._reading(wall), StoreClock(*kept)
+        after = before.at(reading)
+        keep = Statement(f"{KEEP_CLOCK}{self.SKIP})", (*astuple(before), *astuple(after)))
+        return after.moment(reading), keep if before.is_due(after) else None
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date."""
@@ -126,34 +134,31 @@ class DatabaseStore(Openable):
 
     async def now(self) -> Moment:
         """Return the store's time."""
-        raise NotImplementedError
+        return (await self.look(""))[1]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     @transaction
-    def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> Steps[RequestRecord]:
+    def submit(self, request: ApprovalRequest) -> Steps[RequestRecord]:
         """Keep a request; one that is there already is returned as it stands."""
         check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
-        yield from self._lock_tenant(tenant)
+        yield Statement(self.LOCK_TENANT, (tenant,))
         known = yield from self._hold(request.id)
         if known is not None:
             own = known.request
             if (own.tenant, own.session, own.digest) != (request.tenant, request.session, request.digest):
                 raise RequestMismatch(request.id)
             return known
-        rows = yield Statement(EPOCH_OF, (tenant, session))
-        if rows and rows[0][0] > epoch:
-            raise SessionTakenOver(request.session)
         now = yield from self._now()
-        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, micros(now.wall)))
+        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, round(now.age * SECOND)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
             raise TooManyRequests("tenant", self._limits.per_tenant)
-        record = new_record(request, now, epoch)
+        record = new_record(request, now)
         values = record_values(record)
-        expires = micros(record.expires)
+        expires = round((now.age + record.lifetime) * SECOND)
         call = to_stored_text(request.call)
         rows = yield Statement(INSERT, (to_stored_text(request.id), tenant, session, call, expires, *values))
         if not rows:  # another tenant's, at the same instant
@@ -163,7 +168,13 @@ class DatabaseStore(Openable):
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the store's time when it was read."""
-        raise NotImplementedError
+        look = f"SELECT {self.WALL}, {LOOK}"
+        ((wall, boot, uptime, seen, age, *row),) = await self.database.fetch(look, to_stored_text(request_id))
+        now, keep = self._moment(wall, (boot, uptime, seen, age))
+        if keep is not None:
+            with suppress(StoreUnavailable):  # a store that can be read is enough for a look
+                await self.database.fetch(keep.sql, *keep.values)
+        return (None if row[0] is None else load_record(row)), now
 
     async def get(self, request_id: str) -> RequestRecord | None:
         """Return the record, or None."""
@@ -177,10 +188,12 @@ class DatabaseStore(Openable):
 
     @transaction
     def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
     ) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
         record = yield from self._hold(answer.request)
+        if check is not None:
+            yield Check(check)
         now = yield from self._now()
         after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
         if isinstance(after, Refusal):
@@ -202,13 +215,12 @@ class DatabaseStore(Openable):
         *,
         reason: str = "",
         digest: str | None = None,
-        epoch: int | None = None,
         result: KeptResult | None = None,
     ) -> Steps[RequestRecord | Refusal]:
         """Make one other move, if the table allows it."""
         record = yield from self._hold(request_id)
         now = yield from self._now()
-        after = move_request(record, move, now, reason=reason, digest=digest, epoch=epoch, result=result)
+        after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if record is not None and isinstance(after, RequestRecord):
             if move == "claim" and (refusal := (yield from self._stopped(record))) is not None:
                 return refusal
@@ -219,21 +231,13 @@ class DatabaseStore(Openable):
     def expire_due(self, limit: int = 1_000) -> Steps[list[RequestRecord]]:
         """Expire every request whose time is over."""
         rows = yield Statement(f"{OPEN} ORDER BY expires LIMIT {int(limit)}{self.HOLD}")
-        now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "expire", now) if is_over(record, now) else None
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "expire", now)
-                found.append(after)
-        return found
+        return (yield from self._move_all([load_record(row) for row in rows], "expire"))
 
     async def pending(
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 10_000,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -244,7 +248,7 @@ class DatabaseStore(Openable):
         self,
         *,
         tenant: str | None = None,
-        sessions: Iterable[str] | None = None,
+        sessions: Sessions = None,
         limit: int = 100,
         after: RequestCursor | None = None,
     ) -> list[RequestRecord]:
@@ -252,45 +256,24 @@ class DatabaseStore(Openable):
         return await self._select(HISTORY, tenant, sessions, limit, after)
 
     @transaction
-    def take_over(self, tenant: str, session: str) -> Steps[SessionTakeover]:
-        """Become the owner of a session."""
-        ((epoch,),) = yield Statement(NEXT_EPOCH, (to_stored_text(tenant), to_stored_text(session)))
-        yield Statement(OWN, (to_stored_text(tenant), to_stored_text(session), epoch))
-        rows = yield Statement(
-            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
-        )
-        now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "lose", now, reason="its owner is gone")
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "lose", now)
-                record = after
-            found.append(record)
-        return SessionTakeover(
-            epoch=epoch,
-            pending=with_status(found, "pending"),
-            approved=with_status(found, "approved"),
-            unknown=with_status(found, "unknown"),
-        )
+    def begin_session(self, tenant: str, session: str) -> Steps[UnfinishedRequests]:
+        """Return the open requests of a session; one that was claimed becomes unknown."""
+        found = yield from self._of_session(tenant, session)
+        lost = yield from self._move_all(found, "lose", LOST)
+        moved = {record.id: record for record in lost}
+        return unfinished([moved.get(record.id, record) for record in found])
 
     @transaction
-    def end_session(self, tenant: str, session: str, reason: str = "the session ended") -> Steps[list[RequestRecord]]:
+    def end_session(
+        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
+    ) -> Steps[list[RequestRecord]]:
         """Withdraw the open requests, and end the session's grants."""
-        rows = yield Statement(
-            f"{OF_SESSION} ORDER BY created{self.HOLD}", (to_stored_text(tenant), to_stored_text(session))
-        )
+        found = yield from self._of_session(tenant, session)
+        if not final and any(record.status in ("pending", "approved") for record in found):
+            return []
         now = yield from self._now()
-        found: list[RequestRecord] = []
-        for row in rows:
-            record = load_record(row)
-            after = move_request(record, "withdraw", now, reason=reason)
-            if isinstance(after, RequestRecord):
-                yield from self._store_move(record, after, "withdraw", now)
-                found.append(after)
         yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros(now.wall)))
-        return found
+        return (yield from self._move_all(found, "withdraw", reason))
 
     # -- grants --------------------------------------------------------------------------------------------------------
 
@@ -306,7 +289,7 @@ class DatabaseStore(Openable):
         return found
 
     @transaction
-    def grants(self, *, tenant: str | None = None, sessions: Iterable[str] | None = None) -> Steps[list[Grant]]:
+    def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> Steps[list[Grant]]:
         """Return the grants in force, oldest first."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
@@ -330,7 +313,7 @@ class DatabaseStore(Openable):
     @transaction
     def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Steps[Stop]:
         """Begin a stop; one in force for this tenant and session is returned as it stands."""
-        yield from self._lock_stops()
+        yield Statement(self.LOCK_STOPS)
         now = yield from self._now()
         of = to_stored_text(tenant), to_stored_text(session)
         rows = yield Statement(STOP_FOR, of)
@@ -396,6 +379,22 @@ class DatabaseStore(Openable):
 
     # -- steps of transactions -----------------------------------------------------------------------------------------
 
+    def _of_session(self, tenant: str, session: str) -> Steps[list[RequestRecord]]:
+        of = to_stored_text(tenant), to_stored_text(session)
+        rows = yield Statement(f"{OF_SESSION} ORDER BY created{self.HOLD}", of)
+        return [load_record(row) for row in rows]
+
+    def _move_all(self, records: list[RequestRecord], move: Move, reason: str = "") -> Steps[list[RequestRecord]]:
+        """Make a move for all requests that the table allows it for, and return these."""
+        now = yield from self._now()
+        found: list[RequestRecord] = []
+        for record in records:
+            after = move_request(record, move, now, reason=reason)
+            if isinstance(after, RequestRecord):
+                yield from self._store_move(record, after, move, now)
+                found.append(after)
+        return found
+
     def _store_move(self, record: RequestRecord, after: RequestRecord, move: Move, now: Moment) -> Steps[None]:
         yield from self._set(record, after)
         if move == "claim":
@@ -425,19 +424,12 @@ class DatabaseStore(Openable):
             yield Statement(GRANT, grant_values(grant))
 
     def _note(self, record: RequestRecord, kind: EventKind, now: Moment) -> Steps[None]:
-        by, channel = "", ""
-        if kind in ("approve", "deny") and record.decision:
-            by, channel = to_stored_text(record.decision.by), to_stored_text(record.decision.channel)
-        yield Statement(EVENT, (*_event(record, kind, now), by, channel, to_stored_text(record.reason)))
+        texts = map(to_stored_text, (*decider_of(record, kind), record.reason))
+        yield Statement(EVENT, (*_event(record, kind, now), *texts))
         yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
     async def _select(
-        self,
-        sql: str,
-        tenant: str | None,
-        sessions: Iterable[str] | None,
-        limit: int,
-        after: RequestCursor | None,
+        self, sql: str, tenant: str | None, sessions: Sessions, limit: int, after: RequestCursor | None
     ) -> list[RequestRecord]:
         """Return records by tenant and sessions, each of them a value and never a part of the statement."""
         values: list[Any] = [limit]
@@ -471,6 +463,14 @@ HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
 ORDERS: Final = {PENDING: ("created", ">"), HISTORY: ("created DESC", "<")}
 """The order of a list, and the comparison that finds later rows of it."""
 GET: Final = f"{REQUESTS} WHERE id = $1"
+CLOCK_COLUMNS: Final = "boot, uptime, wall, store_age"
+LOOK: Final = (
+    f"{CLOCK_COLUMNS}, {COLUMNS} FROM {{schema}}.approval_clock LEFT JOIN {{schema}}.approval_request r ON r.id = $1"
+)
+KEEP_CLOCK: Final = (
+    "UPDATE {schema}.approval_clock SET boot = $5, uptime = $6, wall = $7, store_age = $8 WHERE id = (SELECT id FROM "
+    "{schema}.approval_clock WHERE boot = $1 AND uptime = $2 AND wall = $3 AND store_age = $4"
+)
 OPEN: Final = f"{REQUESTS} WHERE ended IS NULL AND status IN ('pending', 'approved')"
 OF_SESSION: Final = f"{REQUESTS} WHERE ended IS NULL AND tenant = $1 AND session = $2"
 EVENTS: Final = f"SELECT {EVENT_COLUMNS} FROM {{schema}}.approval_event WHERE request = $1 ORDER BY number"
@@ -493,29 +493,21 @@ INSERT: Final = (
 )
 SET: Final = (
     "UPDATE {schema}.approval_request SET digest = $4, status = $5, version = $6, decision = $7, decided = $8, "
-    "decided_boot = $9, decided_reading = $10, reason = $11, ended = $12, result = $13 "
+    "decided_age = $9, reason = $10, ended = $11, result = $12 "
     "WHERE id = $1 AND status = $2 AND version = $3 RETURNING id"
 )
 COUNT: Final = (
     "SELECT count(*), sum(CASE WHEN session = $2 THEN 1 ELSE 0 END) FROM {schema}.approval_request "
     "WHERE ended IS NULL AND status = 'pending' AND tenant = $1 AND expires > $3"
 )
-EPOCH_OF: Final = "SELECT epoch FROM {schema}.approval_session WHERE tenant = $1 AND session = $2"
-NEXT_EPOCH: Final = (
-    "INSERT INTO {schema}.approval_session AS s (tenant, session, epoch) VALUES ($1, $2, 1) "
-    "ON CONFLICT (tenant, session) DO UPDATE SET epoch = s.epoch + 1 RETURNING epoch"
-)
-OWN: Final = "UPDATE {schema}.approval_request SET epoch = $3 WHERE ended IS NULL AND tenant = $1 AND session = $2"
 NEXT: Final = "(SELECT coalesce(max(number), 0) + 1 FROM {schema}.approval_event WHERE request = $1)"
 EVENT: Final = (
     "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
-    f"VALUES ($1, {NEXT}, $2, $3, $4, $5, $6, $7)"
+    f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7"
 )
 ANSWER_LIST: Final = f"({', '.join(map(repr, sorted(ANSWERS)))})"
 LATE_EVENT: Final = (
-    "INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note) "
-    f"SELECT $1, {NEXT}, $2, $3, $4, $5, $6, $7 WHERE (SELECT count(*) FROM {{schema}}.approval_event "
-    f"WHERE request = $1 AND kind IN {ANSWER_LIST}) < $8"
+    f"{EVENT} WHERE (SELECT count(*) FROM {{schema}}.approval_event WHERE request = $1 AND kind IN {ANSWER_LIST}) < $8"
 )
 RECORDED: Final = (
     "UPDATE {schema}.approval_event SET recorded = 1 WHERE request = $1 AND recorded = 0 "

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks.errors import ApprovalPending
 from amplifier_hooks.storage.database import StoreClosed
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def now(number: int = 1, **changes: Any) -> ApprovalRequest:
     """Return a request made now."""
     created = datetime.now(UTC)
-    return evolve(a_request(number), created=created, expires=created + timedelta(minutes=1), **changes)
+    return replace(a_request(number), created=created, expires=created + timedelta(minutes=1), **changes)
 
 
 @pytest.mark.rule("BCK-5")

@@ -270,12 +270,12 @@ async def test_an_answer_that_its_waiter_has_not_seen(tmp_path: Path) -> None:
 class Slow(MemoryStore):
     """A store that is not done with a submission until that is cancelled, and has kept it then."""
 
-    async def submit(self, request: ApprovalRequest, *, epoch: int = 0) -> RequestRecord:
+    async def submit(self, request: ApprovalRequest) -> RequestRecord:
         """Keep the request in the end."""
         try:
             await asyncio.Event().wait()
         finally:
-            record = await super().submit(request, epoch=epoch)
+            record = await super().submit(request)
         return record
 
 

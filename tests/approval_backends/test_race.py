@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from amplifier_hooks import SessionCoordinator
 from amplifier_hooks.errors import AlreadyRun, ApprovalPending, ApprovalTimeout
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def now(number: int = 1, seconds: float = 60.0, **changes: Any) -> ApprovalRequest:
     """Return a request made now."""
     created = datetime.now(UTC)
-    return evolve(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
+    return replace(a_request(number), created=created, expires=created + timedelta(seconds=seconds), **changes)
 
 
 class Channel(InProcessBackend):
@@ -98,7 +98,7 @@ async def test_both_answer_in_the_same_tick() -> None:
     record = await race.broker.store.get(request.id)
     assert record is not None
     assert record.decision is not None
-    assert decision == evolve(record.decision, took=record.took, digest=record.request.digest)
+    assert decision == replace(record.decision, took=record.took, digest=record.request.digest)
     assert await race.claim(request.id, request.digest) is (decision.option == ALLOW.id)
 
 
@@ -119,7 +119,7 @@ async def test_answers_that_were_not_offered() -> None:
 @pytest.mark.fault("F-APR-24")
 async def test_an_always_that_is_kept() -> None:
     """An "always" for one action is kept for every session, as each channel knows; another action is asked about."""
-    policy = Rules(b"version: 1\nrules:\n- {id: push, effect: ask, tool: Bash, reason: 'Publish this?'}\n")
+    policy = Rules(b"version: 1\nrules:\n- {id: push, action: ask, tool: Bash, reason: 'Publish this?'}\n")
     channel = ScriptedApprover("Allow always", "Deny")
     race, ran = RacingApprovals(channel, broker=Broker(MemoryStore(), keep_grants=60.0)), list[object]()
     for name in ("s1", "s2"):

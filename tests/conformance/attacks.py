@@ -375,6 +375,43 @@ async def deny_pending(scene: Scene) -> None:
     await scene.act()
 
 
+# -- the sender's own JSON ---------------------------------------------------------------------------------------------
+
+
+async def send(scene: Scene, *, text: bytes | None = None, given: dict[str, Any] | None = None) -> None:
+    """The sender's text, or its value, is one that no hook may be asked about."""
+    looks: list[str] = []
+    scene.hooks.gate(scene.entry.event, lambda event, data: looks.append(event), name="allows")
+    if not scene.armed:
+        text, given = text and PLAIN, None
+    await (scene.act(given) if text is None else scene.entry.act_text(scene, text))
+    assert bool(looks) is not scene.armed
+
+
+def deep(levels: int) -> list[Any]:
+    """Return a list that is nested this deep."""
+    return [deep(levels - 1)] if levels else []
+
+
+PLAIN: Final = b'{"path": "notes", "text": "hello"}'
+TEXTS: Final = {
+    "key twice": b'{"path": "notes", "text": "hello", "path": "secrets"}',
+    "key twice in two spellings": rb'{"path": "notes", "text": "hello", "p\u0061th": "secrets"}',
+    "key twice inside": b'{"path": "notes", "text": "hello", "more": {"a": 1, "a": 2}}',
+    "value after the value": PLAIN + b" {}",
+    "byte-order mark": b"\xef\xbb\xbf" + PLAIN,
+    "NaN": b'{"path": "notes", "text": "hello", "size": NaN}',
+    "number that does not read back": b'{"path": "notes", "text": "hello", "size": 1e400}',
+    "number with too many digits": b'{"path": "notes", "text": "hello", "size": 0.10000000000000000001}',
+    "text that breaks off": b'{"path": "notes", "text": "hel',
+    "more than 1 MiB": PLAIN + b" " * 1_048_576,
+    "nested 65 deep": b'{"path": "notes", "text": "hello", "more": ' + b"[" * 64 + b"]" * 64 + b"}",
+}
+VALUES: Final[dict[str, dict[str, Any]]] = {
+    "more than 1 MiB": {"path": "notes", "text": "x" * 1_048_576},
+    "nested 65 deep": {"path": "notes", "text": "hello", "more": deep(63)},
+}
+
 CALL_ID: Final = frozenset({"person", "call id"})
 ATTACKS: Final[dict[str, Attack]] = {
     **struck(change_callers_object, POINTS, effects={1}),
@@ -433,5 +470,11 @@ ATTACKS: Final[dict[str, Attack]] = {
         carry_out=withdraw_pending, needs=CALL_ID, causes={"approval_unavailable", "session_cancelled"}, durable=True
     ),
     "deny pending": Attack(carry_out=deny_pending, needs=CALL_ID, causes={"denied_by_person"}, durable=True),
+    **{f"text: {name}": Attack(carry_out=partial(send, text=text), needs=("text",)) for name, text in TEXTS.items()},
+    "text: no object": Attack(carry_out=partial(send, text=b'["notes", "hello"]'), needs=("text", "object")),
+    **{
+        f"value: {name}": Attack(carry_out=partial(send, given=given), needs=("bounds",))
+        for name, given in VALUES.items()
+    },
     "change in middleware": Attack(carry_out=change_in_middleware, effects={0, 1}),
 }

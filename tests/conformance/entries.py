@@ -7,7 +7,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.errors import HookAbortError, InvalidPayload
 from amplifier_hooks.programs.session_pool import ProgramSessions
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ __all__ = ["ENTRIES", "Entry"]
 NO_ID: Final = "an operation has no call id, and no later call comes back to it"
 ONE_FOLDER: Final = "the call names no folder; it happens in the session's"
 OWN_IDS: Final = "the SDK's model gives call ids, so two acts of one run have two"
+VALUES: Final = "its caller hands over values, and no text of a sender"
+READ_BEFORE: Final = "the SDK reads the text, hands over its value, and runs the tool with that value"
+NO_INPUT: Final = "size and depth are limits of a tool's input; an operation may carry handles"
 ONE_TOOL: Final = "the stage's agent has one tool"
 
 
@@ -35,14 +38,16 @@ class Entry:
     """True if denials go on record."""
     slow: ClassVar[bool] = False
     """True if the entry point needs an SDK, which is slow to import."""
-    known: ClassVar[Mapping[str, str]] = {}
-    """Attacks that do not end as they must, by the beginning of their names, with the reasons."""
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
     ) -> None:
         """Make one act; if it is admitted, its effect is `scene.run`."""
         raise NotImplementedError
+
+    async def act_text(self, scene: Scene, text: bytes) -> None:
+        """Make one act, whose arguments are the sender's own JSON."""
+        await self.act(scene, text)
 
     async def close(self) -> None:
         """Close the sessions that the entry point has made."""
@@ -69,7 +74,7 @@ class CallTool(Entry):
 class ExecuteTool(Entry):
     """`session.execute_tool`."""
 
-    cannot: ClassVar = {"folder": ONE_FOLDER}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "text": VALUES}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -83,7 +88,7 @@ class RunStep(Entry):
 
     event: ClassVar = "workflow:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -97,7 +102,7 @@ class InvokeAgent(Entry):
 
     event: ClassVar = "agent:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -112,7 +117,7 @@ class Memory(Entry):
 
     event: ClassVar = "memory:pre"
     field: ClassVar = "content"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -140,13 +145,17 @@ class Program(Entry):
             self.pool = ProgramSessions(scene.hooks, waits=0.0 if scene.durable else 300.0, options=scene.options)
         common = {"session_id": "s", "transcript_path": "/tmp/t", "cwd": cwd or str(scene.folder)}
         question = {**common, "tool_name": tool, "tool_use_id": call}
-        asked = await self.pool.answer(
-            "claude_code", {**question, "hook_event_name": "PreToolUse", "tool_input": given}
-        )
+        sent = {**question, "hook_event_name": "PreToolUse"}
+        text = given if isinstance(given, bytes) else json.dumps(given).encode()
+        body = json.dumps(sent).encode()[:-1] + b', "tool_input": ' + text + b"}"
+        try:
+            asked = await self.pool.answer_once("claude_code", body)
+        except InvalidPayload:
+            return
         answer = json.loads(asked.output or b"{}").get("hookSpecificOutput", {})
         if answer.get("permissionDecision", "allow") != "allow":
             return
-        final = answer.get("updatedInput", given)
+        final = answer.get("updatedInput", json.loads(text))
         report = {"hook_event_name": "PostToolUse", "tool_input": final, "tool_response": scene.run(final)}
         await self.pool.answer("claude_code", {**question, **report})
 
@@ -159,7 +168,7 @@ class Program(Entry):
 class ClaudeSdk(Entry):
     """The Claude Agent SDK: the callbacks that its options hold, called as its program calls them."""
 
-    cannot: ClassVar = {"folder": "the client has one folder for all its calls"}
+    cannot: ClassVar = {"folder": "the client has one folder for all its calls", "text": READ_BEFORE}
     slow: ClassVar = True
 
     def __init__(self) -> None:
@@ -210,6 +219,7 @@ class Sdk(Entry):
         stages = import_module("tests.end_to_end.adapters.stage")
         stage = getattr(import_module(f"tests.end_to_end.adapters.{file}"), name)(scene.folder)
         stage.wrote = scene.ran
+        given = given.decode() if isinstance(given, bytes) else given
         await stage.run(scene.session, stages.Use("write", given), stages.Say("finished"))
 
 
@@ -222,10 +232,8 @@ class OpenAIAgents(Sdk):
 class LangChain(Sdk):
     """LangChain."""
 
+    cannot: ClassVar = {**Sdk.cannot, "object": "LangChain itself refuses arguments that are no object"}
     stage: ClassVar = ("stage_langchain", "LangChainStage")
-    known: ClassVar = dict.fromkeys(
-        ("spoil objects", "keep objects"), "hooks hold the messages of the agent's own state, and can empty them"
-    )
 
 
 class PydanticAI(Sdk):
@@ -237,8 +245,8 @@ class PydanticAI(Sdk):
 class AgentHooks(Sdk):
     """A host that speaks AGENT-HOOKS."""
 
+    cannot: ClassVar = {**Sdk.cannot, "text": READ_BEFORE}
     stage: ClassVar = ("stage_agent_hooks", "AgentHooksStage")
-    known: ClassVar = {"change callers object": "a host that changes its own context later gets no other target back"}
 
 
 class Asgi(Entry):
@@ -249,9 +257,11 @@ class Asgi(Entry):
     records: ClassVar = False
     cannot: ClassVar = dict.fromkeys(
         ("person", "session", "rules", "call id", "folder"), "a request has no session: hooks alone decide about it"
-    ) | {"modify": "a hook cannot change a request", "names": "a request has no grants"}
-
-    known: ClassVar = {"gate comes while hooks look": "a request is decided by the hooks in force when they were asked"}
+    ) | {
+        "modify": "a hook cannot change a request",
+        "names": "a request has no grants",
+        "object": "a body may be any JSON value",
+    }
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -270,7 +280,8 @@ class Asgi(Entry):
         inner = Starlette(routes=[Route("/", effect, methods=["POST"])])
         transport = httpx2.ASGITransport(HooksMiddleware(inner, scene.hooks))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            await client.post("/", json=given)
+            body = given if isinstance(given, bytes) else json.dumps(given).encode()
+            await client.post("/", content=body, headers={"content-type": "application/json"})
 
 
 ENTRIES: Final[Mapping[str, type[Entry]]] = {

@@ -48,7 +48,7 @@ class Policy:
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:  # a policy's
         """Return the denial, once reloaded."""
-        return None if self.digest == "as it was" else RuleVerdict(effect="deny", rule="late", reason="reloaded")
+        return None if self.digest == "as it was" else RuleVerdict(action="deny", rule="late", reason="reloaded")
 
 
 class Record(CollectingAudit):

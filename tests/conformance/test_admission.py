@@ -13,23 +13,35 @@ from tests.conformance.scene import opened
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.rule("COO-4", "COO-7", "COO-9", "APR-5", "APR-6", "APR-7", "APR-12", "DSP-2", "DSP-7", "BCK-6")
+pytestmark = pytest.mark.rule(
+    "COO-4",
+    "COO-7",
+    "COO-9",
+    "APR-5",
+    "APR-6",
+    "APR-7",
+    "APR-12",
+    "DSP-2",
+    "DSP-7",
+    "BCK-6",
+    "DIA-7",
+    "DIA-11",
+    "API-2",
+)
 
 
-def cases(*, known: bool) -> list[Any]:
-    """Return every entry point with every attack that it can meet; with `known`, its known defects are marked."""
+def cases() -> list[Any]:
+    """Return every entry point with every attack that it can meet."""
     found = []
     for entry, kind in ENTRIES.items():
         for name, attack in ATTACKS.items():
-            marks: list[pytest.MarkDecorator] = [pytest.mark.slow] * kind.slow
-            why = [reason for begins, reason in kind.known.items() if known and name.startswith(begins)]
-            marks += [pytest.mark.xfail(reason=reason, strict=False) for reason in why]
+            marks = [pytest.mark.slow] * kind.slow
             if attack.needs.isdisjoint(kind.cannot):
                 found.append(pytest.param(entry, attack, id=f"{entry}-{name}", marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("entry", "attack"), cases(known=True))
+@pytest.mark.parametrize(("entry", "attack"), cases())
 async def test_attack(entry: str, attack: Attack, tmp_path: Path) -> None:
     """An act under attack has no effect, or exactly the effect that the approver was shown."""
     async with opened(ENTRIES[entry](), tmp_path, armed=True, durable=attack.durable) as scene:
@@ -41,7 +53,7 @@ async def test_attack(entry: str, attack: Attack, tmp_path: Path) -> None:
             assert attack.causes.intersection(scene.causes)
 
 
-@pytest.mark.parametrize(("entry", "attack"), cases(known=False))
+@pytest.mark.parametrize(("entry", "attack"), cases())
 async def test_control(entry: str, attack: Attack, tmp_path: Path) -> None:
     """An act that no attack disturbs has its effect, exactly as it was shown."""
     async with opened(ENTRIES[entry](), tmp_path, armed=False, durable=attack.durable) as scene:

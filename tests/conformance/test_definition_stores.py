@@ -1,4 +1,4 @@
-"""Definitions, execution logs and tokens: one suite over memory, SQLite and PostgreSQL."""
+"""Definitions and tokens: one suite over memory, SQLite and PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,14 +8,6 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.definitions.execution_log import (
-    EXECUTION_TABLES,
-    ExecutionStore,
-    HookExecutionLog,
-    HookRun,
-    LogCursor,
-    new_log_id,
-)
 from amplifier_hooks.definitions.model import HookDefinition, NewHook, new_hook_id
 from amplifier_hooks.definitions.store import (
     DEFINITION_TABLES,
@@ -34,8 +26,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(params=KINDS)
 async def tables(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
-    """Yield a database with the tables of all three."""
-    async with database(request.param, tmp_path, DEFINITION_TABLES, EXECUTION_TABLES, ACCESS_TABLES) as opened:
+    """Yield a database with the tables of both."""
+    async with database(request.param, tmp_path, DEFINITION_TABLES, ACCESS_TABLES) as opened:
         yield opened
 
 
@@ -204,78 +196,6 @@ async def test_changes_wake(tables: Database) -> None:
         assert await watch.wait(5)
         await store.delete(hook.hook_id, 2)
         assert await watch.wait(5)
-
-
-# -- execution logs ----------------------------------------------------------------------------------------------------
-
-
-def an_entry(number: int = 0, tenant: str = "acme", *runs: HookRun, event: str = "tool:pre") -> HookExecutionLog:
-    """Return an entry."""
-    ran = list(runs) or [a_run()]
-    return HookExecutionLog(
-        log_id=new_log_id(),
-        event_type=event,
-        tenant_id=tenant,
-        hook_results=ran,
-        aborted=any(run.action == "deny" for run in ran),
-        total_duration_ms=1.5,
-        timestamp=NOON + timedelta(seconds=number),
-        request_id=f"r{number}",
-    )
-
-
-def a_run(name: str = "guard", duration_ms: float | None = 1.0, **fields: Any) -> HookRun:
-    """Return the run of one hook."""
-    said = {"hook_name": name, "success": True, "status": "ok", "action": "continue", "duration_ms": duration_ms}
-    return HookRun(**{**said, **fields})
-
-
-@pytest.mark.rule("API-3")
-async def test_entries_come_back(tables: Database) -> None:
-    """An entry comes back as it was, newest first, by page; for its tenant, and for a caller that asks about all."""
-    store = ExecutionStore(tables)
-    entries = [an_entry(number // 2) for number in range(5)]
-    other = an_entry(9, "other", a_run("lint", action="deny", data={"a": ["\x00", "ä"]}))
-    await store.add([*entries, other])
-    assert await store.get(other.log_id) == other
-    assert await store.get(other.log_id, "acme") is None
-    seen: list[HookExecutionLog] = []
-    while page := await store.find(tenant="acme", after=LogCursor.of(seen[-1]) if seen else None, limit=2):
-        seen += page
-    assert sorted(seen, key=lambda one: (one.timestamp, one.log_id), reverse=True) == seen
-    assert {one.log_id for one in seen} == {one.log_id for one in entries}
-    assert await store.find(aborted=True) == [other] == await store.find(hook="lint")
-    assert await store.find(event="tool:post") == []
-
-
-@pytest.mark.rule("API-4")
-async def test_statistics(tables: Database) -> None:
-    """Runs, failures, timeouts and aborts are counted for each hook and event; mean and p95 are of the timed runs."""
-    store = ExecutionStore(tables)
-    await store.add([an_entry(number, "acme", a_run(duration_ms=float(number))) for number in range(1, 101)])
-    failed = a_run(success=False, status="timeout", action="deny", duration_ms=None)
-    broken = a_run(success=False, status="error", duration_ms=None)
-    await store.add([an_entry(200, "acme", failed, broken), an_entry(201, "other", a_run("theirs", None))])
-    (guard,) = await store.statistics(tenant="acme")
-    assert (guard.hook_name, guard.event_type) == ("guard", "tool:pre")
-    assert (guard.runs, guard.failures, guard.timeouts, guard.aborts) == (102, 2, 1, 1)
-    assert (guard.mean_ms, guard.p95_ms) == (50.5, 95.0)
-    (theirs,) = await store.statistics(hook="theirs")
-    assert (theirs.runs, theirs.mean_ms, theirs.p95_ms) == (1, None, None)
-    assert await store.statistics(event="tool:post") == []
-
-
-@pytest.mark.rule("API-3")
-async def test_the_log_is_bounded(tables: Database) -> None:
-    """Entries that are too old go, and entries beyond a tenant's quota; another tenant's stay."""
-    store = ExecutionStore(tables)
-    await store.add([an_entry(number) for number in range(10)])
-    await store.add([an_entry(number, "other") for number in range(10)])
-    await store.purge(NOON + timedelta(seconds=2), ["acme"], most=3)
-    assert [one.request_id for one in await store.find(tenant="acme")] == ["r9", "r8", "r7"]
-    assert len(await store.find(tenant="other")) == 8
-    (guard,) = await store.statistics(tenant="acme")
-    assert guard.runs == 3
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------

@@ -20,9 +20,10 @@ from attrs import define, frozen
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.trust import TrustStore
+from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
-from amplifier_hooks.programs.session_pool import DIALECTS, ProgramSessions
+from amplifier_hooks.programs.session_pool import ProgramSessions
 from amplifier_hooks.record.line import VerifierKey
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.report import LogVerdict
@@ -190,17 +191,17 @@ async def world(folder: Path) -> AsyncIterator[World]:
     log = AuditLog.open(folder / "record.jsonl")
     async with DeferredApprovals(SqliteStore(store)) as approvals:
         here = World(folder, registry, approvals, store, folder / "record.jsonl", public_half(folder))
-        guests = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
+        pool = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(os.fspath(folder / "hooks.sock"))
-        server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(create_app(pool), log_level="critical", lifespan="off"))
         task = asyncio.create_task(server.serve([listener]))
         try:
             yield here
         finally:
             server.should_exit = True
             await task
-            await guests.close()
+            await pool.close()
             await log.close()
             listener.close()
 

@@ -243,7 +243,7 @@ async def test_unknown_is_shown(stores: Callable[[], DatabaseStore]) -> None:
     await lost.session.call_tool("deploy", {"build": 7}, dies, call_id="c1")
     for _ in range(3):
         async with started(stores) as program:
-            assert any("its result is unknown" in text for text, *_ in program.display.messages)
+            assert any("no result is known yet" in text for text, *_ in program.display.messages)
             assert [facts["request"] for facts in program.audit.facts("approval.unknown")] == [pending.pending]
             outcome = await program.deploy()
             assert outcome.denied
@@ -291,19 +291,39 @@ async def test_record_that_cannot_be_completed(stores: Callable[[], DatabaseStor
             assert (await program.deploy()).ok
 
 
-@pytest.mark.rule("BCK-8")
-async def test_two_owners(stores: Callable[[], DatabaseStore]) -> None:
-    """When another program has taken a session over, the first can ask and run nothing in it any more."""
-    async with DeferredApprovals(stores()) as approvals:
-        old = Program(approvals)
-        await old.session.start()
-        await old.deploy()
+@pytest.mark.rule("APR-12", "BCK-8")
+@pytest.mark.fault("F-LC-08")
+async def test_two_workers(stores: Callable[[], DatabaseStore]) -> None:
+    """Two workers of one session each run their own approved call, and a call of both runs once."""
+    async with started(stores, approval_wait=30.0) as one, started(stores, approval_wait=30.0) as two:
+        async with stores() as store:
+            calls = [asyncio.ensure_future(one.deploy("c1")), asyncio.ensure_future(two.deploy("c2", build=8))]
+            with store.watch() as watch:
+                while len(await store.pending()) < 2:
+                    await watch.wait(1)
         await decided(stores)
-        async with started(stores) as new:
-            assert (await old.deploy()).denied
-            assert "taken session" in ((await old.deploy("c2")).reason or "")
-            assert (await new.deploy()).ok
-        assert old.ran == []
+        assert [(await call).ok for call in calls] == [True, True]
+        assert (one.ran, two.ran) == ([{"build": 7}], [{"build": 8}])
+        assert (await two.deploy("c1")).ok
+        assert two.ran == [{"build": 8}]
+
+
+@pytest.mark.rule("APR-12", "BCK-8")
+@pytest.mark.fault("F-LC-08")
+async def test_the_first_worker_ends(stores: Callable[[], DatabaseStore]) -> None:
+    """A worker that ends leaves the questions and the grants of the other workers; `end` takes them back."""
+    async with started(stores) as one:
+        await one.session.start()
+        async with started(stores) as two:
+            pending = await two.deploy("c2")
+            await one.session.close()
+            assert (await stored(stores, pending.pending or "")).status == "pending"
+            await decided(stores)
+            assert (await two.deploy("c2")).ok
+            again = await two.deploy("c3", build=9)
+            async with started(stores) as three:
+                await three.session.end()
+            assert (await stored(stores, again.pending or "")).status == "cancelled"
 
 
 @pytest.mark.rule("BCK-5", "APR-4")

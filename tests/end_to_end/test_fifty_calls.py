@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from amplifier_hooks import AuditLog, HookRegistry, SessionCoordinator, library
 from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.library.parts.daily_usage import Usage
+from amplifier_hooks.library.cost_guard import Usage
 from amplifier_hooks.testing import CollectingDisplay
 from tests.records import entries
 

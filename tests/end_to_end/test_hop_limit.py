@@ -47,14 +47,14 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(path))
     listener.listen()
-    guests = ProgramSessions(registry)
-    async with listening(create_app(guests), listener):
+    pool = ProgramSessions(registry)
+    async with listening(create_app(pool), listener):
         bridge = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         said, _ = await asyncio.wait_for(bridge.communicate(json.dumps(QUESTION).encode()), 60)
-        await guests.close()
+        await pool.close()
     assert log.read_text().split() == ["1", "2", "3", "4"]
     assert b'"deny"' in said
     assert b"circle" in said
@@ -75,14 +75,14 @@ async def test_a_command_that_asks_the_server_again(tmp_path: Path) -> None:
 )
 async def test_pages_do_not_post(headers: list[tuple[str, str]], status: int) -> None:
     """Programs post to the very address, once named; nothing that may come from a page in a browser is answered."""
-    guests = ProgramSessions(HookRegistry())
-    transport: Any = httpx2.ASGITransport(create_app(guests, token="t"))
+    pool = ProgramSessions(HookRegistry())
+    transport: Any = httpx2.ASGITransport(create_app(pool, token="t"))
     own = {"authorization": "Bearer t"}
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642", headers=own) as client:
         request = client.build_request("POST", "/v1/bridge/claude_code", json=QUESTION)
         request.headers = httpx2.Headers([*request.headers.multi_items(), *headers])
         answer = await client.send(request)
-    await guests.close()
+    await pool.close()
     assert answer.status_code == status
 
 
@@ -90,10 +90,10 @@ async def test_pages_do_not_post(headers: list[tuple[str, str]], status: int) ->
 @pytest.mark.parametrize(("hops", "status"), [("3", 200), ("4", 508), ("999", 508), ("x", 200), ("9" * 50, 200)])
 async def test_programs_that_post(hops: str, status: int) -> None:
     """A question that has come back too often is refused, and what is no number counts as none."""
-    guests = ProgramSessions(HookRegistry())
-    transport: Any = httpx2.ASGITransport(create_app(guests, token="t"))
+    pool = ProgramSessions(HookRegistry())
+    transport: Any = httpx2.ASGITransport(create_app(pool, token="t"))
     headers = {"authorization": "Bearer t", "x-amplifier-hooks-hops": hops}
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
         answer = await client.post("/v1/bridge/claude_code", json=QUESTION)
-    await guests.close()
+    await pool.close()
     assert answer.status_code == status

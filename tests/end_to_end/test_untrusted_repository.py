@@ -12,7 +12,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.definitions.trust import TrustStore
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
+from amplifier_hooks.programs.dialects import CLAUDE_CODE
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.testing import CollectingAudit
 

@@ -32,7 +32,10 @@ FILES: Final = {
     "metrics.yaml": "version: 1\nlibrary:\n  metrics: {}\n",
     "telemetry.yaml": "version: 1\nlibrary:\n  metrics: {prometheus: false, opentelemetry: true}\n",
     "shell.yaml": "version: 1\nlibrary:\n  side_effects: {}\n",
-    "rules.yaml": "version: 1\nrules:\n- {id: reads, effect: allow, tool: Read, other_arguments: any, hooks: '*'}\n",
+    "web.yaml": "version: 1\nhooks:\n- {name: a, event_type: tool:pre, handler_ref: http, "
+    "config: {url: 'https://example.com', secret_env: HOME}}\n",
+    "schema.yaml": "version: 1\nlibrary:\n  schema_guard: {tools: {Bash: {input_schema: {type: object}}}}\n",
+    "rules.yaml": "version: 1\nrules:\n- {id: reads, action: allow, tool: Read, other_arguments: any, hooks: '*'}\n",
     "settings.json": "{}",
     "record.jsonl": "",
     "functions.py": "AGENTS = {}\n",
@@ -40,18 +43,13 @@ FILES: Final = {
 """The files of the folder in which every command is called."""
 CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("demo", "--no-input --fast", ""),
-    ("init", "--force", ""),
-    ("validate", "", ""),
-    ("validate", "metrics.yaml", "server"),
-    ("validate", "telemetry.yaml", "otel"),
-    ("validate", "shell.yaml", "shell"),
-    ("list", "", ""),
-    ("list", "shell.yaml", "shell"),
-    ("test", "tool:pre --tool Bash --run", ""),
-    ("test", "tool:pre --tool Bash --run --hooks metrics.yaml", "server"),
-    ("chat", "--hooks shell.yaml --prompt hello", "shell"),
-    ("chat", "--hooks amplifier-hooks.yaml --prompt hello", ""),
-    ("doctor", "", ""),
+    ("init", "--force", "yaml"),
+    ("validate", "", "yaml"),
+    ("list", "", "yaml"),
+    ("test", "tool:pre --tool Bash --run", "yaml"),
+    ("chat", "--directory empty --provider openai --prompt hello", "chat"),
+    ("chat", "--directory empty --prompt hello", ""),
+    ("doctor", "", "yaml"),
     ("ledger", "", ""),
     ("import", "claude-code settings.json", ""),
     ("install", "claude-code --yes", ""),
@@ -62,7 +60,7 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("serve", "--programs --web --port 0", "server"),
     ("serve", "--api --api-port 0", "server"),
     ("serve", "--api --api-port 0 --agents blueprints", "server"),
-    ("serve", "--hooks telemetry.yaml", "otel"),
+    ("serve", "--hooks telemetry.yaml", "yaml"),
     ("serve", "--web --port 0", ""),
     ("stop", "--session nothing --why test", ""),
     ("resume", "--session nothing --yes", ""),
@@ -75,9 +73,8 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("approvals revoke", "abcd", ""),
     ("approvals purge", "--yes", ""),
     ("approvals watch", "", ""),
-    ("approvals rules check", "rules.yaml", ""),
-    ("approvals rules explain", "rules.yaml --tool Bash", ""),
-    ("approvals rules explain", "rules.yaml --request abcd", ""),
+    ("approvals rules check", "rules.yaml", "yaml"),
+    ("approvals rules explain", "rules.yaml --tool Bash", "yaml"),
     ("audit verify", "record.jsonl", ""),
     ("audit tail", "record.jsonl", ""),
     ("audit show", "record.jsonl", ""),
@@ -85,16 +82,37 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("audit purge", "--yes", ""),
     ("runs check", "blueprints", ""),
     ("runs serve", "blueprints --port 0", "server"),
-    ("runs work", "functions:AGENTS --url http://127.0.0.1:9", ""),
-    ("runs submit", "writer --url http://127.0.0.1:9", ""),
-    ("runs list", "--url http://127.0.0.1:9", ""),
-    ("runs show", "run_1 --url http://127.0.0.1:9", ""),
-    ("runs stop", "run_1 --url http://127.0.0.1:9", ""),
+    ("runs work", "functions:AGENTS --url http://127.0.0.1:9", "http"),
+    ("runs submit", "writer --url http://127.0.0.1:9", "http"),
+    ("runs list", "--url http://127.0.0.1:9", "http"),
+    ("runs show", "run_1 --url http://127.0.0.1:9", "http"),
+    ("runs stop", "run_1 --url http://127.0.0.1:9", "http"),
     ("token create", "ci --scope hooks:read", ""),
     ("token list", "", ""),
     ("token revoke", "tok_1", ""),
 )
 """Command, arguments, and the extra that it needs then."""
+WITH_YAML: Final[tuple[tuple[str, str, str], ...]] = (
+    ("init", "--force", ""),
+    ("validate", "", ""),
+    ("validate", "metrics.yaml", "server"),
+    ("validate", "telemetry.yaml", "otel"),
+    ("validate", "shell.yaml", "shell"),
+    ("validate", "web.yaml", "http"),
+    ("validate", "schema.yaml", "schemas"),
+    ("list", "", ""),
+    ("list", "shell.yaml", "shell"),
+    ("test", "tool:pre --tool Bash --run", ""),
+    ("test", "tool:pre --tool Bash --run --hooks metrics.yaml", "server"),
+    ("chat", "--hooks shell.yaml --prompt hello", "shell"),
+    ("chat", "--hooks amplifier-hooks.yaml --prompt hello", ""),
+    ("doctor", "", ""),
+    ("serve", "--hooks telemetry.yaml", "otel"),
+    ("approvals rules check", "rules.yaml", ""),
+    ("approvals rules explain", "rules.yaml --tool Bash", ""),
+    ("approvals rules explain", "rules.yaml --request abcd", ""),
+)
+"""Calls with the extra for YAML, which comes before others that a file needs."""
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -119,13 +137,11 @@ def test_every_command_is_called() -> None:
     assert {path for path, _, _ in CALLS} == {path for path, _ in commands()}
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a fresh environment with the wheel and what it requires, pinned as here."""
+def install(folder: Path, extra: str = "") -> Path:
+    """Return the command of a fresh environment with the wheel and what it requires, pinned as here."""
     uv = shutil.which("uv") or os.environ.get("UV")
     if uv is None:
         pytest.skip("uv is not there to build and install a wheel")
-    folder = tmp_path_factory.mktemp("wheel")
     pins = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["uv"]["constraint-dependencies"]
     (folder / "pins.txt").write_text("\n".join(pins))
 
@@ -136,8 +152,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run("build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
     run("venv", "--quiet", "--no-project", "--python", sys.executable, folder / "env")
     wheel = next(folder.glob("*.whl"))
-    run("pip", "install", "--quiet", "--python", folder / "env", "--constraint", "pins.txt", wheel)
+    run("pip", "install", "--quiet", "--python", folder / "env", "--constraint", "pins.txt", f"{wheel}{extra}")
     return folder / "env" / "bin" / "amplifier-hooks"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command without extras."""
+    return install(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def with_yaml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command with the extra for YAML."""
+    return install(tmp_path_factory.mktemp("wheel-with-yaml"), "[yaml]")
 
 
 async def make_store(path: Path) -> None:
@@ -151,6 +179,7 @@ def call(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "blueprints").mkdir()
+    (folder / "empty").mkdir()
     state = folder / "home" / ".local" / "state" / "amplifier-hooks"
     state.mkdir(mode=0o700, parents=True)
     asyncio.run(make_store(state / "approvals.db"))
@@ -179,15 +208,15 @@ def call(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
 
 @pytest.mark.slow
 def test_the_default_install_is_small(installed: Path) -> None:
-    """The wheel and what it requires are at most 45 packages."""
-    assert len(list(installed.parents[1].glob("lib/*/site-packages/*.dist-info"))) in range(2, 46)
+    """The wheel requires at most 28 distributions, and all files together have at most 60 MB before they compile."""
+    (site,) = installed.parents[1].glob("lib/*/site-packages")
+    assert len(list(site.glob("*.dist-info"))) in range(2, 30)  # with the wheel itself
+    assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file() and file.suffix != ".pyc") <= 60e6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("path", "arguments", "extra"), CALLS, ids=lambda value: value or "-")
-def test_without_extras(path: str, arguments: str, extra: str, installed: Path, tmp_path: Path) -> None:
-    """A command works without extras, or names the one that it needs and the command that installs it."""
-    status, output, messages = call(installed, f"{path} {arguments}", tmp_path)
+def check_call(command: Path, words: str, extra: str, folder: Path) -> None:
+    """Check that a call works, or names the extra that it needs and the command that installs it."""
+    status, output, messages = call(command, words, folder)
     assert "Traceback" not in output + messages
     if extra:
         assert status in (1, 2)
@@ -195,6 +224,20 @@ def test_without_extras(path: str, arguments: str, extra: str, installed: Path, 
     else:
         assert "Usage:" not in messages
         assert "needs the extra" not in output + messages
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "arguments", "extra"), CALLS, ids=lambda value: value or "-")
+def test_without_extras(path: str, arguments: str, extra: str, installed: Path, tmp_path: Path) -> None:
+    """A command works without extras, or names the one that it needs and the command that installs it."""
+    check_call(installed, f"{path} {arguments}", extra, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "arguments", "extra"), WITH_YAML, ids=lambda value: value or "-")
+def test_with_yaml(path: str, arguments: str, extra: str, with_yaml: Path, tmp_path: Path) -> None:
+    """With YAML a command works, or names the extra that a hook in the file needs."""
+    check_call(with_yaml, f"{path} {arguments}", extra, tmp_path)
 
 
 @pytest.mark.slow

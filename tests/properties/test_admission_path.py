@@ -77,8 +77,8 @@ class Policy:
         """Return the verdict of the rules."""
         path = facts.arguments.get("path")
         if path in self.denies:
-            return RuleVerdict(effect="deny", rule="denies")
-        return RuleVerdict(effect="allow", rule="allows", answers=("*",)) if path in self.allows else None
+            return RuleVerdict(action="deny", rule="denies")
+        return RuleVerdict(action="allow", rule="allows", answers=("*",)) if path in self.allows else None
 
     def asking(self, path: str) -> set[tuple[str, str]]:
         """Return names and versions of the gates that ask about a path."""

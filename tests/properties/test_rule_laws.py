@@ -44,9 +44,9 @@ def rules(draw: st.DrawFn, *effects: str) -> dict[str, Any]:
     """One rule, without an id."""
     effect = draw(st.sampled_from(effects or ("allow", "ask", "deny")))
     if effect != "allow":
-        return {"effect": effect, **draw(conditions)}
+        return {"action": effect, **draw(conditions)}
     hooks, others = draw(st.sampled_from(["'*'", "[a]", "[a, b]"])), draw(st.sampled_from(["none", "any", "[q]"]))
-    return {"effect": effect, **draw(conditions), "other_arguments": others, "hooks": hooks}
+    return {"action": effect, **draw(conditions), "other_arguments": others, "hooks": hooks}
 
 
 def file(given_rules: list[tuple[int, dict[str, Any]]], otherwise: str | None = None) -> Rules:
@@ -58,7 +58,7 @@ def file(given_rules: list[tuple[int, dict[str, Any]]], otherwise: str | None = 
 
 def strictness(verdict: RuleVerdict | None) -> int:
     """Return the strictness of a verdict."""
-    return STRICTNESS[verdict.effect if verdict else None]
+    return STRICTNESS[verdict.action if verdict else None]
 
 
 otherwise = st.sampled_from([None, "ask", "deny"])
@@ -73,12 +73,12 @@ def test_a_stricter_rule_never_allows_more(
     """Adding a deny, anywhere, never allows more, and neither does adding an ask, where no deny held before."""
     before = file(found, rest).judge(call)
     after = file([*found[:at], (99, more), *found[at:]], rest).judge(call)
-    otherwise_denied = before is not None and before.rule == "otherwise" and before.effect == "deny"
-    if more["effect"] == "deny" or not otherwise_denied:
+    otherwise_denied = before is not None and before.rule == "otherwise" and before.action == "deny"
+    if more["action"] == "deny" or not otherwise_denied:
         assert strictness(after) >= strictness(before)
-    if before is not None and before.effect == "deny" and not otherwise_denied:
+    if before is not None and before.action == "deny" and not otherwise_denied:
         assert after is not None
-        assert after.effect == "deny"
+        assert after.action == "deny"
 
 
 @pytest.mark.rule("BCK-9")
@@ -110,8 +110,8 @@ def test_the_same_conditions_allow_less_than_they_deny(
 ) -> None:
     """A call that matches as an allow matches as a deny as well: a doubt never turns into a permission."""
     for number, rule in found:
-        allow = file([(number, {**rule, "effect": "allow", "hooks": "'*'"})])
+        allow = file([(number, {**rule, "action": "allow", "hooks": "'*'"})])
         shared = {key: value for key, value in rule.items() if key not in ("hooks", "other_arguments")}
-        deny = file([(number, {**shared, "effect": "deny"})])
+        deny = file([(number, {**shared, "action": "deny"})])
         if allow.judge(call) is not None:
             assert deny.judge(call) is not None

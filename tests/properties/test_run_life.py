@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from amplifier_hooks.runs.run_errors import RunMoved
 from amplifier_hooks.runs.run_states import (
     ENDED,
     MOVES,
     STAGES,
-    STATUS_OF,
     Holder,
     RunRecord,
-    RunRefusal,
     hold_run,
     move_run,
 )
@@ -35,18 +35,17 @@ def a_record() -> RunRecord:
 @pytest.mark.rule("RUN-16", "RUN-10")
 @given(STEPS)
 def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
-    """One holder at a time acts, what has ended never moves, versions only grow, and an overtaken holder is refused."""
+    """One holder at a time acts, what has ended never moves, and an overtaken holder is refused."""
     record, now, claims = a_record(), START, {"one": 0, "two": 0}
     for move, who, seconds, stale in steps:
         now += timedelta(seconds=seconds)
         number = claims[who] - 1 if stale else claims[who]
-        after = move_run(record, move, now, Holder(who, number))  # type: ignore[arg-type]  # one of the table
-        if isinstance(after, RunRefusal):
-            assert after.record is record
+        try:
+            after = move_run(record, move, now, Holder(who, number))
+        except RunMoved:
             continue
         assert record.stage not in ENDED
-        assert after.version == record.version + 1
-        row = MOVES[move]  # type: ignore[index]
+        row = MOVES[move]
         if row.hold == "own":
             assert (record.holder, record.attempt) == (who, number)
         if row.hold == "over":
@@ -62,8 +61,8 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
 @pytest.mark.rule("RUN-7", "RUN-10", "RUN-11")
 def test_the_table() -> None:
     """Every stage has a public status and can be reached, and no move leads out of an end."""
-    assert set(STATUS_OF) == set(STAGES)
     reached = {row.target for row in MOVES.values()} | {"queued"}
     assert reached - {None} == set(STAGES)
     assert all(row.sources.isdisjoint(ENDED) for row in MOVES.values())
-    assert set(STATUS_OF.values()) == {"queued", "starting", "running", "completed", "failed", "stopped"}
+    statuses = {replace(a_record(), stage=stage).status for stage in STAGES}
+    assert statuses == {"queued", "starting", "running", "completed", "failed", "stopped"}

@@ -30,7 +30,7 @@ def plant() -> None:
         before = self._find(request_id)
         if wanted != "claim" or before is None:
             return await whole(self, request_id, wanted, **options)
-        after = move_request(before, wanted, self._clock(), **options)
+        after = move_request(before, wanted, self._now(), **options)
         await asyncio.sleep(0)  # the planted fault
         if not isinstance(after, Refusal):
             self._put(after)

@@ -19,14 +19,15 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
 from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends import Broker, MemoryStore, RacingApprovals
-from approval_backends.lifecycle import Decider, Moment
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 T0: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DELAYS: Final = (0.0, 0.001, 0.01, 0.5, 1.0, 1.001, 2.0, 6.0)
-FAULTY: Final = ("submit", "get", "answer", "move", "expire_due", "take_over", "grants_for", "mark_recorded")
+FAULTY: Final = ("submit", "get", "answer", "move", "expire_due", "begin_session", "grants_for", "mark_recorded")
 ROBIN: Final = Decider(name="Robin", channel="simulation")
 WORKERS: Final = 3
 
@@ -50,10 +51,10 @@ class LoopClock:
         """Return the simulated time."""
         return T0 + timedelta(seconds=asyncio.get_running_loop().time())
 
-    def moment(self) -> Moment:
-        """Return the simulated time as a store has it."""
+    def reading(self) -> ClockReading:
+        """Return the simulated time as a store reads it."""
         seconds = asyncio.get_running_loop().time()
-        return Moment(T0 + timedelta(seconds=seconds), "boot-1", 1_000.0 + seconds)
+        return ClockReading(T0 + timedelta(seconds=seconds), "boot-1", 1_000.0 + seconds)
 
 
 class Policy:
@@ -66,13 +67,13 @@ class Policy:
 
     def judge(self, _facts: ActionFacts) -> RuleVerdict | None:
         """Deny, once the operator has read rules that deny."""
-        return RuleVerdict(effect="deny", rule="frozen", reason="") if self.by_rule else None
+        return RuleVerdict(action="deny", rule="frozen", reason="") if self.by_rule else None
 
 
 class FaultyStore(MemoryStore):
     """A memory store that yields before and after each step, fails, and loses acknowledgements."""
 
-    def __init__(self, policy: Policy, clock: Callable[[], Moment]) -> None:
+    def __init__(self, policy: Policy, clock: Callable[[], ClockReading]) -> None:
         super().__init__(clock=clock)
         self.policy = policy
         self.faults = 0
@@ -112,7 +113,7 @@ class Scenario:
 
     def __init__(self) -> None:
         self.clock, self.policy = LoopClock(), Policy()
-        self.store = FaultyStore(self.policy, self.clock.moment)
+        self.store = FaultyStore(self.policy, self.clock.reading)
         self.registry = HookRegistry()
         self.runs: Counter[str] = Counter()
         self.lasting = simloom.draw("lasting", 4) == 0
@@ -149,7 +150,7 @@ class Scenario:
                 self.broken.append(f"{arguments} ran, and {given} was given")
             if self.runs[call_id] > 1 and not self.lasting:
                 self.broken.append(f"{call_id} ran twice")
-            mine = [one.id for one in self.store._all() if one.request.call == call_id]
+            mine = [one.id for one in self.store._visible_records() if one.request.call == call_id]
             if any(self.store.claimed_under.get(request) for request in mine):
                 self.broken.append("an act ran that the policy forbade when its claim began")
             return "written"
@@ -204,7 +205,7 @@ class Scenario:
 
     def check_store(self) -> None:
         """Note it if an approval is left that a later call could use."""
-        left = [record for record in self.store._all() if record.status in ("pending", "approved")]
+        left = [record for record in self.store._visible_records() if record.status in ("pending", "approved")]
         if left:
             self.broken.append(f"left behind: {[(record.id, record.status) for record in left]}")
 

@@ -226,7 +226,7 @@ async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None
     print_line(
         to_json(
             {
-                "effect": verdict.effect if verdict else None,
+                "action": verdict.action if verdict else None,
                 "rule": verdict.rule if verdict else None,
                 "reason": verdict.reason if verdict else "",
                 "answers": list(verdict.answers) if verdict else [],
@@ -235,7 +235,7 @@ async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None
                 "rules": [
                     {
                         "rule": one.rule,
-                        "effect": one.effect,
+                        "action": one.action,
                         "line": one.line,
                         "matched": one.matched,
                         "decides": one in explanation.deciding,

@@ -88,7 +88,7 @@ async def end_stop(view: StoreView, session: str, *, as_json: bool) -> None:
 
 def print_stop(stop: Stop, *, as_json: bool) -> None:
     """Print a stop, as a line or as JSON."""
-    from attrs import asdict
+    from msgspec.structs import asdict
 
     from amplifier_hooks.cli.approvals.open_store import print_line
     from amplifier_hooks.cli.approvals.print_requests import inline, to_json

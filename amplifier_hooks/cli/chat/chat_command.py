@@ -35,36 +35,27 @@ class ProviderName(StrEnum):
 def chat(
     *,
     prompt: Annotated[
-        str | None,
-        typer.Option("--prompt", "-p", metavar="TEXT", help="Send this prompt, and end.", show_default=False),
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this prompt, and end.")
     ] = None,
     directory: Annotated[
         Path, typer.Option("--directory", "-C", metavar="DIR", help="The folder it works in.")
     ] = Path(),
     hooks: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE|MODULE:NAME",
-            help="The hooks; otherwise those of amplifier-hooks.yaml there, if it is there.",
-            show_default=False,
-        ),
+        typer.Option(metavar="FILE|MODULE:NAME", help="The hooks; otherwise those of amplifier-hooks.yaml there."),
     ] = None,
-    rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
-    ] = None,
+    rules: Annotated[Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.")] = None,
     provider: Annotated[ProviderName, typer.Option(help="The provider of the model.")] = ProviderName.AUTO,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Approve on a page as well.")] = False,
     store: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Approve also at this store, by another program.", show_default=False),
+        typer.Option(metavar="ADDRESS", help="Approve also at this store, by another program."),
     ] = None,
-    record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
-    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.")] = None,
     budget: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", min=0, help="Tokens that hooks may inject in a turn.", show_default=False),
+        typer.Option(metavar="TOKENS", min=0, help="Tokens that hooks may inject in a turn."),
     ] = None,
     no_input: Annotated[
         bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")
@@ -82,7 +73,7 @@ def chat(
     import os
 
     from amplifier_hooks.cli.chat.chat_session import ChatOptions, agreeing
-    from amplifier_hooks.cli.chat.choose_model import model_from
+    from amplifier_hooks.cli.chat.models import model_from
     from amplifier_hooks.cli.chat.read_input import one_turn, talk
     from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
     from amplifier_hooks.errors import HookError

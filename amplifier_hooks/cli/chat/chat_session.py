@@ -6,9 +6,9 @@ Hooks of a project run only after the user has trusted their content; the user i
 from __future__ import annotations
 
 import json
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path  # noqa: TC003  # attrs keeps it
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import typer
@@ -27,12 +27,13 @@ from amplifier_hooks.text.escape import for_log
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from amplifier_hooks.cli.chat.remote_model import ChatModel
-    from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
+    from amplifier_hooks.cli.chat.models import ChatModel
+    from amplifier_hooks.cli.chat.screen import ChatScreen
     from amplifier_hooks.cli.common.inbox import Inbox
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.definitions import DefinitionSet
     from amplifier_hooks.ports import ApprovalBackend
+    from approval_backends.rules.policy import Rules
 
 
 SYSTEM: Final = """You work on a project in one folder, with the tools you are given. Paths are relative to that folder.
@@ -56,7 +57,7 @@ class ChatOptions:
     budget: int | None = None
 
 
-@frozen(kw_only=True)
+@frozen
 class Room:
     """An open session, with its conversation, its record and its limits."""
 
@@ -71,30 +72,22 @@ class Room:
         """The session of the conversation."""
         return self.conversation.session
 
-    @property
-    def key(self) -> Path:
-        """The file of the public key that verifies the record."""
-        return self.record.with_name("audit.key.pub")
-
     @classmethod
     @asynccontextmanager
-    async def open_room(cls, wishes: ChatOptions, screen: ChatScreen | Silence) -> AsyncIterator[Room]:
+    async def open_room(cls, wishes: ChatOptions, screen: ChatScreen) -> AsyncIterator[Room]:
         """Open the approvals, the record and the session for the block, and close them at its end.
 
         Raises `OSError` for a record or a port that cannot be opened, `StoreUnavailable`, and the errors of rules.
         """
-        session_id = uuid4().hex
+        session_id, context = uuid4().hex, InMemoryContext()
         record = wishes.record or _records() / f"{session_id}.jsonl"
         limits = InjectionLimits() if wishes.budget is None else InjectionLimits(per_turn=wishes.budget)
-        options: dict[str, Any] = {}
-        if wishes.rules is not None:
-            from approval_backends.rules.policy import Rules
-
-            options["rules"] = Rules.load(wishes.rules)
-        context = InMemoryContext()
         context.add_message("system", SYSTEM.format(mark=context.mark))
-        place = Workplace(wishes.folder, heard=screen.show_output)
-        async with _approvals(wishes) as (approvals, page), AuditLog.open(record) as log:
+        tools = Workplace(wishes.folder.resolve(), heard=screen.show_output).tools()
+        async with AsyncExitStack() as stack:
+            approvals, page = await _approvals(wishes, stack)
+            log = await stack.enter_async_context(AuditLog.open(record))
+            stack.push_async_callback(wishes.hooks.close)  # after the session, whose events they get
             session = SessionCoordinator(
                 wishes.hooks.registry,
                 session_id=session_id,
@@ -106,20 +99,18 @@ class Room:
                 model=None if wishes.model.name == "script" else wishes.model.name,
                 agent="chat",
                 cwd=wishes.folder,
-                **options,
+                rules=_rules(wishes.rules),
             )
-            async with _closing(wishes.hooks), session:
-                conversation = Conversation(session, wishes.model, place.tools(), screen)
-                yield cls(conversation=conversation, record=record, log=log, limits=limits, page=page)
+            await stack.enter_async_context(session)
+            yield cls(Conversation(session, wishes.model, tools, screen), record, log, limits, page)
 
 
-@asynccontextmanager
-async def _closing(hooks: NamedHooks) -> AsyncIterator[None]:
-    """Close the hooks at the end, after the session whose events they get."""
-    try:
-        yield
-    finally:
-        await hooks.close()
+def _rules(path: Path | None) -> Rules | None:
+    if path is None:
+        return None
+    from approval_backends.rules.policy import Rules
+
+    return Rules.load(path)
 
 
 def _records() -> Path:
@@ -129,40 +120,32 @@ def _records() -> Path:
     return folder
 
 
-@asynccontextmanager
-async def _approvals(wishes: ChatOptions) -> AsyncIterator[tuple[ApprovalBackend | None, Inbox | None]]:
-    """Yield the approvers: the user at this terminal, and with a store or a page those there, too.
+async def _approvals(wishes: ChatOptions, stack: AsyncExitStack) -> tuple[ApprovalBackend | None, Inbox | None]:
+    """Return the approvers: the user at this terminal, and with a store or a page those there, too.
 
     The first answer counts.
     """
     from approval_backends import TerminalApprovals
 
+    here = [TerminalApprovals()] if wishes.ask else []
     if not (wishes.web or wishes.store):
-        yield TerminalApprovals() if wishes.ask else None, None
-        return
-    from contextlib import AsyncExitStack
-
+        return next(iter(here), None), None
     from approval_backends.broker import Broker
     from approval_backends.race import RacingApprovals
     from approval_backends.stores.address import store_at
     from approval_backends.stores.memory import MemoryStore
 
-    async with AsyncExitStack() as stack:
-        store = store_at(wishes.store) if wishes.store else MemoryStore()
-        await store.open()
-        stack.push_async_callback(store.close)
-        broker = Broker(store)
-        page = None
-        if wishes.web:
-            from amplifier_hooks.cli.common.inbox import inbox
-            from approval_backends.gateway.approvers import Approver
-            from approval_backends.gateway.gateway import Gateway
+    broker = await stack.enter_async_context(Broker(store_at(wishes.store) if wishes.store else MemoryStore()))
+    page = None
+    if wishes.web:
+        from amplifier_hooks.cli.common.inbox import inbox
+        from approval_backends.gateway.approvers import Approver
+        from approval_backends.gateway.gateway import Gateway
 
-            page = await stack.enter_async_context(inbox(Gateway(broker, [Approver(name="you")], port=0)))
-        here = [TerminalApprovals()] if wishes.ask else []
-        racing = RacingApprovals(*here, broker=broker)
-        stack.push_async_callback(racing.cancel_all, "the chat has ended")
-        yield racing, page
+        page = await stack.enter_async_context(inbox(Gateway(broker, [Approver(name="you")], port=0)))
+    racing = RacingApprovals(*here, broker=broker)
+    stack.push_async_callback(racing.cancel_all, "the chat has ended")
+    return racing, page
 
 
 def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
@@ -176,7 +159,7 @@ def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
             return False
         typer.echo(f"{for_log(str(path))} has not been trusted as it is now. It switches on:", err=True)
         for entry in found.library:
-            typer.echo(f"  {for_log(entry.name)}  {_config_text(dict(entry.config))}", err=True)
+            typer.echo(f"  {for_log(entry.name)}  {_config_text(entry.config)}", err=True)
         for one in found.definitions:
             where = f"{for_log(one.name)} at {for_log(one.event_type)}{'' if one.enabled else ' (switched off)'}"
             typer.echo(f"  {where}: {for_log(one.handler_ref)}  {_config_text(one.config)}", err=True)
@@ -185,5 +168,5 @@ def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
     return agree
 
 
-def _config_text(config: Mapping[str, Any]) -> str:
-    return for_log(json.dumps(config, ensure_ascii=False, default=str)) if config else ""
+def _config_text(config: Mapping[str, object]) -> str:
+    return for_log(json.dumps(dict(config), ensure_ascii=False, default=str)) if config else ""

@@ -46,56 +46,45 @@ class Tool:
     run: Callable[[dict[str, Any]], Awaitable[str] | str]
 
 
-def _schema(required: str, **properties: str) -> dict[str, Any]:
-    kinds = {
-        name: {"type": text.partition(":")[0], "description": text.partition(": ")[2]}
-        for name, text in properties.items()
-    }
-    return {"type": "object", "properties": kinds, "required": required.split()}
-
-
-def _resolve_folder(folder: Path) -> Path:
-    return folder.resolve()
+FILE: Final = {"type": "string", "description": "Its path, inside the project."}
+SCHEMAS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    "Read": ("Read a text file of the project.", {"file_path": FILE}),
+    "Write": (
+        "Write a text file of the project; what was in it is gone.",
+        {"file_path": FILE, "content": {"type": "string", "description": "All of its new content."}},
+    ),
+    "Bash": (
+        "Run a command in the project's folder with sh. Its standard input is empty.",
+        {
+            "command": {"type": "string", "description": "The command."},
+            "timeout": {"type": "number", "description": f"Seconds it has; {DEADLINE:g} by default."},
+        },
+    ),
+}
 
 
 @define
 class Workplace:
     """A folder, and the tools in it. While a command runs, `heard` is called with its output."""
 
-    folder: Path = field(converter=_resolve_folder)
+    folder: Path
+    """A resolved path."""
     heard: Callable[[bytes], None] = lambda _: None
     deadline: float = DEADLINE
     programs: Programs = field(factory=Programs)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools Read, Write and Bash, named as in other agents, so that the same hooks fit."""
-        return (
+        functions: dict[str, Callable[[dict[str, Any]], Awaitable[str] | str]]
+        functions = {"Read": self.read, "Write": self.write, "Bash": self.shell}
+        return tuple(
             Tool(
-                "Read",
-                "Read a text file of the project.",
-                _schema("file_path", file_path="string: Its path, inside the project."),
-                self.read,
-            ),
-            Tool(
-                "Write",
-                "Write a text file of the project; what was in it is gone.",
-                _schema(
-                    "file_path content",
-                    file_path="string: Its path, inside the project.",
-                    content="string: All of its new content.",
-                ),
-                self.write,
-            ),
-            Tool(
-                "Bash",
-                "Run a command in the project's folder with sh. Its standard input is empty.",
-                _schema(
-                    "command",
-                    command="string: The command.",
-                    timeout=f"number: Seconds it has; {DEADLINE:g} by default.",
-                ),
-                self.shell,
-            ),
+                name,
+                what,
+                {"type": "object", "properties": fields, "required": [one for one in fields if one != "timeout"]},
+                functions[name],
+            )
+            for name, (what, fields) in SCHEMAS.items()
         )
 
     def inside(self, name: object) -> Path:
@@ -162,19 +151,17 @@ class _Output:
     """The output of a command: its beginning and its end."""
 
     heard: Callable[[bytes], None]
-    first: bytes = b""
-    last: bytes = b""
-    size: int = 0
+    kept: bytearray = field(factory=bytearray)
+    left_out: int = 0
 
     def add(self, data: bytes) -> None:
-        self.size += len(data)
-        room = KEPT - len(self.first)
-        self.first += data[:room]
-        self.last = (self.last + data[room:])[-KEPT:] if len(data) > room else self.last
+        self.kept += data
+        over = max(len(self.kept) - 2 * KEPT, 0)
+        del self.kept[KEPT : KEPT + over]
+        self.left_out += over
         self.heard(data)
 
     @property
     def text(self) -> str:
-        left_out = self.size - len(self.first) - len(self.last)
-        between = f"\n…({left_out:,} bytes left out)…\n".encode() if left_out else b""
-        return (self.first + between + self.last).decode("utf-8", "replace")
+        between = f"\n…({self.left_out:,} bytes left out)…\n".encode() if self.left_out else b""
+        return (self.kept[:KEPT] + between + self.kept[KEPT:]).decode("utf-8", "replace")

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
-from amplifier_hooks.cli.chat.remote_model import ModelFailed, join_pieces
+from amplifier_hooks.cli.chat.models import ModelFailed, join_pieces
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.events import AGENT_STOP
 from amplifier_hooks.text.escape import for_model
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from amplifier_hooks.cli.chat.chat_tools import Tool
-    from amplifier_hooks.cli.chat.remote_model import ChatAnswer, ChatModel, ToolUse
-    from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
+    from amplifier_hooks.cli.chat.models import ChatAnswer, ChatModel, ToolUse
+    from amplifier_hooks.cli.chat.screen import ChatScreen
     from amplifier_hooks.session.coordinator import SessionCoordinator
     from amplifier_hooks.session.model_call import ModelOutcome
     from amplifier_hooks.session.tool_call import ToolOutcome
@@ -49,12 +49,12 @@ class TurnResult:
 
 @define
 class Conversation:
-    """One session, one model and its tools, with an observer."""
+    """One session, one model and its tools, with a screen."""
 
     session: SessionCoordinator
     model: ChatModel
     tools: Sequence[Tool]
-    listener: ChatScreen | Silence
+    screen: ChatScreen
     _used: list[Mapping[str, Any]] = field(factory=list)
 
     async def turn(self, prompt: str) -> TurnResult:
@@ -89,7 +89,7 @@ class Conversation:
         return TurnResult("failed", f"it was not done after {STEPS} calls of the model", tuple(self._used))
 
     async def _ask_model(self) -> ModelOutcome:
-        """Call the model, and pass its text to the observer as it comes."""
+        """Call the model, and pass its text to the screen as it comes."""
         stream = self.session.stream_model(
             lambda messages: self.model.stream(messages, self.tools),
             join=join_pieces,
@@ -98,8 +98,8 @@ class Conversation:
         )
         async for piece in stream:
             if isinstance(piece, str):
-                self.listener.text(piece)
-        self.listener.text_ended()
+                self.screen.text(piece)
+        self.screen.text_ended()
         assert stream.outcome is not None  # noqa: S101  # it is there once nothing more comes
         return stream.outcome
 
@@ -130,16 +130,16 @@ class Conversation:
             return f"there is no tool {for_model(use.name)}; there are {there}", True
         if use.input is None:
             return "the arguments are no JSON object; nothing was run", True
-        self.listener.calls(use.name, use.input)
+        self.screen.calls(use.name, use.input)
         began = perf_counter()
 
         async def run(given: dict[str, Any]) -> str:
-            async with self.listener.running(use.name):
+            with self.screen.running(use.name):
                 value = tool.run(given)
                 return value if isinstance(value, str) else await value
 
         outcome = await self.session.call_tool(use.name, use.input, run, call_id=use.id)
-        self.listener.show_outcome(use.name, outcome, perf_counter() - began)
+        self.screen.show_outcome(outcome, perf_counter() - began)
         result = outcome_text(outcome)
         self._used.append({"name": use.name, "input": use.input, "status": outcome.status, "result": result})
         return result, not outcome.ok

@@ -7,7 +7,7 @@ import json
 import shlex
 import signal
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,25 +15,21 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from amplifier_hooks.cli.audit import record_text
-from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
+from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.cli.chat.chat_session import Room
-from amplifier_hooks.cli.chat.conversation import TurnResult
-from amplifier_hooks.cli.chat.screen import ChatScreen, Silence
+from amplifier_hooks.cli.chat.screen import ChatScreen
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.record.report import Observation
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from amplifier_hooks.cli.chat.chat_session import ChatOptions
 
 
 LAST: Final = 8
 """Lines of the record, and injections, that an answer lists at most."""
-STILL_OPEN: Final = (Observation.OPEN, Observation.UNCOVERED)
-"""Findings that every record has while a program writes it."""
 DEEDS: Final = (
     *("tool.running", "tool.done", "tool.failed", "tool.denied", "tool.cancelled", "tool.pending"),
     *("approval.requested", "approval.decided", "approval.revoked", "model.denied", "model.failed"),
@@ -68,18 +64,11 @@ async def _audit(room: Room, rest: str) -> AsyncIterator[str]:
     del rest
     # Lines reach the disk within a second; a durable line takes all earlier ones along.
     await room.log.write("chat.audit", {"session": room.session.session_id}, durable=True)
-    found = RecordFiles(room.record)
-    report = found.verify(pinned_keys([str(room.key)]), None, None, [])
-    if all(finding.verdict is None or finding.observation in STILL_OPEN for finding in report.findings):
-        yield "Whole so far: each line holds the hash of the one before. It is signed and closed when the chat ends."
-    else:
-        yield record_text.verdict(report)
-        for finding in report.findings:
-            yield f"  {finding.verdict or 'note'}: {record_text.finding_text(finding)}"
-    for line in found.lines(kinds=DEEDS, last=LAST):
+    for line in RecordFiles(room.record).lines(kinds=DEEDS, last=LAST):
         yield f"  {record_text.brief_text(line)}"
-    command = ["amplifier-hooks", "audit", "show", str(room.record), "--key", str(room.key)]
-    yield f"All of it: {for_log(shlex.join(command))}"
+    files = [str(room.record), "--key", str(room.record.with_name("audit.key.pub"))]
+    for word, what in (("show", "All of it"), ("verify", "Verify it")):
+        yield f"{what}: {for_log(shlex.join(['amplifier-hooks', 'audit', word, *files]))}"
 
 
 async def _grants(room: Room, rest: str) -> AsyncIterator[str]:
@@ -120,7 +109,7 @@ SLASH: Final[Mapping[str, tuple[str, str, Callable[[Room, str], AsyncIterator[st
     "help": ("", "this list", _help),
     "hooks": ("", "the hooks in force", _hooks),
     "budget": ("", "the tokens that hooks have injected in the last turn", _budget),
-    "audit": ("", "the state of the record, and its last lines", _audit),
+    "audit": ("", "the last lines of the record, and the commands that show and verify it", _audit),
     "grants": ("", 'every "always" in force', _grants),
     "revoke": ("ID", "end one of them", _revoke),
     "quit": ("", "end the chat; Ctrl-D does so, too", _quit),
@@ -141,7 +130,7 @@ async def answer_command(room: Room, line: str) -> AsyncIterator[str]:
 
 async def one_turn(wishes: ChatOptions, prompt: str, *, as_json: bool) -> int:
     """Run one turn, print its result, and return the exit code."""
-    screen = Silence() if as_json else ChatScreen()
+    screen = ChatScreen(quiet=as_json)
     async with Room.open_room(wishes, screen) as room:
         if room.page is not None:
             room.page.announce()
@@ -176,33 +165,22 @@ async def talk(wishes: ChatOptions) -> int:
 
 
 async def interruptible(room: Room, prompt: str, screen: ChatScreen) -> None:
-    """Run one turn. Ctrl-C ends the turn, and the chat goes on."""
-    turn = asyncio.ensure_future(room.conversation.turn(prompt))
-    with interrupts(turn):
+    """Run one turn. Ctrl-C ends the turn, and the chat goes on; on Windows it ends the chat."""
+    turn, loop = asyncio.ensure_future(room.conversation.turn(prompt)), asyncio.get_running_loop()
+    with suppress(NotImplementedError):
+        loop.add_signal_handler(signal.SIGINT, turn.cancel)
+    try:
         await asyncio.wait({turn})
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
     screen.text_ended()
     if turn.cancelled():
         screen.line("Stopped.", "yellow")
-        return
-    problem = turn.exception()
-    said = TurnResult("failed", f"{type(problem).__name__}: {problem}") if problem is not None else turn.result()
-    if said.status != "completed":
-        screen.line(said.text, "yellow")
-
-
-@contextmanager
-def interrupts(turn: asyncio.Future[TurnResult]) -> Iterator[None]:
-    """Let Ctrl-C cancel this turn instead of the program, for the block."""
-    loop = asyncio.get_running_loop()
-    try:
-        loop.add_signal_handler(signal.SIGINT, turn.cancel)
-    except NotImplementedError:  # Windows: an interrupt ends the chat instead
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+    elif (problem := turn.exception()) is not None:
+        screen.line(f"{type(problem).__name__}: {problem}", "yellow")
+    elif turn.result().status != "completed":
+        screen.line(turn.result().text, "yellow")
 
 
 async def input_lines() -> AsyncIterator[str]:

@@ -17,7 +17,6 @@ from amplifier_hooks.cli.programs.settings_file import (
     difference,
     file_text,
     folder,
-    in_home,
     in_project,
     read_file,
     remove,
@@ -94,11 +93,9 @@ HERE: Final = Path()
 
 def dialect_of(program: ProgramName) -> Dialect:
     """Return the dialect of a program."""
-    from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-    from amplifier_hooks.programs.codex import CODEX
-    from amplifier_hooks.programs.gemini import GEMINI
+    from amplifier_hooks.programs.dialects import DIALECTS
 
-    return {ProgramName.CLAUDE_CODE: CLAUDE_CODE, ProgramName.CODEX: CODEX, ProgramName.GEMINI: GEMINI}[program]
+    return DIALECTS[program.value.replace("-", "_")]
 
 
 # -- import ------------------------------------------------------------------------------------------------------------
@@ -208,23 +205,24 @@ def install(
     check_options(http, wait, user=user, shared=shared)
     dialect = dialect_of(program)
     files = in_project(dialect, project)
-    path = in_home(dialect) if user else files[0] if shared else files[-1]
+    path = dialect.in_home() if user else files[0] if shared else files[-1]
     committed = path == files[0] and not user
     bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
     before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
-        second = next(
-            (other for other in (in_home(dialect), *files) if other != path and has_bridge(read_file(other)[0])), None
-        )
+        others = [other for other in dialect.settings_files(folder(project)) if other != path]
+        second = next((other for other in others if has_bridge(read_file(other)[0])), None)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
     if after == before:
         print(f"{path} has the hook already.")
         return
     if second is not None:
-        remedy = f"amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
-        stop(f"{second} has the hook already, and with two of them every call is asked about twice; first: {remedy}")
+        remedy = f"first: amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
+        if second not in (dialect.in_home(), *files):
+            remedy = "it is a file of the whole machine, so leave this one as it is"
+        stop(f"{second} has the hook already, and with two of them every call is asked about twice; {remedy}")
     changed = file_text(after)
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
@@ -284,7 +282,7 @@ def uninstall(
 ) -> None:
     """Take our hook out of every settings file that has it, after a confirmation."""
     dialect = dialect_of(program)
-    files = [in_home(dialect)] if user else in_project(dialect, project)
+    files = [dialect.in_home()] if user else in_project(dialect, project)
     removals = [removal for path in files if (removal := removal_from(path)) is not None]
     if not removals:
         print(f"There is no hook of ours in {' or '.join(map(os.fspath, files))}.")

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.programs.dialect import Dialect
 
 
-def in_home(dialect: Dialect) -> Path:
-    """Return the path of the settings for all projects."""
-    return Path.home().resolve() / dialect.settings[0]
-
-
 def in_project(dialect: Dialect, project: Path) -> list[Path]:
     """Return the settings files in a project: the one that a team commits, and the user's own if there is one."""
     return [folder(project) / name for name in dialect.settings]

@@ -79,7 +79,9 @@ def init(
     from amplifier_hooks.cli.project.template import TEMPLATE
     from amplifier_hooks.definitions import load_files
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+    from amplifier_hooks.text.strict_yaml import yaml_library
 
+    yaml_library()  # without it the file could be written, and not read
     path = directory.resolve() / PROJECT_FILE
     kept: Path | None = None
     try:

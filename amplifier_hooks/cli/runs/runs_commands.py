@@ -15,16 +15,17 @@ Examples:
   amplifier-hooks token create me --scope runs:create --scope runs:read --scope runs:claim
   amplifier-hooks runs serve blueprints/
   amplifier-hooks runs submit invoice-writer '{"amount": 1200}'
-  amplifier-hooks runs list --blocked
+  amplifier-hooks runs list --hook-blocked
   amplifier-hooks runs work my_agents:AGENTS
 
 The coordinator's address: --url, or AMPLIFIER_HOOKS_URL. Your token: --token-file, or AMPLIFIER_HOOKS_TOKEN.
 """
-CHECK: Final = """List the flaws in a folder of blueprints, and the hooks that name missing agents.
+CHECK: Final = """List all that would fail at run time: flaws of blueprints, and targets that are missing or forbidden.
 
 \b
 Examples:
   amplifier-hooks runs check blueprints/
+  amplifier-hooks runs check blueprints/ --allow-network 10.0.0.0/8 --allow-http validator:8080
 """
 SERVE: Final = """Serve the queue over HTTP: runs are submitted, claimed and completed, and their hooks run here.
 
@@ -35,6 +36,7 @@ Examples:
   amplifier-hooks runs serve blueprints/
   amplifier-hooks runs serve blueprints/ --hooks guards:registry
   amplifier-hooks runs serve blueprints/ --store postgresql://localhost/hooks --port 8440
+  amplifier-hooks runs serve blueprints/ --allow-network 10.0.0.0/8 --allow-port 8443
 """
 WORK: Final = """Carry out queued runs: claim them, and call functions of your own in the place of their agents.
 
@@ -56,7 +58,7 @@ LIST: Final = """List runs, newest first.
 Examples:
   amplifier-hooks runs list
   amplifier-hooks runs list --has-hooks --status failed
-  amplifier-hooks runs list --blocked --json
+  amplifier-hooks runs list --hook-blocked --json
 """
 SHOW: Final = """Show one run whole: its timeline, its hooks and their changes, its result and its children.
 
@@ -85,15 +87,26 @@ TokenFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Run = Annotated[str, typer.Argument(metavar="ID", help="The run's id.", show_default=False)]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option("--allow-network", metavar="NETWORK", help="Hooks may reach it over https, as 10.0.0.0/8."),
+]
+Ports = Annotated[
+    list[int] | None, typer.Option("--allow-port", metavar="PORT", help="Hooks may reach it over https, besides 443.")
+]
+Http = Annotated[
+    list[str] | None,
+    typer.Option("--allow-http", metavar="HOST[:PORT]", help="Hooks may reach it over plain http; port 80 if none."),
+]
 HERE: Final = f"http://127.0.0.1:{PORT}"
 
 
 @runs_app.command(help=CHECK)
-def check(folder: Folder) -> None:
+def check(folder: Folder, *, allow_network: Networks = None, allow_port: Ports = None, allow_http: Http = None) -> None:
     """Check a folder of blueprints."""
     from amplifier_hooks.cli.runs import serve_runs
 
-    serve_runs.check_blueprints(folder)
+    serve_runs.check_blueprints(folder, (allow_network, allow_port, allow_http))
 
 
 @runs_app.command(help=SERVE)
@@ -124,12 +137,16 @@ def serve(
     lease: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a coordinator may be silent.")
     ] = 30.0,
+    allow_network: Networks = None,
+    allow_port: Ports = None,
+    allow_http: Http = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve as a coordinator."""
     from amplifier_hooks.cli.runs import serve_runs
 
-    serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=(runner_lease, lease), as_json=as_json)
+    allowed, leases = (allow_network, allow_port, allow_http), (runner_lease, lease)
+    serve_runs.serve_runs(folder, store=store, hooks=hooks, port=port, leases=leases, allowed=allowed, as_json=as_json)
 
 
 @runs_app.command(help=WORK)
@@ -171,7 +188,9 @@ def submit(
 def list_(
     *,
     has_hooks: Annotated[bool, typer.Option("--has-hooks", help="Only those with hooks.")] = False,
-    blocked: Annotated[bool, typer.Option("--blocked", help="Only those a hook stopped before they ran.")] = False,
+    hook_blocked: Annotated[
+        bool, typer.Option("--hook-blocked", help="Only those a hook stopped before they ran.")
+    ] = False,
     status: Annotated[
         str | None, typer.Option(metavar="STATUS", help="queued, starting, running, completed, failed, stopped.")
     ] = None,
@@ -184,7 +203,12 @@ def list_(
     """List runs."""
     from amplifier_hooks.cli.runs import ask_coordinator
 
-    wanted = {"has_hooks": has_hooks or None, "blocked": blocked or None, "status": status, "agent_name": agent}
+    wanted = {
+        "has_hooks": has_hooks or None,
+        "hook_blocked": hook_blocked or None,
+        "status": status,
+        "agent_name": agent,
+    }
     ask_coordinator.list_runs({**wanted, "limit": limit}, at=(url, token_file), as_json=as_json)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
+from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.runs.blueprint import load_agents
 from amplifier_hooks.runs.run_errors import BlueprintError
@@ -28,29 +29,63 @@ if TYPE_CHECKING:
     from amplifier_hooks.runs.blueprint import Agents
 
 
-def check_blueprints(folder: Path) -> None:
-    """Print the flaws of the blueprints in a folder; end with exit code 1 if there are any."""
-    agents = load_or_stop(folder)
-    for problem in agents.missing():
+Allowed = tuple["list[str] | None", "list[int] | None", "list[str] | None"]
+"""Networks, ports and hosts of plain http that options allow."""
+
+
+def check_blueprints(folder: Path, allowed: Allowed) -> None:
+    """Print all that would fail at run time in the blueprints of a folder; end with exit code 1 if there is any."""
+    agents = load_or_stop(folder, allowed)
+    problems = problems_of(agents)
+    for problem in problems:
         typer.echo(for_terminal(problem), err=True)
     count = f"{len(agents)} agent{'' if len(agents) == 1 else 's'}"
     typer.echo(f"{count}: {', '.join(agent.name for agent in agents)}")
-    if agents.missing():
+    if problems:
         raise typer.Exit(1)
 
 
-def load_or_stop(folder: Path) -> Agents:
-    """Return the agents of a folder; if they cannot be loaded, print their flaws and end the command."""
+def problems_of(agents: Agents) -> list[str]:
+    """Return why hooks of these agents would fail: functions are imported, from this folder, too."""
+    from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
+
+    sys.path.insert(0, os.fspath(Path.cwd()))
+    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ))
+    return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
+
+
+def load_or_stop(folder: Path, allowed: Allowed) -> Agents:
+    """Return the agents of a folder, with the URLs of options; if they cannot be loaded, end the command.
+
+    Raise `BadParameter` for a network that is none.
+    """
+    networks, ports, http = (given or [] for given in allowed)
     try:
-        return load_agents(folder)
+        agents = load_agents(folder)
+        reach = agents.reach
+        agents.reach = AllowedUrls(
+            networks=[*map(str, reach.networks), *networks],
+            ports={*reach.ports, *ports},
+            http_hosts={*reach.http_hosts, *http},
+        )
     except BlueprintError as problem:
         for line in problem.problems:
             typer.echo(for_terminal(line), err=True)
         raise typer.Exit(1) from None
+    except ValueError as problem:
+        raise typer.BadParameter(f"--allow-network: {problem}; write it like 10.0.0.0/8") from None
+    return agents
 
 
 def serve_runs(
-    folder: Path, *, store: str | None, hooks: str | None, port: int, leases: tuple[float, float], as_json: bool
+    folder: Path,
+    *,
+    store: str | None,
+    hooks: str | None,
+    port: int,
+    leases: tuple[float, float],
+    allowed: Allowed,
+    as_json: bool,
 ) -> None:
     """Serve the queue until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import hooks_named
@@ -58,17 +93,17 @@ def serve_runs(
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
-    agents = load_or_stop(folder)
+    agents = load_or_stop(folder, allowed)
     sys.path.insert(0, os.fspath(Path.cwd()))
-    from amplifier_hooks.runs.store.statements import RUN_TABLES
+    from amplifier_hooks.runs.run_store import RUN_TABLES
 
     try:
         database = database_at(store, ACCESS_TABLES, RUN_TABLES)
         named = None if hooks is None else hooks_named(hooks)
     except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None
-    for missing in agents.missing():
-        typer.echo(for_terminal(missing), err=True)
+    for line in problems_of(agents):
+        typer.echo(for_terminal(line), err=True)
     run_until_signal(serve_until_cancelled(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
 
 
@@ -103,7 +138,7 @@ async def serve_until_cancelled(
 ) -> None:
     """Serve the API of the runs until cancelled."""
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
-    from amplifier_hooks.runs.store.postgres import runs_in
+    from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission

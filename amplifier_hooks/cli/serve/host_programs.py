@@ -89,7 +89,7 @@ class ApiHost:
     async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
         """Open the coordinator of runs for the block."""
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
-        from amplifier_hooks.runs.store.postgres import runs_in
+        from amplifier_hooks.runs.run_store import runs_in
 
         runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
         async with runs:

@@ -128,7 +128,7 @@ def serve(
 
             place = None
             if api:
-                from amplifier_hooks.runs.store.statements import RUN_TABLES
+                from amplifier_hooks.runs.run_store import RUN_TABLES
                 from amplifier_hooks.server.build_api import API_TABLES
                 from approval_backends.stores.address import database_at
 

@@ -65,17 +65,23 @@ def _ports(numbers: Iterable[int]) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def _hosts(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(text.lower() if text.rpartition(":")[2].isdigit() else f"{text.lower()}:80" for text in texts)
+
+
 @frozen(kw_only=True)
 class AllowedUrls:
     """The URLs an operator lets webhooks reach. By default these are https on port 443 of public addresses.
 
     `networks` are allowed besides, such as `127.0.0.0/8` for a service on this machine; `http` allows plain HTTP to
-    these networks only.
+    these networks only. `http_hosts` are hosts, each with a port or with port 80, that are allowed plain HTTP at
+    whatever address they have.
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = field(default=(), converter=_networks)
     ports: frozenset[int] = field(default=(443,), converter=_ports)
     http: bool = False
+    http_hosts: frozenset[str] = field(default=(), converter=_hosts)
 
     def check_url(self, url: str) -> SplitResult:
         """Return the parts of an allowed URL. Raises `InvalidRegistration` with the reason for any other URL."""
@@ -96,7 +102,8 @@ class AllowedUrls:
             yield f"{error}"
             return
         schemes = ("https", "http") if self.http else ("https",)
-        if parts.scheme not in schemes:
+        named = parts.scheme == "http" and f"{parts.hostname}:{port}" in self.http_hosts
+        if parts.scheme not in schemes and not named:
             yield f"its scheme is {parts.scheme!r}; use {' or '.join(schemes)}"
         if not parts.hostname:
             yield "it names no host"
@@ -104,7 +111,7 @@ class AllowedUrls:
             yield "it holds credentials; send them in a header"
         if "#" in url:
             yield "it has a fragment, which is never sent"
-        if port not in self.ports:
+        if port not in self.ports and not named:
             yield f"port {port} is not among those allowed ({', '.join(map(str, sorted(self.ports)))})"
 
     def choose_address(self, host: str, scheme: str, found: Iterable[str]) -> str:
@@ -113,8 +120,9 @@ class AllowedUrls:
         Raises `EndpointForbidden` if any of them is forbidden: a host with allowed and forbidden addresses is a trap.
         """
         addresses = [ip_address(text.partition("%")[0]) for text in found]
+        named = scheme == "http" and any(one.rpartition(":")[0] == host for one in self.http_hosts)
         for address in addresses:
-            if not self._allows(address, scheme):
+            if not named and not self._allows(address, scheme):
                 raise EndpointForbidden(host, str(address))
         if not addresses:
             raise EndpointForbidden(host, "no address")

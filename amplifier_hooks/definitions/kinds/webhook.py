@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -25,7 +26,14 @@ from attrs import Factory, define, field, frozen
 
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_ANSWER, NATIVE, Codec
-from amplifier_hooks.errors import HookError, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
+from amplifier_hooks.errors import (
+    HookError,
+    HookFailed,
+    HookUnavailable,
+    InvalidRegistration,
+    InvalidResult,
+    MissingExtra,
+)
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -156,7 +164,7 @@ async def resolve(host: str, port: int, tenant: str = "") -> list[str]:
 
 @frozen(kw_only=True)
 class WebhookHook:
-    """A web service as a handler: register it with a timeout, by default `WEBHOOK_TIMEOUT`.
+    """A web service as a handler: register it with a timeout, by default `WEBHOOK_TIMEOUT`. Raises `MissingExtra`.
 
     It follows no redirects, and uses neither proxies nor netrc nor cookies of the environment. A service that failed
     several times in a row for a tenant gets no requests of that tenant for a while. A request that failed for a passing
@@ -178,6 +186,10 @@ class WebhookHook:
     """Resolver of host names; None uses the operating system's, in threads of each tenant."""
     parts: SplitResult = field(init=False, repr=False)
     circuit: Circuit = field(init=False, repr=False, default=Factory(lambda self: Circuit(self.clock), takes_self=True))
+
+    def __attrs_pre_init__(self) -> None:
+        if not (find_spec("httpx2") and find_spec("standardwebhooks")):
+            raise MissingExtra("a hook that is a web service", "http")
 
     @property
     def origin(self) -> str:

@@ -17,7 +17,7 @@ from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.storage.database import Database, Migrations, Row, Script
 
@@ -66,25 +66,15 @@ class HookDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._database: Database | None = None
-        self._failure: tuple[float, StoreUnavailable] | None = None
+        self._failure: tuple[float, StoreUnavailable | None] = (0.0, None)
 
-    async def run(self, script: Callable[[], Script[T]]) -> T:
+    async def run(self, script: Script[T]) -> T:
         """Run a script to its end in one transaction."""
-        database = await self._open_database()
-        try:
-            return await database.run(script())
-        except StoreUnavailable as error:
-            self._note(error)
-            raise
+        return await self._use(lambda database: database.run(script))
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """Return the rows of one statement."""
-        database = await self._open_database()
-        try:
-            return await database.fetch(sql, *values)
-        except StoreUnavailable as error:
-            self._note(error)
-            raise
+        return await self._use(lambda database: database.fetch(sql, *values))
 
     async def close(self) -> None:
         """Close the database. A second call does nothing; the next use opens it again."""
@@ -92,33 +82,30 @@ class HookDatabase:
         if database is not None and self._loop is asyncio.get_running_loop():
             await database.close()
 
+    async def _use(self, work: Callable[[Database], Awaitable[T]]) -> T:
+        """Return the result of work with the open database. After a failure, raise it again for a while."""
+        since, known = self._failure
+        if known is not None and self._now() - since < AGAIN:
+            raise known
+        try:
+            return await work(await self._open_database())
+        except StoreUnavailable as error:
+            log.warning("hook_store_unavailable", hook=self._hook, error=str(error))
+            self._failure = (self._now(), error)
+            raise
+
     async def _open_database(self) -> Database:
-        if self._failure is not None:
-            since, error = self._failure
-            if self._now() - since < AGAIN:
-                raise error
-            self._failure = None
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._opening, self._database = loop, asyncio.Lock(), None
         async with self._opening:
             if self._database is None:
                 try:
-                    database = self._open_with(self._tables)
-                    await database.open()
+                    database = await self._open_with(self._tables).open()
                 except OSError as problem:
-                    error = StoreUnavailable(f"store_unavailable: {problem}")
-                    self._note(error)
-                    raise error from problem
-                except StoreUnavailable as error:
-                    self._note(error)
-                    raise
+                    raise StoreUnavailable(f"store_unavailable: {problem}") from problem
                 self._database = database
             return self._database
-
-    def _note(self, error: StoreUnavailable) -> None:
-        log.warning("hook_store_unavailable", hook=self._hook, error=str(error))
-        self._failure = (self._now(), error)
 
 
 def database_opener(address: str, default: Path) -> Callable[[Migrations], Database]:

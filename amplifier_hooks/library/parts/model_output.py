@@ -1,4 +1,4 @@
-"""The text of an agent's response in any host's format, and the files that an agent has to leave behind."""
+"""The text and the tokens of an answer in any host's format, and the files that an agent has to leave behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import glob
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,3 +50,37 @@ def find_files(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[s
 def missing_files(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
     """Return the names or globs that match no file."""
     return [pattern for pattern in patterns if not find_files(folder, pattern, since=since)]
+
+
+MOST: Final = 10**12
+"""Most tokens that one answer may state; a larger number is ignored."""
+
+
+def tokens_of(data: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the tokens of one answer by kind of price, from any provider's format, or None if it states none."""
+    usage = data.get("usage") or _member(data.get("response"), "usage")
+    read = _count(usage, "input_tokens", "prompt_tokens")
+    wrote = _count(usage, "output_tokens", "completion_tokens")
+    if read is None and wrote is None:
+        return None
+    details = _member(usage, "input_tokens_details") or _member(usage, "prompt_tokens_details")
+    # Some providers include cached tokens in the number of tokens read, others count them separately.
+    within = min(_count(details, "cached_tokens") or 0, read or 0)
+    return {
+        "input": (read or 0) - within,
+        "output": wrote or 0,
+        "cache_read": within + (_count(usage, "cache_read_input_tokens") or 0),
+        "cache_write": _count(usage, "cache_creation_input_tokens") or 0,
+    }
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _count(usage: object, *names: str) -> int | None:
+    for name in names:
+        count = _member(usage, name)
+        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST:
+            return count
+    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from attrs import field, frozen
 
@@ -25,6 +25,7 @@ from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.runs.hooks.hook_answers import as_finish_answer, as_start_answer
+from amplifier_hooks.runs.run_states import HookPoint
 from amplifier_hooks.text.escape import clip
 from amplifier_hooks.threads import DaemonPool
 
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
-    from amplifier_hooks.runs.run_states import HookPoint
 
 
 THREADS: Final = 8
+POINTS: Final[tuple[HookPoint, ...]] = get_args(HookPoint)
 KEPT_BACK: Final = ("tenant_id", "timestamp")
 """Fields of the event that a blueprint's hook does not get."""
+JSON_TYPE: Final = "content-type"
+"""A header that is sent with every request; a blueprint may name it with the value that it always has."""
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -55,7 +58,8 @@ def find_function(name: str) -> Any:
 class HookKit:
     """The agents, functions, URLs and variables that hooks of blueprints need."""
 
-    agents: AgentRuns
+    agents: AgentRuns | None = None
+    """The way to start agents; without one, hooks of the kind agent fail."""
     find: Callable[[str], Any] = find_function
     """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
     reach: AllowedUrls = PUBLIC
@@ -75,6 +79,18 @@ class HookKit:
             handler = BlueprintHook(self, blueprint, "on_run_finish", finish)
             registry.on(events.RUN_FINISH, handler, name=finish.target, timeout=finish.timeout_seconds)
         return registry
+
+    def problems(self, blueprint: Blueprint) -> list[str]:
+        """Return why hooks of a blueprint would fail: a function, an address, a header or a variable that is wrong."""
+        found: list[str] = []
+        for point in POINTS:
+            entry: HookEntry | None = getattr(blueprint.hooks, point)
+            if entry is not None and entry.type != "agent":
+                try:
+                    BlueprintHook(self, blueprint, point, entry).load()
+                except HookError as problem:
+                    found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+        return found
 
     def fill_variables(self, text: str) -> str:
         """Return a header with the values of its variables. Raise `HookUnavailable` for an unknown one."""
@@ -114,46 +130,42 @@ class BlueprintHook:
         return CONTINUE
 
     async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
-        if self.entry.type == "python":
-            return await self._call_function(event, given)
-        if self.entry.type == "http":
-            service = self._loaded[0] if self._loaded else self._service()
+        entry, agents = self.entry, self.kit.agents
+        if entry.type == "agent":
+            if agents is None:
+                raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")
+            parent = given["run_id"]
+            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=self.point)
+            if self.point == "on_run_finish":  # started without waiting
+                return await agents.launch(order) and None
+            return await AgentHook(agent_name=order.agent, runs=agents).ask(order)
+        if not self._loaded:  # loading may import modules, and this loop is busy
+            self._loaded.append(await self.kit.threads.run(self.load))
+        target = self._loaded[0]
+        if entry.type == "http":
             request_id = f"msg_{child_id(given['run_id'], self.point).removeprefix('run_')}"
-            return decode_answer(await service.exchange(request_id, encode_message(given), tenant))
-        order = AgentOrder(
-            agent=self.entry.target, parameters=given, tenant=tenant, parent=given["run_id"], key=self.point
-        )
-        if self.point == "on_run_finish":  # started without waiting
-            return await self.kit.agents.launch(order) and None
-        return await AgentHook(agent_name=order.agent, runs=self.kit.agents).ask(order)
-
-    async def _call_function(self, event: str, given: dict[str, Any]) -> Any:
-        function = self._loaded[0] if self._loaded else await self._function(str(self.entry.handler_ref))
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-            return await function(event, given)
-        answer = await self.kit.threads.run(function, event, given)
+            return decode_answer(await target.exchange(request_id, encode_message(given), tenant))
+        if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
+            return await target(event, given)
+        answer = await self.kit.threads.run(target, event, given)
         return await answer if inspect.isawaitable(answer) else answer
 
-    async def _function(self, name: str) -> Any:
+    def load(self) -> Any:
+        """Return the function or the service that the hook asks. Raise `HookError` if it cannot be asked."""
+        entry, kit = self.entry, self.kit
+        if entry.type == "http":
+            sent = {
+                name: kit.fill_variables(value) for name, value in entry.headers.items() if name.lower() != JSON_TYPE
+            }
+            within = entry.timeout_seconds
+            url, reach = entry.url or "", kit.reach
+            return WebhookHook(url=url, method=entry.method, headers=sent, reach=reach, retry_within=within)
         try:
-            function = await self.kit.threads.run(self.kit.find, name)  # it may import modules, and this loop is busy
+            function = kit.find(entry.target)
         except HookError:
             raise
         except Exception as problem:
-            raise HookUnavailable(f"{name!r} cannot be loaded: {describe(problem)}") from problem
+            raise HookUnavailable(f"{entry.target!r} cannot be loaded: {describe(problem)}") from problem
         if not callable(function):
-            raise HookUnavailable(f"{name!r} is a {type(function).__name__}, which cannot be called")
-        self._loaded.append(function)
+            raise HookUnavailable(f"{entry.target!r} is a {type(function).__name__}, which cannot be called")
         return function
-
-    def _service(self) -> WebhookHook:
-        entry = self.entry
-        service = WebhookHook(
-            url=str(entry.url),
-            method=entry.method,
-            headers={name: self.kit.fill_variables(value) for name, value in entry.headers.items()},
-            reach=self.kit.reach,
-            retry_within=entry.timeout_seconds,
-        )
-        self._loaded.append(service)
-        return service

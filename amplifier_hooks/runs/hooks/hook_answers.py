@@ -13,6 +13,7 @@ from amplifier_hooks.text.escape import clip, visible
 
 if TYPE_CHECKING:
     from amplifier_hooks.runs.blueprint import Blueprint
+    from amplifier_hooks.text.json_schema import Schema
 
 
 NO_APPROVER: Final = "it asks a question, and before a run there is no approver to answer it"
@@ -74,13 +75,18 @@ def as_finish_answer(given: object) -> None:
 
 def freeze_parameters(blueprint: Blueprint, given: Mapping[str, Any]) -> bytes:
     """Return the parameters of a run as canonical JSON. Raise `InvalidResult` if the agent does not accept them."""
+    return freeze_fitting(dict(given), blueprint.parameters_schema)
+
+
+def freeze_fitting(value: Any, schema: Schema | None) -> bytes:
+    """Return a value as canonical JSON. Raise `InvalidResult` if it is none, too large, or against the schema."""
     try:
-        data = freeze(dict(given))
+        data = freeze(value)
     except InputNotFreezable as problem:
-        raise InvalidResult(f"they are no plain JSON: {problem.problem}") from None
+        raise InvalidResult(f"no plain JSON: {problem.problem}") from None
     if len(data) > LARGEST_PAYLOAD:
-        raise InvalidResult(f"they have {len(data):,} bytes; at most {LARGEST_PAYLOAD:,} are kept")
-    flaw = None if blueprint.parameters_schema is None else blueprint.parameters_schema.problem(thaw(data))
+        raise InvalidResult(f"{len(data):,} bytes; at most {LARGEST_PAYLOAD:,} are kept")
+    flaw = None if schema is None else schema.problem(thaw(data))
     if flaw is not None:
         raise InvalidResult(flaw)
     return data

@@ -4,30 +4,30 @@ At the start the registry's hooks come first, system before tenant, and then the
 own. If the blueprint's hook changes the parameters, the registry's gates look again. The parameters are checked against
 the agent's schema before all of them, after the registry's, and after the blueprint's. They are the input of an `Act`,
 and the runner gets exactly that input.
+
+`RunHooks` needs no queue: `start` and `finish` are for programs that have an engine of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from uuid import uuid4
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON
-from amplifier_hooks.dispatch.chain import Snapshot
 from amplifier_hooks.dispatch.merge import CAUSES, OBJECTIONS
 from amplifier_hooks.errors import InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.hooks.hook_answers import (
-    NO_APPROVER,
-    NO_CONTEXT,
-    NO_REASON,
-    freeze_parameters,
-)
-from amplifier_hooks.runs.run_states import HookPoint, NewRunEvent, event_body
-from amplifier_hooks.runs.store.run_rows import StartOutcome
+from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.runs.hooks.call_hooks import HookKit
+from amplifier_hooks.runs.hooks.hook_answers import NO_APPROVER, NO_CONTEXT, NO_REASON, freeze_parameters
+from amplifier_hooks.runs.run_states import HookPoint, NewRunEvent, RunEnding, RunRecord, StartOutcome, event_body
 from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:
@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
-    from amplifier_hooks.runs.hooks.call_hooks import HookKit
-    from amplifier_hooks.runs.run_states import RunRecord
 
+    Add = Callable[..., Awaitable[object]]
 
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
@@ -52,76 +50,111 @@ FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 log = get_logger(__name__)
 
 
-def hook_event(
-    at: datetime, kind: Any, point: HookPoint, target_type: str, target_name: str, **more: Any
-) -> NewRunEvent:
-    """Return an event of a hook, with the fields that all of them have."""
-    fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
-    return NewRunEvent(kind, fields, at)
-
-
-@define(eq=False)
-class EarlyEvents:
-    """The events of a run before its start hooks are done.
-
-    They are held back briefly, since most hooks are done by then.
-    """
+class KnownRun(TypedDict, total=False):
+    """The run in an engine: its id, by which a hook that runs again knows the run; its session; its tenant."""
 
     run: str
-    note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]]
-    untold: list[NewRunEvent]
-    _telling: bool = False
+    session: str
+    tenant: str
 
-    async def add(self, *told: NewRunEvent) -> None:
-        """Store the events, at once or with the rest."""
-        if self._telling:
-            await self.note(self.run, told)
-        else:
-            self.untold += told
 
-    async def tell(self) -> None:
-        """Store the events held back, and hold back no more."""
-        self._telling = True
-        untold, self.untold = self.untold, []
-        await self.note(self.run, untold)
+@frozen
+class Blocked:
+    """A run that does not start, and the reason. `failed` is True if a hook failed and no hook blocked the run."""
+
+    reason: str
+    failed: bool = False
+
+
+def _registry(given: HookRegistry | None) -> HookRegistry:
+    return HookRegistry() if given is None else given
+
+
+async def _drop(run: str, told: Sequence[NewRunEvent]) -> None:
+    """Store no events: an engine of its own has its own history."""
 
 
 @frozen(kw_only=True)
-class RunHooks:
-    """The hooks around runs: the registry's and the blueprints'."""
+class RunHooks(HookKit):
+    """The hooks around runs: those of a registry, and those of blueprints.
 
-    kit: HookKit
-    note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]]
-    clock: Clock
-    registry: HookRegistry
+    `note` stores events of a run. Hooks of the kind agent need `agents`, which starts agents for them.
+    """
+
+    registry: HookRegistry = field(default=None, converter=_registry)
+    note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]] = _drop
+    clock: Clock = field(factory=SystemClock)
     _registries: dict[str, tuple[Blueprint, HookRegistry]] = field(factory=dict, init=False)
 
-    def is_heard(self, event: str) -> bool:
-        """Return True if the registry has a hook for this event."""
-        return self.registry.is_heard(event)
+    # -- for engines of their own --------------------------------------------------------------------------------------
+
+    async def start(
+        self, blueprint: Blueprint, parameters: Mapping[str, Any], **known: Unpack[KnownRun]
+    ) -> dict[str, Any] | Blocked:
+        """Ask the start hooks; return the parameters with which the run starts, or `Blocked`.
+
+        Parameters that are no JSON, or against the agent's schema, block the run, too. No error of a hook is raised
+        here: `on_error` decides about it. Cancelling the call cancels the hook that is running.
+        """
+        record = _run_of(blueprint, parameters, **known)
+        passed = await self.ask_start_hooks(record, blueprint)
+        if passed.error is None:
+            return dict(passed.parameters or {})
+        await self.tell_end(replace(record, stage="failed", error=passed.error))
+        return Blocked(passed.error, failed=not passed.blocked)
+
+    async def finish(
+        self,
+        blueprint: Blueprint,
+        parameters: Mapping[str, Any],
+        result: Any = None,
+        *,
+        status: RunEnding = "completed",
+        error: str | None = None,
+        **known: Unpack[KnownRun],
+    ) -> None:
+        """Show a run that has ended to the registry's observers, and to the blueprint's finish hook.
+
+        `parameters` are those with which the run ran. Hooks change nothing here, and a hook that fails is logged.
+        Cancelling the call cancels the hook that is running.
+        """
+        field_of_result = {"result_text" if blueprint.brings_text else "result_data": result}
+        record = _run_of(blueprint, parameters, **known)
+        record = replace(record, stage=status, ended=self.clock.now(), handed=1, error=error, **field_of_result)
+        await self.tell_end(record)
+        if blueprint.hooks.on_run_finish is not None:
+            await self.ask_finish_hook(record, blueprint, blueprint.hooks.on_run_finish)
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
-    async def start(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
+    async def ask_start_hooks(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
         """Ask the start hooks if a run may go on, and with which parameters.
 
         Events are stored together with the result if the hooks finish within 50 ms, otherwise as they happen.
         Cancelling the call cancels the hook that is running.
         """
-        early = EarlyEvents(record.id, self.note, [NewRunEvent("run_starting", {}, self.clock.now())])
-        hooks = asyncio.ensure_future(self._ask_start_hooks(record, blueprint, early))
+        told, late = [NewRunEvent("run_starting", {}, self.clock.now())], False
+
+        async def add(*events: NewRunEvent) -> None:
+            if late:
+                await self.note(record.id, events)
+            else:
+                told.extend(events)
+
+        hooks = asyncio.ensure_future(self._ask_all(record, blueprint, add))
         try:
             done, _ = await asyncio.wait({hooks}, timeout=SOON)
             if not done:
-                await early.tell()
+                late = True
+                await self.note(record.id, told)
             passed = await hooks
         finally:
             if not hooks.done():
                 hooks.cancel()
                 await asyncio.wait({hooks})
-        return evolve(passed, told=(*early.untold, *passed.told))
+        return replace(passed, told=passed.told if late else (*told, *passed.told))
 
-    async def _ask_start_hooks(self, record: RunRecord, blueprint: Blueprint, early: EarlyEvents) -> StartOutcome:
+    async def _ask_all(self, record: RunRecord, blueprint: Blueprint, add: Add) -> StartOutcome:
         try:
             data = freeze_parameters(blueprint, record.parameters)
         except InvalidResult as problem:
@@ -132,7 +165,7 @@ class RunHooks:
         first = await _emit_start(shared, act, payload)
         told += _answer_events(first.hook_results, first, self.clock.now())
         if (refusal := _refusal(first)) is not None:
-            return evolve(refusal, told=tuple(told))
+            return replace(refusal, told=tuple(told))
         try:
             act = evolve(act, input=freeze_parameters(blueprint, first.data["parameters"]))
         except InvalidResult as problem:
@@ -142,19 +175,19 @@ class RunHooks:
         if entry is None:
             return StartOutcome(parameters=act.arguments(), told=tuple(told))
         begun = hook_event(self.clock.now(), "hook_start", START, entry.type, entry.target)
-        await early.add(*told, begun)
+        await add(*told, begun)
         await self._tell_hook(record, begun)
         own = await _emit_start(self._registry_of(blueprint), act, payload)
         done = evolve(act, input=freeze(own.data["parameters"]))
         told = [await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error)]
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
-            snapshot = Snapshot({"parameters": done.arguments()})
-            found = await shared.look_again(first, {**first.data, **snapshot.values}, before, snapshot)
+            payload = {**first.data, "parameters": done.arguments()}
+            found = await shared.look_again(first, payload, before, ("parameters",))
             objections = [one for one in found.answers if one.recheck and one.action in OBJECTIONS]
             told += _answer_events(objections, found, self.clock.now())
             refusal = _refusal(found)
-        return evolve(refusal or StartOutcome(parameters=done.arguments()), told=tuple(told))
+        return replace(refusal or StartOutcome(parameters=done.arguments()), told=tuple(told))
 
     # -- the finish ----------------------------------------------------------------------------------------------------
 
@@ -169,7 +202,7 @@ class RunHooks:
         if record.status == "failed":
             await self._emit(catalogue.RUN_ERROR, record, error=record.error or "failed")
 
-    async def finish(self, record: RunRecord, blueprint: Blueprint, entry: HookEntry) -> None:
+    async def ask_finish_hook(self, record: RunRecord, blueprint: Blueprint, entry: HookEntry) -> None:
         """Run the finish hook of a run that ended. The hook cannot change the run.
 
         Cancelling the call cancels the hook.
@@ -190,8 +223,12 @@ class RunHooks:
         """Return the registry of a blueprint's own hooks. It lasts as long as the blueprint."""
         known = self._registries.get(blueprint.name)
         if known is None or known[0] is not blueprint:
-            known = self._registries[blueprint.name] = (blueprint, self.kit.register(blueprint))
+            known = self._registries[blueprint.name] = (blueprint, self.register(blueprint))
         return known[1]
+
+    def is_heard(self, event: str) -> bool:
+        """Return True if the registry has a hook for this event."""
+        return self.registry.is_heard(event)
 
     # -- reporting to the registry -------------------------------------------------------------------------------------
 
@@ -228,10 +265,24 @@ class RunHooks:
         }
 
 
+def _run_of(
+    blueprint: Blueprint, parameters: Mapping[str, Any], run: str = "", session: str = "", tenant: str = ""
+) -> RunRecord:
+    run = run or f"run_{uuid4().hex}"
+    return RunRecord(id=run, tenant=tenant, session=session or run, agent=blueprint.name, parameters=parameters)
+
+
+def hook_event(
+    at: datetime, kind: str, point: HookPoint, target_type: str, target_name: str, **more: Any
+) -> NewRunEvent:
+    """Return an event of a hook, with the fields that all of them have."""
+    fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
+    return NewRunEvent(kind, fields, at)
+
+
 async def _emit_start(registry: HookRegistry, act: Act, payload: Mapping[str, Any]) -> Outcome:
     """Ask a registry about the start of a run. Each hook gets its own copy of the act's input."""
-    snapshot = Snapshot({"parameters": act.arguments()})
-    return await registry.emit(act.event, {**payload, **snapshot.values}, snapshot=snapshot)
+    return await registry.emit(act.event, {**payload, "parameters": act.arguments()}, exact=("parameters",))
 
 
 def _refusal(outcome: Outcome) -> StartOutcome | None:

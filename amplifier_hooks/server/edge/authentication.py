@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from attrs import define, field, frozen
 from fastapi import Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from amplifier_hooks.server.edge.access_tokens import SCOPES, AccessToken, AccessTokens
@@ -137,6 +138,16 @@ def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
         request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
     ) -> Caller:
         admission: Admission = request.app.state.admission
-        return await admission.admit(given.credentials if given else None, scope, request.method)
+        caller = await admission.admit(given.credentials if given else None, scope, request.method)
+        refuse_unknown_parameters(request)
+        return caller
 
     return admit
+
+
+def refuse_unknown_parameters(request: Request) -> None:
+    """Raise `RequestValidationError` for a query parameter that the route does not have, as for an unknown field."""
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    odd = [{"loc": ("query", name), "msg": "no such parameter"} for name in request.query_params if name not in known]
+    if odd:
+        raise RequestValidationError(odd)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import define, field, frozen
 
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.text.host_names import local_names, turned_away
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_json import depth, load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +28,6 @@ WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 CAREFUL: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 HANG_UP: Final = {"connection": "close"}
 
-BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 LARGEST_NUMBER: Final = 2**63
 
 
@@ -171,19 +169,6 @@ def _check(body: bytes, content_type: bytes, deepest: int) -> None:
         raise Problem(400, "no_json", f"the body is no JSON: {error.msg} at {where}") from None
     except (ValueError, RecursionError) as error:
         raise Problem(400, "no_json", f"the body is no plain JSON: {error}") from None
-
-
-def depth(body: bytes) -> int:
-    """Return the depth of nested brackets in a body, in linear time, JSON or not."""
-    now = most = 0
-    for token in BRACKETS.finditer(body):
-        first = token[0][:1]
-        if first in b"[{":
-            now += 1
-            most = max(most, now)
-        elif first in b"]}":
-            now -= 1
-    return most
 
 
 def _integer(digits: str) -> int:

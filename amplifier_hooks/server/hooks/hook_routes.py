@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
 
-from amplifier_hooks.definitions.execution_log import HookExecutionLog, LogCursor
 from amplifier_hooks.definitions.kinds.event_codec import HOPS_HEADER, note_hops
 from amplifier_hooks.definitions.model import HookChanges, NewHook
 from amplifier_hooks.definitions.store import DefinitionCursor
@@ -15,6 +14,7 @@ from amplifier_hooks.errors import HookRefused
 from amplifier_hooks.server.api import response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.hooks.change_hooks import whose_list
+from amplifier_hooks.server.hooks.execution_log import HookExecutionLog, HookStatistics
 from amplifier_hooks.server.hooks.try_hook import (
     HookBodies,
     HookBody,
@@ -34,12 +34,11 @@ from amplifier_hooks.server.problem_details import (
     TenantFilter,
     cursor_of,
     read_cursor,
-    storable_text,
     wanted_event,
 )
 
 if TYPE_CHECKING:
-    from amplifier_hooks.definitions.execution_log import ExecutionStore
+    from amplifier_hooks.record.journal import Journal
     from amplifier_hooks.server.hooks.change_hooks import HookKeeper
     from amplifier_hooks.server.hooks.try_hook import Trials
 
@@ -170,7 +169,7 @@ Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]
 LOG_ID: Final = re.compile(r"log_[0-9a-f]{24}")
 
 
-def executions_router(executions: ExecutionStore) -> APIRouter:
+def logs_router(journal: Journal) -> APIRouter:
     """Return the routes of the execution log. Include them before `hooks_router`, whose routes take an id here."""
     router = APIRouter(prefix="/v1/hooks", tags=["logs"])
 
@@ -185,35 +184,34 @@ def executions_router(executions: ExecutionStore) -> APIRouter:
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> LogPage:
-        whose = whose_list(caller, tenant)
         filters = ["logs", tenant, event, hook, aborted]
-        after = LogCursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
-        found = await executions.find(
-            tenant=whose,
+        found = await journal.find(
+            "event",
+            tenant=whose_list(caller, tenant),
             event=wanted_event(event),
-            hook=storable_text(hook),
-            aborted=aborted,
-            after=after,
+            hook=hook,
+            denied=None if aborted is None else int(aborted),
+            after=read_cursor(cursor, caller.tenant, filters) if cursor else None,
             limit=limit + 1,
         )
-        last = LogCursor.of(found[limit - 1]) if len(found) > limit else None
-        following = cursor_of(caller.tenant, filters, last.at, last.log_id) if last else None
-        return LogPage(logs=found[:limit], next=following)
+        last = found[limit - 1] if len(found) > limit else None
+        following = cursor_of(caller.tenant, filters, last.at, last.id) if last else None
+        return LogPage(logs=[HookExecutionLog.model_validate_json(fact.body) for fact in found[:limit]], next=following)
 
     @router.get("/logs/{log_id}", summary="One entry.", responses=MISSING)
     async def log(caller: Reading, log_id: str) -> HookExecutionLog:
         whose = None if caller.everywhere else caller.tenant
-        entry = await executions.get(log_id, whose) if LOG_ID.fullmatch(log_id) else None
-        if entry is None:
+        found = await journal.find("event", id=log_id, tenant=whose) if LOG_ID.fullmatch(log_id) else []
+        if not found:
             raise Problem(404, "not_found", "there is no such entry")
-        return entry
+        return HookExecutionLog.model_validate_json(found[0].body)
 
     @router.get("/stats", summary="Statistics of each hook at each event.", responses=MISSING)
     async def stats(
         caller: Reading, *, tenant: TenantFilter = None, event: EventFilter = None, hook: NameFilter = None
     ) -> StatisticsBody:
-        whose = whose_list(caller, tenant)
-        found = await executions.statistics(tenant=whose, event=wanted_event(event), hook=storable_text(hook))
-        return StatisticsBody(statistics=found)
+        rows = await journal.statistics(tenant=whose_list(caller, tenant), event=wanted_event(event), name=hook)
+        counted = [dict(zip(HookStatistics.model_fields, row, strict=True)) for row in rows]
+        return StatisticsBody(statistics=[HookStatistics.model_validate(one) for one in counted])
 
     return router

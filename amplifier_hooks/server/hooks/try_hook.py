@@ -7,7 +7,6 @@ tenant has few.
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,11 +17,12 @@ from attrs import define, field
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool
 
 from amplifier_hooks.clock import SystemClock, stamp
-from amplifier_hooks.definitions.execution_log import HookExecutionLog, HookRun, HookStatistics, hook_run_of
 from amplifier_hooks.definitions.model import FailMode, Kind
-from amplifier_hooks.record.encode_facts import Redactor, TooMuch, ValueSimplifier
+from amplifier_hooks.record.encode_facts import TooMuch, ValueSimplifier
+from amplifier_hooks.record.journal import FactValues
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import Risk
+from amplifier_hooks.server.hooks.execution_log import HookExecutionLog, HookRun, HookStatistics, hook_run_of
 from amplifier_hooks.server.problem_details import Problem
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Trials:
     clock: Clock = field(factory=SystemClock)
     _running: Counter[str] = field(factory=Counter, init=False)
     _tried: set[str] = field(factory=set, init=False)
-    _redactor: Redactor = field(factory=lambda: Redactor(secrets.token_bytes(32)), init=False)
+    _values: FactValues = field(factory=FactValues, init=False)
 
     async def run(self, definition: HookDefinition, sample: Mapping[str, Any], event: str | None) -> TrialResult:
         """Run a hook with a payload, even if the hook is switched off, and return its result.
@@ -180,7 +180,7 @@ class Trials:
                 outcome = await registry.emit(name, payload)
         ran = outcome.hook_results
         return TrialResult(
-            result=hook_run_of(ran[0], self._redactor) if ran else None,
+            result=hook_run_of(ran[0], self._values) if ran else None,
             context_after=_plain(dict(outcome.data)),
         )
 

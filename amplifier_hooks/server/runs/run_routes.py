@@ -24,7 +24,6 @@ from amplifier_hooks.runs.run_errors import (
     UnknownSession,
 )
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
-from amplifier_hooks.runs.store.run_rows import RunFilter
 from amplifier_hooks.server.api import response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeVar
 
-    from amplifier_hooks.runs.blueprint import Blueprint
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.runs.run_states import RunRecord
 
@@ -90,11 +88,6 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
     """Return the routes of runs over a coordinator."""
     router = APIRouter(tags=["runs"], responses={404: response_description(404), 409: response_description(409)})
 
-    def blueprint_of(record: RunRecord) -> Blueprint | None:
-        with suppress(UnknownAgent):
-            return runs.agents.get(record.agent)
-        return None
-
     @router.post("/runs", status_code=201, summary="Queue a run of an agent.")
     async def submit(caller: Creator, body: NewRunBody) -> RunBody:
         record = await answer_or_problem(
@@ -112,8 +105,10 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
     async def list_runs(
         caller: Reader,
         *,
-        has_hooks: Annotated[bool, Query(description="Only runs with hooks.")] = False,
-        blocked: Annotated[bool, Query(description="Only runs that a hook stopped before they ran.")] = False,
+        has_hooks: Annotated[bool | None, Query(description="Only runs with hooks, or only those without.")] = None,
+        hook_blocked: Annotated[
+            bool | None, Query(description="Only runs that a hook stopped before they ran, or only the others.")
+        ] = None,
         status: Annotated[RunStatus | None, Query(description="Only runs with this status.")] = None,
         agent_name: Annotated[str | None, Query(max_length=200)] = None,
         parent_run_id: Annotated[str | None, Query(max_length=200)] = None,
@@ -121,20 +116,17 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
         cursor: Annotated[str | None, Query(max_length=200, description="The `next` of the page before.")] = None,
     ) -> RunPage:
-        texts = (agent_name, parent_run_id, session_id)
-        if any(text is not None and "\x00" in text for text in texts):
-            return RunPage(runs=[], next=None)
-        wanted = RunFilter(
+        found = await runs.store.select(
+            limit + 1,
+            before=None if cursor is None else read_cursor(cursor),
             tenant=tenant_seen(caller),
-            has_hooks=has_hooks,
-            blocked=blocked,
+            hooked=has_hooks,
+            blocked=hook_blocked,
             status=status,
             agent=agent_name,
             parent=parent_run_id,
             session=session_id,
-            before=None if cursor is None else read_cursor(cursor),
         )
-        found = await runs.select(wanted, limit + 1)
         more = cursor_after(found[limit - 1]) if len(found) > limit else None
         return RunPage(runs=[RunBody.of(record) for record in found[:limit]], next=more)
 
@@ -149,7 +141,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         return RunDetail.whole(
             record,
             events=await runs.store.events(record.id, limit=MOST_EVENTS),
-            blueprint=blueprint_of(record),
+            blueprint=runs.agents.find(record.agent),
             parent=parent,
             children=[one for one in await runs.store.children(record.id) if tenant in (None, one.tenant)],
         )
@@ -203,7 +195,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         )
         if record is None:
             return Response(status_code=204)
-        return ClaimedRun.of(record, blueprint_of(record), runs.leases.runner)
+        return ClaimedRun.of(record, runs.agents.find(record.agent), runs.leases.runner)
 
     @router.post("/runner/runs/{run_id}/renew", summary="Renew the lease of a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:

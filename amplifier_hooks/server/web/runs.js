@@ -8,7 +8,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const SHOWN = {
   all: ["All", ""],
   hooks: ["Has hooks", "&has_hooks=true"],
-  blocked: ["Blocked", "&blocked=true"],
+  blocked: ["Blocked", "&hook_blocked=true"],
   failed: ["Failed", "&status=failed"],
 };
 const STATES = {

@@ -176,3 +176,47 @@ async def test_a_change_that_python_takes_for_none_is_one() -> None:
         emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
         record = await emitter.emit(told.pre_tool_call(call_id="1", name="write", args={"on": 1}))
         assert record.target["on"] is True
+
+
+@pytest.mark.parametrize("event", ["prompt:submit", "llm:pre", "llm:post", "tool:pre"])
+async def test_a_denial_is_the_hosts_verdict(event: str) -> None:
+    """A denial at each point denies the host's step there, and no earlier one, with hook and reason."""
+    hooks = HookRegistry()
+    hooks.gate(event, name="guard")(lambda event, data: HookResult.deny("not today"))
+    reached: list[Any] = []
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, host = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        steps = {
+            "prompt:submit": host.input(content="go"),
+            "llm:pre": host.pre_model_call(model_id="m", messages=[{"role": "user", "content": "go"}]),
+            "llm:post": host.post_model_call(model_id="m", content="yes", tool_calls=[], finish_reason="stop"),
+            "tool:pre": host.pre_tool_call(call_id="1", name="write", args=GIVEN),
+        }
+        for name, context in steps.items():
+            reached.append((name, await emitter.emit_unchecked(context)))
+            if not reached[-1][1].proceeds:
+                break
+    name, record = reached[-1]
+    assert (record.proceeds, name, record.verdict.reason) == (False, event, "denied:guard")
+    assert "not today" in str(record.verdict.message)
+
+
+async def test_a_report_of_a_failure_is_no_result() -> None:
+    """A tool that failed at the host is on record as failed, and not as done."""
+    audit = CollectingAudit()
+    async with SessionCoordinator(audit=audit) as session:
+        emitter, host = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        about: dict[str, Any] = {"call_id": "1", "name": "write", "args": GIVEN}
+        await emitter.emit(host.pre_tool_call(**about))
+        await emitter.emit(host.post_tool_call(**about, value="the disk is full", is_error=True))
+    assert [kind for kind in audit.kinds if kind in ("tool.failed", "tool.done")] == ["tool.failed"]
+
+
+async def test_the_host_gets_the_input_that_was_decided_about() -> None:
+    """A verdict holds the decided input also where no hook changed it: a host's own object may change meanwhile."""
+    hooks, given = HookRegistry(), {"path": "notes"}
+    hooks.gate("tool:pre", name="guard")(lambda event, data: given.update(path="elsewhere"))
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, host = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        emitted = await emitter.emit(host.pre_tool_call(call_id="1", name="write", args=given))
+    assert (given, emitted.target) == ({"path": "elsewhere"}, GIVEN)

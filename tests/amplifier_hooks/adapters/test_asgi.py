@@ -263,11 +263,72 @@ async def test_a_body_that_is_too_large_to_be_shown() -> None:
         assert (await http.post("/echo", content=b"x" * 11)).status_code == 413
         assert (await http.post("/echo", content=b"x" * 10)).text == "x" * 10
         assert (await http.post("/echo", content=b"\xff")).content == b"\xff"
-        json = {"content-type": "application/json"}
-        assert (await http.post("/echo", content=b"[[", headers=json)).text == "[["
     async with client(starlette(registry, largest_body=10, read_body=False)) as http:
         assert (await http.post("/echo", content=b"x" * 11)).status_code == 200
-    assert bodies == ["x" * 10, b"\xff", "[[", None]
+    assert bodies == ["x" * 10, b"\xff", None]
+
+
+@pytest.mark.rule("API-2")
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"]
+)
+async def test_json_is_read_as_strictly_as_a_call(kind: str) -> None:
+    """Declared JSON that two readers could understand differently is refused before a hook or the application."""
+    registry = HookRegistry()
+    bodies: list[Any] = []
+    registry.gate("request:pre", lambda event, data: bodies.append(data["body"]), name="g")
+    async with client(starlette(registry)) as http:
+        for text in (b"[[", b'{"a": 1, "a": 2}', b"\xff", b"[" * 65 + b"]" * 65):
+            answer = await http.post("/echo", content=text, headers={"content-type": kind})
+            assert (answer.status_code, answer.json()["code"]) == (400, "no_json")
+        assert (await http.post("/echo", content=b'{ "a": 1}', headers={"content-type": kind})).text == '{ "a": 1}'
+    assert bodies == [{"a": 1}]
+
+
+@pytest.mark.rule("API-2", "DSP-7")
+async def test_no_hook_holds_what_another_reads() -> None:
+    """A hook that changes headers or body in place refuses the request; no other hook reads its change."""
+    registry = HookRegistry()
+    seen: list[Any] = []
+
+    def spoil(event: str, data: Any) -> None:
+        dict.__setitem__(data["body"], "path", "harmless")
+        dict.__setitem__(data["headers"], "x-a", "harmless")
+
+    registry.on("request:pre", spoil, name="spoil", priority=-1, on_error="continue")
+    registry.gate("request:pre", lambda event, data: seen.append((data["body"], data["headers"]["x-a"])), name="g")
+    async with client(starlette(registry)) as http:
+        refused = await http.post("/echo", json={"path": "secrets"}, headers={"x-a": "1"})
+        registry.unregister("spoil")
+        await http.post("/echo", json={"path": "secrets"}, headers={"x-a": "1"})
+    assert refused.status_code == 403
+    assert seen == [({"path": "secrets"}, "1")]
+
+
+@pytest.mark.rule("API-2", "REG-3")
+async def test_hooks_that_come_while_a_request_is_decided() -> None:
+    """A gate that comes while hooks look decides, too; hooks that change without an end refuse the request."""
+    registry = HookRegistry()
+    ran: list[str] = []
+
+    def again(event: str, data: Any) -> None:
+        ran.append("again")
+        registry.gate("request:pre", lambda event, data: None, name=f"new {len(ran)}")
+
+    def once(event: str, data: Any) -> None:
+        registry.gate("request:pre", saying(HookResult.deny("late")), name="late")
+
+    async def answer() -> tuple[int, str]:
+        async with client(starlette(registry)) as http:
+            got = await http.get("/echo")
+        return got.status_code, got.json()["detail"]
+
+    registry.gate("request:pre", again, name="again")
+    assert await answer() == (403, "the hooks were changed each time before they had answered")
+    assert len(ran) == 9
+    registry.unregister("again")
+    registry.on("request:pre", once, name="once", on_error="continue")
+    assert await answer() == (403, "late")
 
 
 @pytest.mark.rule("API-2", "REG-5")

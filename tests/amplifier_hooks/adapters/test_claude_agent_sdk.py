@@ -23,7 +23,8 @@ from tests.end_to_end.adapters.stage_claude_agent_sdk import ClaudeAgentStage
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.agents
+agents = pytest.mark.agents
+"""The mark of a test that runs the program."""
 
 
 class Meddling(ClaudeAgentStage):
@@ -40,6 +41,7 @@ class Meddling(ClaudeAgentStage):
         return own
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 async def test_what_another_hook_made_of_it_does_not_run(tmp_path: Path) -> None:
     """A hook of the program that changes an input behind ours keeps the call from running."""
@@ -58,6 +60,7 @@ async def test_what_another_hook_made_of_it_does_not_run(tmp_path: Path) -> None
     assert "nothing else may run" in ran.read[1]
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 @pytest.mark.parametrize("answer", ["yes", "no", "changed", "no callback"])
 async def test_the_host_decides_what_is_not_allowed(answer: str, tmp_path: Path) -> None:
@@ -86,6 +89,7 @@ class Broken(InMemoryContext):
         raise RuntimeError("broken")
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 async def test_a_callback_that_fails_is_closed(tmp_path: Path) -> None:
     """If our side of the callback fails, the program does not run the tool."""
@@ -96,6 +100,7 @@ async def test_a_callback_that_fails_is_closed(tmp_path: Path) -> None:
     assert stage.wrote == []
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> None:
     """A hook that refuses questions keeps the host's callback from being asked, and no other approver is asked."""
@@ -118,6 +123,7 @@ async def test_a_hook_may_refuse_before_the_host_is_asked(tmp_path: Path) -> Non
     assert len(stage.wrote) == 1
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 async def test_a_changed_input_passes_the_callback(tmp_path: Path) -> None:
     """The host's callback sees the input as our hooks changed it."""
@@ -153,10 +159,24 @@ class Callbacks:
         call = {"tool_name": tool, "tool_input": given or {"path": "a"}, "tool_use_id": name}
         return await self._hook({**common, **call}, name, {"signal": None})
 
+    async def permission(self, tool: str, name: str) -> Any:
+        """Return the answer of the callback for permissions, with the input that the program then runs the tool with.
+
+        The SDK runs the tool with its own object if an answer has no input.
+        """
+        given = {"path": "a"}
+        answer: Any = await self._permission(tool, given, ToolPermissionContext(tool_use_id=name))
+        if isinstance(answer, PermissionResultAllow) and answer.updated_input is None:
+            return PermissionResultAllow(updated_input=given)
+        return answer
+
     async def permitted(self, tool: str, name: str) -> bool:
-        """Return True if the callback for permissions lets the call pass."""
-        said = await self._permission(tool, {"path": "a"}, ToolPermissionContext(tool_use_id=name))
-        return isinstance(said, PermissionResultAllow)
+        """Return True if the callback for permissions lets the call pass, exactly as it was."""
+        answer = await self.permission(tool, name)
+        if isinstance(answer, PermissionResultAllow):
+            assert answer.updated_input == {"path": "a"}
+            return True
+        return False
 
     async def runs(self, tool: str, name: str) -> bool:
         """Return True if the tool would run."""
@@ -234,6 +254,7 @@ async def test_a_change_that_python_takes_for_none_is_told() -> None:
     assert told["hookSpecificOutput"]["updatedInput"]["on"] is True
 
 
+@agents
 @pytest.mark.rule("DIA-7")
 async def test_settings_do_not_switch_our_hooks_off(tmp_path: Path) -> None:
     """If the program's settings switch all hooks off, our hooks are asked nevertheless."""
@@ -247,6 +268,7 @@ async def test_settings_do_not_switch_our_hooks_off(tmp_path: Path) -> None:
     assert "not here" in ran.read[1]
 
 
+@agents
 @pytest.mark.rule("DIA-9")
 async def test_what_a_command_of_the_program_runs_is_not_asked_about(tmp_path: Path) -> None:
     """A shell line in a command of the program runs without our hooks, as docs/adapters.md says; a gate can deny it."""
@@ -285,3 +307,93 @@ async def test_options_keep_what_looks_at_the_input() -> None:
         assert await allowed.runs("Read", "3")
         everything = ClaudeAgent(session).options(ClaudeAgentOptions(permission_mode="bypassPermissions"))
         assert everything.can_use_tool is None
+
+
+SPOILT = {"path": "elsewhere"}
+
+
+@pytest.mark.rule("DIA-7")
+@pytest.mark.parametrize(
+    ("answer", "runs", "message"),
+    [
+        (PermissionResultAllow(), True, ""),
+        (PermissionResultAllow(updated_input={"path": "a"}), True, ""),
+        (PermissionResultAllow(updated_input=SPOILT), False, "nothing else may run"),
+        (PermissionResultDeny(message="not today"), False, "not today"),
+        (None, False, "not among allowed_tools"),
+    ],
+)
+async def test_the_answer_of_the_hosts_own_callback(answer: Any, runs: bool, message: str) -> None:
+    """The host's own callback lets a call pass that no approver has allowed, as it was decided about, or refuses it."""
+
+    async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
+        given.update(SPOILT)
+        return answer
+
+    async with SessionCoordinator() as session:
+        options = ClaudeAgentOptions(can_use_tool=theirs if answer is not None else None)
+        program = Callbacks(ClaudeAgent(session).options(options))
+        await program.before("Write", "1")
+        given = await program.permission("Write", "1")
+    assert isinstance(given, PermissionResultAllow) is runs
+    assert message in getattr(given, "message", "")
+    assert not runs or given.updated_input == {"path": "a"}
+
+
+@pytest.mark.rule("DIA-7")
+async def test_a_hook_that_refuses_the_question_to_the_host() -> None:
+    """A hook that refuses the question keeps the host's callback from being asked, and the call from running."""
+    asked: list[str] = []
+
+    async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
+        asked.append(tool)
+        return PermissionResultAllow()
+
+    hooks = HookRegistry()
+    hooks.gate("approval:required", name="quiet")(lambda event, data: HookResult.deny("no approver is at home"))
+    async with SessionCoordinator(hooks=hooks) as session:
+        program = Callbacks(ClaudeAgent(session).options(ClaudeAgentOptions(can_use_tool=theirs)))
+        await program.before("Write", "1")
+        answer = await program.permission("Write", "1")
+    assert (answer.message, asked) == ("no approver is at home", [])
+
+
+@pytest.mark.rule("DIA-7", "DSP-7")
+async def test_no_hook_holds_the_input_that_the_program_runs() -> None:
+    """A hook that changes the input in place, when the host is asked, changes nothing that runs."""
+
+    async def theirs(tool: str, given: dict[str, Any], context: Any) -> Any:
+        return PermissionResultAllow()
+
+    hooks = HookRegistry()
+    hooks.on("approval:required", lambda event, data: dict.update(data["tool_input"], SPOILT), name="spoil")
+    async with SessionCoordinator(hooks=hooks) as session:
+        program = Callbacks(ClaudeAgent(session).options(ClaudeAgentOptions(can_use_tool=theirs)))
+        assert await program.runs("Write", "1")
+
+
+@pytest.mark.rule("DIA-7")
+async def test_where_the_program_asks_no_callback() -> None:
+    """With `bypassPermissions`, or a permission tool of the host, the host's options stay; a failing hook blocks."""
+    async with SessionCoordinator() as session:
+        for given in (
+            ClaudeAgentOptions(permission_mode="bypassPermissions", allowed_tools=["Read"]),
+            ClaudeAgentOptions(permission_prompt_tool_name="mcp__host__ask", allowed_tools=["Read"]),
+        ):
+            options = ClaudeAgent(session).options(given)
+            assert (options.can_use_tool, options.allowed_tools) == (None, ["Read"])
+            assert options.hooks is not None
+            assert {one.on_failure for matchers in options.hooks.values() for one in matchers} == {"block"}
+
+
+@pytest.mark.rule("DIA-7")
+async def test_an_entry_that_looks_at_the_input_allows_no_other_input() -> None:
+    """An entry such as `Bash(ls:*)` stays with the program; our callback allows no call of its tool."""
+    async with SessionCoordinator() as session:
+        given = ClaudeAgentOptions(allowed_tools=["Bash(ls:*)", "mcp__git__log", "Edit(*)"])
+        program = Callbacks(ClaudeAgent(session).options(given))
+        assert not await program.runs("Bash", "1")
+        assert not await program.runs("mcp__git__log__more", "2")
+        assert not await program.runs("Editor", "3")
+        assert await program.runs("mcp__git__log", "4")
+        assert await program.runs("Edit", "5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
@@ -617,3 +618,22 @@ async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None
         agent: Any = create_agent(saying(["a"], []), [a_tool(ran)], middleware=own)
         await agent.ainvoke(GO)
     assert ran == []
+
+
+@pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize("as_object", [False, True])
+def test_the_text_of_a_call_is_found_where_langchain_keeps_it(*, as_object: bool) -> None:
+    """The model's own JSON of exactly this call is found, in the pieces of a stream and beside a parsed call."""
+    text = '{"path": "a", "path": "b"}'
+    pieces: Any = [{"name": "write", "args": text, "id": one, "index": number} for number, one in enumerate(("1", "2"))]
+    beside = [{"id": "3", "type": "function", "function": {"name": "write", "arguments": text}}]
+    messages = [
+        AIMessageChunk(content="", tool_call_chunks=pieces),
+        AIMessage("", additional_kwargs={"tool_calls": beside}),
+        HumanMessage("go on"),
+        AIMessage("", tool_calls=[{"name": "write", "args": {}, "id": "4"}]),
+    ]
+    state: Any = SimpleNamespace(messages=messages) if as_object else {"messages": messages}
+    for call, found in (("1", [text.encode()]), ("3", [text.encode()]), ("4", []), ("5", [])):
+        request: Any = SimpleNamespace(state=state, tool_call={"id": call})
+        assert list(adapter.raw_arguments(request)) == found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,8 @@ from agents import (
     HostedMCPTool,
     ImageGenerationTool,
     LocalShellTool,
+    Model,
+    ModelProvider,
     RunConfig,
     Runner,
     RunState,
@@ -26,6 +29,7 @@ from agents import (
     ToolSearchTool,
     WebSearchTool,
     function_tool,
+    handoff,
 )
 from agents.mcp import MCPServer
 from agents.testing import ScriptedModel, assistant_message, function_call
@@ -134,18 +138,38 @@ async def test_tools_of_mcp_servers_are_inside() -> None:
     assert ran == [{"path": "a"}]
 
 
-async def test_agents_it_hands_over_to_are_inside() -> None:
+@pytest.mark.parametrize("hand_over", [lambda agent: agent, handoff], ids=["agent", "handoff"])
+async def test_agents_it_hands_over_to_are_inside(hand_over: Any) -> None:
     """The tools and the model of an agent that takes over are inside, too; in a circle as well."""
     ran: list[str] = []
     second_model = ScriptedModel([[calls("write", 2, path="b")], DONE])
     second = Agent(name="second", tools=[a_tool(ran)], model=second_model)
     first_model = ScriptedModel([[function_call("transfer_to_second", {}, call_id="call-1")]])
-    first = Agent(name="first", handoffs=[second], model=first_model)
+    first = Agent(name="first", handoffs=[hand_over(second)], model=first_model)
     second.handoffs = [first]
     async with SessionCoordinator(hooks=denying("write")) as session:
         await OpenAIAgents(session).run(first, "go", run_config=QUIET)
     assert ran == []
     assert "not here" in told(second_model)
+
+
+async def test_a_model_that_a_provider_finds_is_inside() -> None:
+    """Hooks are asked about a model that the provider of the run finds by its name, or that the run itself names."""
+    hooks, model = HookRegistry(), ScriptedModel([DONE, DONE])
+    hooks.gate("llm:pre", name="guard")(lambda event, data: HookResult.deny("no model"))
+
+    class Provider(ModelProvider):
+        def get_model(self, model_name: str | None) -> Model:
+            return model
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        adapter = OpenAIAgents(session)
+        for config in (RunConfig(tracing_disabled=True, model_provider=Provider()), replace(QUIET, model=model)):
+            once = adapter.config(config)
+            for given in (config, once, adapter.config(once)):
+                with pytest.raises(HookAbortError, match="no model"):
+                    await adapter.run(Agent(name="a", model="by-name"), "go", run_config=given)
+    assert len(model.calls) == 0
 
 
 async def test_an_agent_used_as_a_tool_is_inside_when_it_was_put_there() -> None:
@@ -388,17 +412,27 @@ async def test_a_call_id_that_comes_again_is_another_call() -> None:
         ('{"path": "a", "n": 1e400}', "does not read back"),
     ],
 )
-async def test_arguments_that_two_readers_read_differently(arguments: str, why: str) -> None:
-    """A call with ambiguous JSON does not run, is denied on record, and the model reads the reason."""
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_arguments_that_two_readers_read_differently(arguments: str, why: str, *, streamed: bool) -> None:
+    """A call with ambiguous JSON is shown to no hook and does not run; record and model have the reason."""
     ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="g")(lambda event, data: ran.append("a hook was asked"))
     audit = CollectingAudit()
     odd = calls("write", path="a")
     odd.arguments = arguments
     model = ScriptedModel([[odd], DONE])
-    async with SessionCoordinator(audit=audit) as session:
-        result = await OpenAIAgents(session).run(
-            Agent(name="a", tools=[a_tool(ran)], model=model), "go", run_config=QUIET
-        )
+    async with SessionCoordinator(hooks=hooks, audit=audit) as session:
+        adapter = OpenAIAgents(session)
+        agent = adapter.agent(Agent(name="a", tools=[a_tool(ran)], model=model))
+        if streamed:
+            run = Runner.run_streamed(agent, "go", run_config=adapter.config(QUIET))
+            assert [event async for event in run.stream_events()]
+            result: Any = run
+            if run.interruptions:  # the SDK cannot read them either
+                return
+        else:
+            result = await adapter.run(agent, "go", run_config=QUIET)
     assert (ran, result.final_output) == ([], "done")
     assert why in told(model)
     assert any(why in facts["reason"] for facts in audit.facts("tool.denied"))

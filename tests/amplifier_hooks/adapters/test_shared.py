@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks import HookResult, SessionCoordinator
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.shared import Texts
 from amplifier_hooks.injection.budget import InjectionLimits
+
+
+@define(eq=False)
+class Parts:
+    """A message of an SDK, which hooks can change in place."""
+
+    parts: list[str]
 
 
 def made(_role: str, text: str) -> str:
@@ -69,3 +79,41 @@ async def test_a_text_parts_no_call_from_its_result(left: list[str], whole: list
         assert await texts.merge_into(["ask", "call", "result"]) == ["ask", "call", "result", "lint"]
         assert await texts.merge_into(left) == whole
         assert await texts.merge_into(["ask", "call", "result", "done"]) == ["ask", "call", "result", "lint", "done"]
+
+
+@pytest.mark.rule("DIA-7", "DSP-7")
+async def test_hooks_hold_copies_of_what_the_sdk_goes_on_with() -> None:
+    """A change of messages and answers in place reaches neither model nor SDK; a result does."""
+    registry = HookRegistry()
+
+    def spoil(event: str, data: Any) -> None:
+        for one in [*data.get("messages", ()), data.get("response")]:
+            if one is not None:
+                one.parts[:] = ["spoilt"]
+
+    async def layer(context: Any, call_next: Any) -> None:
+        spoil("", {"messages": context.messages})
+        await call_next()
+
+    registry.on("*", spoil, name="spoil")
+    undo = registry.around("model", layer, name="layer")
+    own, answer, read = [Parts(["ask"])], Parts(["answer"]), list[Any]()
+
+    async def model(messages: list[Any]) -> Parts:
+        read.append([list(one.parts) for one in messages])
+        return answer
+
+    async with SessionCoordinator(registry) as session:
+        texts: Texts[Any] = Texts(session, lambda _role, text: Parts([text]))
+
+        async def call() -> Any:
+            return await texts.call_model(model, own, await texts.merge_into(own), model="", tool_calls=lambda _: ())
+
+        assert await call() is answer
+        assert (read, own[0].parts, answer.parts) == ([[["ask"]]], ["ask"], ["answer"])
+        undo()
+        registry.unregister("spoil")
+        registry.on("llm:post", lambda event, data: HookResult.modify({"response": Parts(["other"])}), name="other")
+        registry.on("llm:pre", lambda event, data: HookResult.modify({"messages": [Parts(["new"])]}), name="new")
+        assert (await call()).parts == ["other"]
+        assert read[1] == [["new"]]

@@ -31,8 +31,8 @@ class Policy:
         return self.rule(facts)
 
 
-ALLOW_ALL = RuleVerdict(effect="allow", rule="fine", answers=("*",))
-DENY = RuleVerdict(effect="deny", rule="no-prod", reason="production is off limits")
+ALLOW_ALL = RuleVerdict(action="allow", rule="fine", answers=("*",))
+DENY = RuleVerdict(action="deny", rule="no-prod", reason="production is off limits")
 
 
 class Desk:
@@ -89,7 +89,7 @@ async def test_deny_rule(forbidden: str) -> None:
 @pytest.mark.parametrize(("answers", "left"), [(("*",), []), (("a",), ["b"]), (("a", "b"), []), ((), ["a", "b"])])
 async def test_allow_rule(answers: tuple[str, ...], left: list[str]) -> None:
     """An allow rule answers the questions of the hooks it names, which is on record with the rule; others are asked."""
-    desk = Desk(lambda facts: RuleVerdict(effect="allow", rule="r1", answers=answers), "Allow")
+    desk = Desk(lambda facts: RuleVerdict(action="allow", rule="r1", answers=answers), "Allow")
     assert (await desk.write(path="a")).ok
     assert [[one.hook for one in request.questions] for request in desk.approver.requests] == ([left] if left else [])
     by_rule = [facts for facts in desk.audit.facts("approval.decided") if facts["channel"] == "rules"]
@@ -112,7 +112,7 @@ async def test_allow_rule_and_a_denial() -> None:
 @pytest.mark.parametrize(("answer", "ok"), [("Allow once", True), ("Deny", False)])
 async def test_ask_rule(answer: str, ok: bool) -> None:
     """A rule that asks has its question put to a person, although no hook asks."""
-    desk = Desk(lambda facts: RuleVerdict(effect="ask", rule="r2", reason="Touch it?"), answer, asks=())
+    desk = Desk(lambda facts: RuleVerdict(action="ask", rule="r2", reason="Touch it?"), answer, asks=())
     assert (await desk.write(path="a")).ok is ok
     (question,) = desk.approver.requests[0].questions
     assert (question.hook, question.prompt) == ("rule:r2", "Touch it?")
@@ -123,7 +123,7 @@ async def test_ask_rule(answer: str, ok: bool) -> None:
 @pytest.mark.parametrize("reason", ["Touch it?", ""])
 async def test_always_for_a_rule(reason: str) -> None:
     """An "always" to the question of a rule covers exactly that call; every other one is asked about."""
-    ask = RuleVerdict(effect="ask", rule="r2", reason=reason)
+    ask = RuleVerdict(action="ask", rule="r2", reason=reason)
     desk = Desk(lambda facts: ask, "Allow always", "Deny", "Allow always", asks=())
     assert [(await desk.write(path=path)).ok for path in ("a", "b", "a", "c", "c", "a")] == [
         True,
@@ -138,7 +138,7 @@ async def test_always_for_a_rule(reason: str) -> None:
 
 
 @pytest.mark.rule("BCK-6", "DSP-3")
-@pytest.mark.parametrize("verdict", [True, "allow", RuleVerdict(effect="maybe", rule="x")])  # type: ignore[arg-type]
+@pytest.mark.parametrize("verdict", [True, "allow", RuleVerdict(action="maybe", rule="x")])  # type: ignore[arg-type]
 async def test_what_is_no_verdict(verdict: Any) -> None:
     """An invalid verdict denies."""
     desk = Desk(lambda facts: verdict)
@@ -212,7 +212,7 @@ async def test_input_that_is_no_object() -> None:
 @pytest.mark.rule("BCK-6")
 async def test_ask_where_no_question_can_be_asked() -> None:
     """An ask of the rules denies an event at which no question can be asked."""
-    desk = Desk(lambda facts: RuleVerdict(effect="ask", rule="r2"), "Allow", asks=())
+    desk = Desk(lambda facts: RuleVerdict(action="ask", rule="r2"), "Allow", asks=())
     outcome = await desk.session.emit("context:pre_compact", {})
     assert (outcome.denied_by, desk.approver.requests) == ("rule:r2", [])
 

@@ -164,7 +164,7 @@ async def test_standing_allow_and_a_denial() -> None:
 
     desk = Desk("Allow always", rules=Policy())
     assert (await desk.write()).ok
-    rules[0] = RuleVerdict(effect="deny", rule="later")
+    rules[0] = RuleVerdict(action="deny", rule="later")
     assert (await desk.write()).by == "rule:later"
     rules[0] = None
     undo = desk.registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="late", priority=9)
@@ -237,7 +237,7 @@ async def test_edits_that_are_denied(by: str) -> None:
     class Policy:
         def judge(self, facts: Any) -> RuleVerdict | None:
             bad = by == "rule:r" and facts.arguments.get("path") == "prod"
-            return RuleVerdict(effect="deny", rule="r") if bad else None
+            return RuleVerdict(action="deny", rule="r") if bad else None
 
     desk = Desk(edits(path="prod"), rules=Policy())
 
@@ -470,7 +470,7 @@ CUNNING: dict[str, Any] = {
     "skip_hooks": True,
     "__hook_ctx": {"approved": True},
     "approval_default": "allow",
-    "rules": [{"effect": "allow"}],
+    "rules": [{"action": "allow"}],
 }
 
 

@@ -74,7 +74,7 @@ ASK = HookResult.ask("Really?", options=LASTING)
 @pytest.mark.rule("APR-13", "RES-9", "RES-4")
 async def test_the_highest_counts() -> None:
     """Of all that hooks and rules say the highest risk counts, with every reason for it; the record has the rest."""
-    desk = Desk("Deny", verdict=RuleVerdict(effect="ask", rule="r", risk="high", risk_reason="it cannot be undone"))
+    desk = Desk("Deny", verdict=RuleVerdict(action="ask", rule="r", risk="high", risk_reason="it cannot be undone"))
     desk.gate("a", HookResult.ask("Send it?", risk="high", risk_reason="a new host"))
     desk.gate("b", HookResult.proceed(risk="medium", risk_reason="a large file"))
     desk.gate("c", HookResult.ask("Sure?", risk="high"))
@@ -206,7 +206,7 @@ async def test_what_rules_judge_by() -> None:
 @pytest.mark.rule("APR-13", "BCK-6")
 async def test_a_verdict_without_such_a_risk() -> None:
     """A verdict with a risk that there is not denies, like every other that is none."""
-    desk = Desk(verdict=RuleVerdict(effect="ask", rule="r", risk="severe"))  # type: ignore[arg-type]
+    desk = Desk(verdict=RuleVerdict(action="ask", rule="r", risk="severe"))  # type: ignore[arg-type]
     assert not await desk.write(path="a")
     assert (desk.approver.requests, desk.ran) == ([], [])
 

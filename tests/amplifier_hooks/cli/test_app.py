@@ -91,7 +91,7 @@ OF_STORE: tuple[Misuse, ...] = (
     (["--store", "/nowhere/at/all.db"], 1, "There is no store at /nowhere/at/all.db; name the one your program uses"),
 )
 OF_RECORD: tuple[Misuse, ...] = (
-    ([], 2, "Missing argument 'RECORD'"),
+    ([], 2, "record.jsonl is not there; name the record's first file"),
     (["/nowhere.jsonl"], 2, "/nowhere.jsonl is not there; name the record's first file"),
     (["/"], 2, "/ is a folder; name the record's first file in it"),
 )

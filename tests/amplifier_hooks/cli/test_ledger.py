@@ -54,7 +54,7 @@ def test_lists_calls(home: Path) -> None:
 def test_for_programs(home: Path) -> None:
     """With --json each call is one value, with all its facts."""
     first = json.loads(run("--json", "--session", "s2").stdout.splitlines()[0])
-    assert (first["tool"], first["status"], first["output"], first["exact"]) == ("Read", "ok", "text", True)
+    assert (first["tool"], first["status"], first["output"]) == ("Read", "ok", "text")
     assert len(first["digest"]) == 64
 
 

@@ -782,7 +782,7 @@ async def test_only_operations_can_be_wrapped() -> None:
         await registry.wrap("dance", HookContext(), Operation())
 
 
-FIELDS = {
+FIELDS: dict[type[HookContext], str] = {
     AgentContext: "agent_name agent_definition inputs system_prompt model",
     ToolContext: "tool_name arguments tool_context",
     WorkflowContext: "workflow_name step_id step_action inputs state",

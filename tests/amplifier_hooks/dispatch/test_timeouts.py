@@ -411,6 +411,7 @@ async def test_gathering_counts_what_it_leaves_behind() -> None:
 # -- hooks that block the loop -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.unspoilt
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize("intent", ["on", "gate", "register"])
 @pytest.mark.parametrize("plain", [False, True])
@@ -484,6 +485,7 @@ async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture) -> None
     assert [record.msg for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+@pytest.mark.unspoilt
 @pytest.mark.rule("DSP-5", "DSP-2")
 async def test_a_second_look_is_not_the_time_of_those_who_looked_once(caplog: pytest.LogCaptureFixture) -> None:
     """A gate that takes its time at its second look brings no hook of the first round under suspicion."""

@@ -1,9 +1,12 @@
 """Questions to hooks of other programs, and the meaning of their answers."""
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from typed_agent_hooks import claude_code as their_claude
@@ -12,19 +15,19 @@ from typed_agent_hooks.claude_code import outputs as claude_outputs
 from typed_agent_hooks.codex import outputs as codex_outputs
 
 from amplifier_hooks import HookRegistry, events
+from amplifier_hooks.cli.programs.programs_commands import ProgramName, dialect_of
 from amplifier_hooks.definitions.kinds.command import CommandHook
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
 from amplifier_hooks.programs.dialect_codec import DialectCodec
-from amplifier_hooks.programs.gemini import GEMINI
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, DIALECTS, GEMINI
 from amplifier_hooks.result import HookResult
 
-DIALECTS = [CLAUDE_CODE, CODEX, GEMINI]
 EVERY = [
-    pytest.param(dialect, row, id=f"{dialect.name}-{row.theirs}") for dialect in DIALECTS for row in dialect.spellings
+    pytest.param(dialect, row, id=f"{dialect.name}-{row.theirs}")
+    for dialect in DIALECTS.values()
+    for row in dialect.spellings
 ]
 
 PAYLOAD: dict[str, Any] = {
@@ -104,7 +107,7 @@ def test_tools_have_the_names_they_know() -> None:
     assert said["tool_name"] == "Write"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS.values())
 def test_an_event_they_do_not_have_is_unavailable(dialect: Dialect) -> None:
     """A hook at an event that its program does not have cannot be asked."""
     with pytest.raises(HookUnavailable):
@@ -213,7 +216,7 @@ def test_gemini_answers(event: str, answer: Any, expected: HookResult) -> None:
     assert answered(GEMINI, event, answer) == expected
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS.values())
 @pytest.mark.parametrize(
     "answer",
     [
@@ -234,7 +237,7 @@ def test_nonsense_is_invalid(dialect: Dialect, answer: Any) -> None:
 
 
 @pytest.mark.rule("DIA-1")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS.values())
 @pytest.mark.parametrize("event", ["tool:pre", "prompt:submit"])
 @pytest.mark.parametrize(
     "answer",
@@ -319,7 +322,7 @@ def test_what_they_are_told_is_never_more_lenient(dialect: Dialect, spelling: Sp
 
 
 @pytest.mark.rule("DIA-4")
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", DIALECTS.values())
 def test_an_unapproved_change_is_not_let_through(dialect: Dialect) -> None:
     """A changed input without an approval is never written as a permit."""
     spelling = dialect.spelling("tool:pre")
@@ -332,3 +335,38 @@ def test_an_unapproved_change_is_not_let_through(dialect: Dialect) -> None:
 def test_nothing_to_say_is_nothing_said(dialect: Dialect, spelling: Spelling) -> None:
     """An answer without content is empty."""
     assert dialect.write(spelling, Verdict()) == {}
+
+
+@pytest.mark.rule("DIA-5")
+def test_every_settings_file_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a program are those of the machine, of the user, and of the project, each once."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    machine, project = tmp_path / "etc", tmp_path / "project"
+    (machine / "more.d").mkdir(parents=True)
+    for name in ("more.d/b.json", "more.d/a.json", "one.json"):
+        (machine / name).write_text("{}")
+    patterns = (str(machine / "one.json"), str(machine / "more.d" / "*.json"), str(machine / "none.json"))
+    program = evolve(CLAUDE_CODE, machine={sys.platform: patterns, "other": ("/etc/passwd",)})
+    assert program.settings_files(project) == [
+        machine / "one.json",
+        machine / "more.d" / "a.json",
+        machine / "more.d" / "b.json",
+        tmp_path / ".claude" / "settings.json",
+        project / ".claude" / "settings.json",
+        project / ".claude" / "settings.local.json",
+    ]
+    assert CODEX.in_home() == tmp_path / ".codex" / "hooks.json"
+    assert GEMINI.settings_files(tmp_path)[-1:] == [tmp_path / ".gemini" / "settings.json"]
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "elsewhere"))
+    assert CODEX.in_home() == tmp_path / "elsewhere" / "hooks.json"
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
+    assert CLAUDE_CODE.in_home() == tmp_path / "elsewhere" / "settings.json"
+
+
+@pytest.mark.rule("DIA-1")
+def test_the_command_knows_every_program() -> None:
+    """The command has a name for each row of the table of programs."""
+    assert [name.value.replace("-", "_") for name in ProgramName] == list(DIALECTS)
+    assert all(dialect_of(name) is DIALECTS[name.value.replace("-", "_")] for name in ProgramName)

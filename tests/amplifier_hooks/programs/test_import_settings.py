@@ -11,10 +11,8 @@ from attrs import frozen
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.errors import InvalidRegistration, SettingsError
-from amplifier_hooks.programs.claude_code import CLAUDE_CODE
-from amplifier_hooks.programs.codex import CODEX
 from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.gemini import GEMINI
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI
 from amplifier_hooks.programs.import_settings import Settings, compile_their_matcher, read_settings
 from amplifier_hooks.result import Outcome
 

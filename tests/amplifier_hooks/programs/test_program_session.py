@@ -19,8 +19,9 @@ from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.programs.dialect import Dialect
+from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.program_session import ProgramSession
-from amplifier_hooks.programs.session_pool import DIALECTS, DeliveryStore, ProgramOutbox, ProgramSessions
+from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramOutbox, ProgramSessions
 from amplifier_hooks.server.program_api import create_app
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -65,10 +66,10 @@ def registry() -> HookRegistry:
     return HookRegistry()
 
 
-async def full_call(guests: ProgramSessions, number: int = 1, **result: Any) -> tuple[ProgramExit, ProgramExit]:
+async def full_call(pool: ProgramSessions, number: int = 1, **result: Any) -> tuple[ProgramExit, ProgramExit]:
     """Admit a call and report its result."""
-    before = await guests.answer("claude_code", tool("PreToolUse", number))
-    after = await guests.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
+    before = await pool.answer("claude_code", tool("PreToolUse", number))
+    after = await pool.answer("claude_code", tool("PostToolUse", number, tool_response=result or {"stdout": "ok"}))
     return before, after
 
 
@@ -79,9 +80,9 @@ async def full_call(guests: ProgramSessions, number: int = 1, **result: Any) -> 
 async def test_a_call_nobody_objects_to_is_left_to_the_program(registry: HookRegistry) -> None:
     """A call to which no hook objects is neither granted nor refused, and both its ends are on record."""
     audit = CollectingAudit()
-    guests = ProgramSessions(registry, options={"audit": audit})
-    before, after = await full_call(guests)
-    await guests.close()
+    pool = ProgramSessions(registry, options={"audit": audit})
+    before, after = await full_call(pool)
+    await pool.close()
     assert (before, after) == (ProgramExit(code=0), ProgramExit(code=0))
     kinds = [record.kind for record in audit.records]
     assert "tool.running" in kinds
@@ -95,15 +96,15 @@ async def test_one_session_ends_and_the_others_go_on(
     """A session that ends, or makes room for another, leaves the record to the others; its program may come back."""
     monkeypatch.setattr("amplifier_hooks.programs.session_pool.MOST", 2)
     async with AuditLog.open(tmp_path / "record.jsonl") as log:
-        guests = ProgramSessions(registry, options={"audit": log})
+        pool = ProgramSessions(registry, options={"audit": log})
 
         async def decided(session: str, event: str = "PreToolUse") -> str | None:
-            return decision(await guests.answer("claude_code", {**tool(event), "session_id": session}))
+            return decision(await pool.answer("claude_code", {**tool(event), "session_id": session}))
 
         assert [await decided(session) for session in "ab"] == [None, None]
         await decided("a", "SessionEnd")
         assert [await decided(session) for session in "bacda"] == [None] * 5
-        await guests.close()
+        await pool.close()
 
 
 @pytest.mark.rule("DIA-2")
@@ -114,9 +115,9 @@ async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
     async def guard(event: str, data: Any) -> HookResult:
         return HookResult.deny("not on Sundays")
 
-    guests = ProgramSessions(registry)
-    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
-    await guests.close()
+    pool = ProgramSessions(registry)
+    answer = said(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await pool.close()
     assert answer["permissionDecision"] == "deny"
     assert "guard" in answer["permissionDecisionReason"]
     assert "not on Sundays" in answer["permissionDecisionReason"]
@@ -131,9 +132,9 @@ async def test_a_person_decides_in_our_place(registry: HookRegistry, answer: str
     async def guard(event: str, data: Any) -> HookResult:
         return HookResult.ask("Run this?")
 
-    guests = ProgramSessions(registry, options={"approvals": ScriptedApprover(answer)})
-    before = await guests.answer("claude_code", tool("PreToolUse"))
-    await guests.close()
+    pool = ProgramSessions(registry, options={"approvals": ScriptedApprover(answer)})
+    before = await pool.answer("claude_code", tool("PreToolUse"))
+    await pool.close()
     assert decision(before) == expected
 
 
@@ -146,15 +147,15 @@ async def test_an_approval_is_not_found_by_its_id(registry: HookRegistry) -> Non
         return HookResult.ask("Read this?")
 
     approver, audit = ScriptedApprover("Allow"), CollectingAudit()
-    guests = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
+    pool = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
     read = {**tool("PreToolUse"), "tool_name": "Read", "tool_input": {"file_path": "a"}}
-    assert decision(await guests.answer("claude_code", read)) == "allow"
-    assert decision(await guests.answer("claude_code", tool("PreToolUse"))) is None
+    assert decision(await pool.answer("claude_code", read)) == "allow"
+    assert decision(await pool.answer("claude_code", tool("PreToolUse"))) is None
     assert audit.kinds.count("tool.cancelled") == 1
     assert approver.step_names == ["request", "claim", "settle"]
     assert list(approver.became) == ["unknown"]
-    await guests.answer("claude_code", tool("PostToolUse", tool_response="ok"))
-    await guests.close()
+    await pool.answer("claude_code", tool("PostToolUse", tool_response="ok"))
+    await pool.close()
     assert audit.kinds.count("tool.done") == 1
 
 
@@ -162,11 +163,11 @@ async def test_an_approval_is_not_found_by_its_id(registry: HookRegistry) -> Non
 async def test_two_questions_under_one_id_at_once(registry: HookRegistry) -> None:
     """Of two calls that are asked about under one id at once, one is given up, and the other is reported."""
     audit = CollectingAudit()
-    guests = ProgramSessions(registry, options={"audit": audit})
+    pool = ProgramSessions(registry, options={"audit": audit})
     other = {**tool("PreToolUse"), "tool_input": {"command": "pwd"}}
-    await asyncio.gather(*(guests.answer("claude_code", one) for one in (tool("PreToolUse"), other)))
+    await asyncio.gather(*(pool.answer("claude_code", one) for one in (tool("PreToolUse"), other)))
     assert audit.kinds.count("tool.cancelled") == 1
-    await guests.close()
+    await pool.close()
     assert audit.kinds.count("tool.cancelled") == audit.kinds.count("tool.running") == 2
 
 
@@ -182,28 +183,28 @@ async def test_each_question_has_its_own_folder(registry: HookRegistry, tmp_path
         return HookResult.ask("Run this?", options=["Allow always", "Deny"])
 
     approver = ScriptedApprover("Allow always", "Deny")
-    guests = ProgramSessions(registry, options={"approvals": approver})
+    pool = ProgramSessions(registry, options={"approvals": approver})
     folders = [str(tmp_path / name) for name in ("one", "one", "two")]
     told = [
-        decision(await guests.answer("claude_code", {**tool("PreToolUse", number), "cwd": folder}))
+        decision(await pool.answer("claude_code", {**tool("PreToolUse", number), "cwd": folder}))
         for number, folder in enumerate(folders)
     ]
     assert told == ["allow", "allow", "deny"]
     assert [request.cwd for request in approver.requests] == [folders[0], folders[2]]
     for event in ("UserPromptSubmit", "PostToolUse", "Stop"):
-        await guests.answer("claude_code", {**tool(event, 9, prompt="hi"), "cwd": folders[2]})
+        await pool.answer("claude_code", {**tool(event, 9, prompt="hi"), "cwd": folders[2]})
     assert seen == [folders[2]] * 3
-    await guests.close()
+    await pool.close()
 
 
 @pytest.mark.rule("DIA-11")
 @pytest.mark.parametrize("cwd", ["relative", "", 1, "/a\0b", ["/"]])
 async def test_a_folder_that_is_none_is_refused(cwd: Any, registry: HookRegistry) -> None:
     """A question whose folder is no absolute path is refused."""
-    guests = ProgramSessions(registry)
+    pool = ProgramSessions(registry)
     with pytest.raises(InvalidPayload, match="absolute path"):
-        await guests.answer("claude_code", {**tool("PreToolUse"), "cwd": cwd})
-    await guests.close()
+        await pool.answer("claude_code", {**tool("PreToolUse"), "cwd": cwd})
+    await pool.close()
 
 
 @pytest.mark.rule("DIA-11")
@@ -216,11 +217,11 @@ async def test_a_report_of_another_act_is_a_mismatch(
     registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Run this?"))
     registry.on("tool:post", name="redact")(lambda event, data: HookResult.modify({"result": "***"}))
     approver, audit = ScriptedApprover("Allow"), CollectingAudit()
-    guests = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
-    await guests.answer("claude_code", tool("PreToolUse"))
+    pool = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
+    await pool.answer("claude_code", tool("PreToolUse"))
     report = {**tool(event, tool_response="secret", error="exit 1"), **change}
-    answer = said(await guests.answer("claude_code", report))
-    await guests.close()
+    answer = said(await pool.answer("claude_code", report))
+    await pool.close()
     (facts,) = audit.facts("tool.mismatch")
     (running,) = audit.facts("tool.running")
     assert facts["digest"] == running["digest"] != facts["reported"]
@@ -239,9 +240,9 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
     async def change(event: str, data: Any) -> HookResult:
         return HookResult.modify({"tool_input": {"command": "ls -l"}})
 
-    guests = ProgramSessions(registry)
-    answer = said(await guests.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
-    await guests.close()
+    pool = ProgramSessions(registry)
+    answer = said(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    await pool.close()
     assert (answer["permissionDecision"], answer["updatedInput"]) == ("ask", {"command": "ls -l"})
 
 
@@ -254,9 +255,9 @@ async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, 
     async def lint(event: str, data: Any) -> HookResult:
         return HookResult.inject("E501 in line 3", user_message="one lint issue", ephemeral=passing)
 
-    guests = ProgramSessions(registry)
-    _, after = await full_call(guests)
-    await guests.close()
+    pool = ProgramSessions(registry)
+    _, after = await full_call(pool)
+    await pool.close()
     answer = said(after)
     assert "E501 in line 3" in answer["hookSpecificOutput"]["additionalContext"]
     assert "one lint issue" in answer["systemMessage"]
@@ -270,9 +271,9 @@ async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
     async def redact(event: str, data: Any) -> HookResult:
         return HookResult.modify({"result": {"stdout": "***"}})
 
-    guests = ProgramSessions(registry)
-    _, after = await full_call(guests, stdout="secret")
-    await guests.close()
+    pool = ProgramSessions(registry)
+    _, after = await full_call(pool, stdout="secret")
+    await pool.close()
     assert said(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
 
 
@@ -285,10 +286,10 @@ async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
         told.append(data["error"]["message"])
         return HookResult.inject("try again")
 
-    guests = ProgramSessions(registry)
-    await guests.answer("claude_code", tool("PreToolUse"))
-    after = await guests.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
-    await guests.close()
+    pool = ProgramSessions(registry)
+    await pool.answer("claude_code", tool("PreToolUse"))
+    after = await pool.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
+    await pool.close()
     assert told == ["exit 1"]
     assert "try again" in said(after)["hookSpecificOutput"]["additionalContext"]
 
@@ -301,21 +302,21 @@ async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
     async def note(event: str, data: Any) -> None:
         seen[data["tool_call_id"]] = data["result"]
 
-    guests = ProgramSessions(registry)
-    await asyncio.gather(*(guests.answer("claude_code", tool("PreToolUse", number)) for number in range(20)))
+    pool = ProgramSessions(registry)
+    await asyncio.gather(*(pool.answer("claude_code", tool("PreToolUse", number)) for number in range(20)))
     for number in reversed(range(20)):
-        await guests.answer("claude_code", tool("PostToolUse", number, tool_response={"n": number}))
-    await guests.close()
+        await pool.answer("claude_code", tool("PostToolUse", number, tool_response={"n": number}))
+    await pool.close()
     assert seen == {f"toolu_{number}": {"n": number} for number in range(20)}
 
 
 async def test_calls_without_a_name_are_told_by_what_they_do(registry: HookRegistry) -> None:
     """A program that names no calls has its reports matched by tool and input, the oldest call first."""
-    guests = ProgramSessions(registry, options={"audit": (audit := CollectingAudit())})
+    pool = ProgramSessions(registry, options={"audit": (audit := CollectingAudit())})
     call = {"session_id": "s", "tool_name": "run_shell_command", "tool_input": {"command": "ls"}}
-    await guests.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
-    await guests.answer("gemini", {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "x"}})
-    await guests.close()
+    await pool.answer("gemini", {**call, "hook_event_name": "BeforeTool"})
+    await pool.answer("gemini", {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": "x"}})
+    await pool.close()
     assert [record.kind for record in audit.records].count("tool.done") == 1
 
 
@@ -323,20 +324,20 @@ async def test_a_report_about_nothing_is_an_event(registry: HookRegistry) -> Non
     """A report about an unknown call still reaches the hooks."""
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["result"]))
-    guests = ProgramSessions(registry)
-    await guests.answer("claude_code", tool("PostToolUse", tool_response="late"))
-    await guests.close()
+    pool = ProgramSessions(registry)
+    await pool.answer("claude_code", tool("PostToolUse", tool_response="late"))
+    await pool.close()
     assert told == ["late"]
 
 
 async def test_a_call_that_is_never_reported_is_unknown(registry: HookRegistry) -> None:
     """When the session ends, a call without a report has an unknown outcome on record."""
     audit = CollectingAudit()
-    guests = ProgramSessions(registry, options={"audit": audit})
-    await guests.answer("claude_code", tool("PreToolUse"))
-    await guests.answer("claude_code", asks("SessionEnd", reason="other"))
+    pool = ProgramSessions(registry, options={"audit": audit})
+    await pool.answer("claude_code", tool("PreToolUse"))
+    await pool.answer("claude_code", asks("SessionEnd", reason="other"))
     assert "tool.cancelled" in [record.kind for record in audit.records]
-    await guests.close()
+    await pool.close()
 
 
 # -- asking a person ---------------------------------------------------------------------------------------------------
@@ -359,16 +360,16 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
         return HookResult.ask("Run this?", timeout=0.01)
 
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
+        pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
         for number in (1, 2):
-            answer = await guests.answer("claude_code", tool("PreToolUse", number))
+            answer = await pool.answer("claude_code", tool("PreToolUse", number))
             assert decision(answer) == "deny"
             assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
                 "Operation denied by guard: Timeout - denied by default\n"
                 "Not decided yet: no approver answered in time. Another try of this call asks again."
             )
         assert [record.status for record in await approvals.broker.store.history()] == ["expired"] * 2
-        await guests.close()
+        await pool.close()
 
 
 @pytest.mark.rule("DIA-6")
@@ -376,8 +377,8 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
     """A question without an answer in time is refused for now; once it is approved, another try of the call runs."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
-        first = await guests.answer("claude_code", tool("PreToolUse", 1))
+        pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
+        first = await pool.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
         assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
             "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
@@ -386,11 +387,16 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         (record,) = await approvals.pending(PERSON)
         allow = next(option.id for option in record.request.options if option.allows)
         assert (await approvals.decide(record.id, record.digest, allow, PERSON)).accepted
-        second = await guests.answer("claude_code", tool("PreToolUse", 2))
+        second = await pool.answer("claude_code", tool("PreToolUse", 2))
         assert decision(second) == "allow"
-        third = await guests.answer("claude_code", tool("PreToolUse", 3))
+        third = await pool.answer("claude_code", tool("PreToolUse", 3))
         assert decision(third) == "deny", "an approval is for one call"
-        await guests.close()
+        deep: Any = "x"
+        for _ in range(65):
+            deep = [deep]
+        odd = said(await pool.answer("claude_code", {**tool("PreToolUse", 4), "tool_input": {"command": deep}}))
+        assert "nested deeper" in odd["hookSpecificOutput"]["permissionDecisionReason"]
+        await pool.close()
 
 
 @pytest.mark.rule("DIA-6")
@@ -398,29 +404,29 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
 async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: Path, end: str) -> None:
     """After a restart the server leads the second try to the open question, and the third try is a new question."""
     asking(registry)
-    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_guests(registry, before) as guests:
-        assert decision(await guests.answer("claude_code", tool("PreToolUse", 1))) == "deny"
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as before, opened_pool(registry, before) as pool:
+        assert decision(await pool.answer("claude_code", tool("PreToolUse", 1))) == "deny"
         if end == "closed":
-            await guests.close()
-        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_guests(registry, after) as again:
+            await pool.close()
+        async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_pool(registry, after) as again:
             assert decision(await again.answer("claude_code", tool("PreToolUse", 2))) == "deny"
             (record,) = await after.pending(PERSON)
             allow = next(option.id for option in record.request.options if option.allows)
             assert (await after.decide(record.id, record.digest, allow, PERSON)).accepted
-            async with opened_guests(registry, after) as third:
+            async with opened_pool(registry, after) as third:
                 assert decision(await third.answer("claude_code", tool("PreToolUse", 3))) == "allow"
-            async with opened_guests(registry, after) as fourth:
+            async with opened_pool(registry, after) as fourth:
                 assert decision(await fourth.answer("claude_code", tool("PreToolUse", 4))) == "deny"
             assert [one.id for one in await after.pending(PERSON)] != [record.id]
 
 
 @asynccontextmanager
-async def opened_guests(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
+async def opened_pool(registry: HookRegistry, approvals: DeferredApprovals) -> AsyncIterator[ProgramSessions]:
     """Return a server's sessions over this store, as after a start."""
     book = await DeliveryStore.beside(approvals.broker.store.database)  # type: ignore[attr-defined]  # this store has a database
-    guests = ProgramSessions(registry, waits=0.01, options={"approvals": approvals}, deliveries=book)
-    yield guests
-    await guests.close()
+    pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals}, deliveries=book)
+    yield pool
+    await pool.close()
 
 
 @pytest.mark.rule("DIA-6")
@@ -431,12 +437,35 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
         outbox = ProgramOutbox()
         lost = DeliveryStore(SqliteDatabase(tmp_path / "closed.db")).tries("s")
         session = SessionCoordinator(registry, session_id="s", context=outbox, approvals=approvals, approval_wait=0.01)
-        guest = ProgramSession(DIALECTS["claude_code"], session, outbox, "inbox", lost)
+        program_session = ProgramSession(DIALECTS["claude_code"], session, outbox, "inbox", lost)
         for number in (1, 2):
-            answer = await guest.answer(tool("PreToolUse", number))
+            answer = await program_session.answer(tool("PreToolUse", number))
             assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
         assert len(await approvals.pending(PERSON)) == 1
-        await guest.close()
+        await program_session.close()
+
+
+@pytest.mark.rule("DIA-2", "DIA-4")
+@pytest.mark.parametrize("answer", [HookResult.deny("not today"), HookResult.modify({"prompt": "another"})])
+async def test_a_prompt_that_is_denied_or_changed_is_refused(registry: HookRegistry, answer: HookResult) -> None:
+    """A prompt that a hook denies, or changes, does not reach the program's model; any other does."""
+    pool = ProgramSessions(registry)
+    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go"))) == {}
+    registry.gate("prompt:submit", name="guard")(lambda event, data: answer)
+    refused = said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go")))
+    assert (refused["decision"], bool(refused["reason"])) == ("block", True)
+    await pool.close()
+
+
+@pytest.mark.rule("DIA-6")
+@pytest.mark.parametrize(("place", "decided"), [("inbox", "deny"), ("defer", "defer"), ("both", "ask")])
+async def test_the_answer_without_a_decision(registry: HookRegistry, tmp_path: Path, place: Any, decided: str) -> None:
+    """Without a decision in time the program refuses, ends its run, or asks at its own prompt, as the place says."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        pool = ProgramSessions(registry, place, waits=0.01, options={"approvals": approvals})
+        assert decision(await pool.answer("claude_code", tool("PreToolUse"))) == decided
+        await pool.close()
 
 
 # -- deliveries --------------------------------------------------------------------------------------------------------
@@ -453,35 +482,35 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
         ran.append(data)
         return HookResult.deny(f"number {len(ran)}")
 
-    def posted(guests: ProgramSessions, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
+    def posted(pool: ProgramSessions, delivery: str | None, command: str = "ls", program: str = "claude_code") -> Any:
         question = {**tool("PreToolUse"), "tool_input": {"command": command}}
-        return guests.answer_once(program, question, json.dumps(question).encode(), delivery)
+        return pool.answer_once(program, json.dumps(question).encode(), delivery)
 
     async with SqliteDatabase(tmp_path / "book.db") as database:
         clock = ManualClock()
-        guests = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
-        first, second = await asyncio.gather(posted(guests, "msg_1"), posted(guests, "msg_1"))
-        assert first == second == await posted(guests, "msg_1")
+        pool = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
+        first, second = await asyncio.gather(posted(pool, "msg_1"), posted(pool, "msg_1"))
+        assert first == second == await posted(pool, "msg_1")
         assert len(ran) == 1
         with pytest.raises(InvalidPayload, match="another question"):
-            await posted(guests, "msg_1", "rm")
-        await guests.close()
+            await posted(pool, "msg_1", "rm")
+        await pool.close()
     async with SqliteDatabase(tmp_path / "book.db") as database:
-        guests = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
-        assert await posted(guests, "msg_1") == first
+        pool = ProgramSessions(registry, deliveries=await DeliveryStore.beside(database, clock))
+        assert await posted(pool, "msg_1") == first
         with pytest.raises(InvalidPayload, match="another question"):
-            await posted(guests, "msg_1", "rm")
+            await posted(pool, "msg_1", "rm")
         assert len(ran) == 1
-        assert await posted(guests, "msg_1", program="codex") != first
-        assert await posted(guests, "msg_2") != first
+        assert await posted(pool, "msg_1", program="codex") != first
+        assert await posted(pool, "msg_2") != first
         assert len(ran) == 3
         for _ in range(2):
-            await posted(guests, None)
+            await posted(pool, None)
         assert len(ran) == 5
         clock.advance(25 * 3600)
-        await posted(guests, "msg_3")
-        assert await posted(guests, "msg_1") != first, "answers are kept for a day"
-        await guests.close()
+        await posted(pool, "msg_3")
+        assert await posted(pool, "msg_1") != first, "answers are kept for a day"
+        await pool.close()
 
 
 @pytest.mark.rule("DIA-6", "DIA-8")
@@ -543,28 +572,28 @@ async def test_the_program_may_ask_for_us(registry: HookRegistry) -> None:
     asking(registry)
     told = []
     registry.on("tool:post")(lambda event, data: told.append(data["tool_call_id"]))
-    guests = ProgramSessions(registry, asking="native")
-    before, _ = await full_call(guests)
+    pool = ProgramSessions(registry, asking="native")
+    before, _ = await full_call(pool)
     assert decision(before) == "ask"
     assert told == ["toolu_1"]
-    await guests.close()
+    await pool.close()
 
 
 async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None:
     """At a program without a prompt for hooks, an open question is a refusal."""
     asking(registry)
-    guests = ProgramSessions(registry, asking="native")
-    answer = said(await guests.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
+    pool = ProgramSessions(registry, asking="native")
+    answer = said(await pool.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
     assert answer["permissionDecision"] == "deny"
-    await guests.close()
+    await pool.close()
 
 
 async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_path: Path) -> None:
     """If the program hangs up while an approver is asked, the question is withdrawn."""
     asking(registry)
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
-        guests = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
-        task = asyncio.create_task(guests.answer("claude_code", tool("PreToolUse")))
+        pool = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
+        task = asyncio.create_task(pool.answer("claude_code", tool("PreToolUse")))
         with approvals.broker.watch() as watch:
             while not await approvals.pending(PERSON):
                 await watch.wait(1.0)
@@ -572,7 +601,7 @@ async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_pa
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await approvals.pending(PERSON) == []
-        await guests.close()
+        await pool.close()
 
 
 # -- the rest of a session ---------------------------------------------------------------------------------------------
@@ -590,13 +619,13 @@ async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry)
         reason = next(reasons)
         return HookResult.deny(reason) if reason else None
 
-    guests = ProgramSessions(registry)
-    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
-    assert said(await guests.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
+    pool = ProgramSessions(registry)
+    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
+    assert said(await pool.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
     assert seen == ["prompt:submit"]
-    assert said(await guests.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
+    assert said(await pool.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
     assert seen == ["prompt:submit", "prompt:complete"]
-    await guests.close()
+    await pool.close()
 
 
 async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> None:
@@ -606,9 +635,9 @@ async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> N
     async def change(event: str, data: Any) -> HookResult:
         return HookResult.modify({"prompt": "other"})
 
-    guests = ProgramSessions(registry)
-    assert said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
-    await guests.close()
+    pool = ProgramSessions(registry)
+    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
+    await pool.close()
 
 
 async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) -> None:
@@ -618,21 +647,21 @@ async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) 
     async def remind(event: str, data: Any) -> HookResult:
         return HookResult.inject("remember the plan")
 
-    guests = ProgramSessions(registry)
-    assert said(await guests.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
-    prompt = said(await guests.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
+    pool = ProgramSessions(registry)
+    assert said(await pool.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
+    prompt = said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
     assert "remember the plan" in prompt["hookSpecificOutput"]["additionalContext"]
-    await guests.close()
+    await pool.close()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values())
 async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistry) -> None:
     """Every event of every dialect, and an unknown one, has an empty answer if there is nothing to answer."""
-    guests = ProgramSessions(registry)
+    pool = ProgramSessions(registry)
     for name in [*(row.theirs for row in dialect.spellings if row.theirs != "SessionEnd"), "SomethingNew"]:
         question = tool(name, 1, prompt="hi", error="x", tool_response="y")
-        assert await guests.answer(dialect.name, question) == ProgramExit(code=0)
-    await guests.close()
+        assert await pool.answer(dialect.name, question) == ProgramExit(code=0)
+    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -641,10 +670,10 @@ async def test_every_event_has_an_answer(dialect: Dialect, registry: HookRegistr
 )
 async def test_a_question_that_is_none_is_refused(program: str, question: Any, registry: HookRegistry) -> None:
     """A question from an unknown program, without a session or without an event is refused."""
-    guests = ProgramSessions(registry)
+    pool = ProgramSessions(registry)
     with pytest.raises(InvalidPayload):
-        await guests.answer(program, question)
-    await guests.close()
+        await pool.answer(program, question)
+    await pool.close()
 
 
 # -- over the socket ---------------------------------------------------------------------------------------------------
@@ -671,17 +700,17 @@ class Serving:
 async def serving(tmp_path: Path) -> AsyncIterator[Serving]:
     """A server that answers."""
     served = Serving(tmp_path / "hooks.sock")
-    guests = ProgramSessions(served.registry)
+    pool = ProgramSessions(served.registry)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(os.fspath(served.path))
-    server = uvicorn.Server(uvicorn.Config(create_app(guests), log_level="critical", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(create_app(pool), log_level="critical", lifespan="off"))
     task = asyncio.create_task(server.serve([listener]))
     try:
         yield served
     finally:
         server.should_exit = True
         await task
-        await guests.close()
+        await pool.close()
         listener.close()
 
 

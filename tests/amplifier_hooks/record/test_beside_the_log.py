@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,17 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import InvalidLimit
 from amplifier_hooks.ports import Head, StoreMark
-from amplifier_hooks.record.beside_the_log import ARGUMENTS, HEADS, StoredArguments, StoredHeads, last_mark
+from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads, last_mark
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.record.record_errors import HeadConflict, LogCut, LogUnavailable, StoreReplaced
 from amplifier_hooks.record.writer import WriteSchedule
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
-from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
+from amplifier_hooks.testing import RecordingContext
 from tests.records import entries, facts, kinds
 from tests.stores import DSN
 
@@ -283,68 +280,3 @@ async def test_calls_are_denied_beside_another_store(tmp_path: Path) -> None:
     assert outcome.denied
     assert "was written beside the store" in (outcome.reason or "")
     assert ran == []
-
-
-# -- arguments beside the record ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.rule("PKG-2", "AUD-4")
-async def test_kept_and_purged(tmp_path: Path) -> None:
-    """Arguments are found by the recorded digest until they expire, and the record holds without them."""
-    clock, path = ManualClock(), tmp_path / "record.jsonl"
-    given = {"file_path": "a.py", "content": "é"}
-    registry = HookRegistry()
-    registry.gate("tool:pre", lambda event, data: None)  # an act that a gate looked at is on disk before it runs
-    async with SqliteDatabase(tmp_path / "arguments.db", ARGUMENTS) as database:
-        store = StoredArguments(database, clock, retention=timedelta(days=1))
-        async with (
-            AuditLog.open(path, key=AuditKey(b"\x07" * 32)) as log,
-            SessionCoordinator(registry, session_id="s1", audit=log, arguments=store, tenant="acme") as session,
-        ):
-            assert (await session.call_tool("Write", given, str)).ok
-            digest = facts(path, "tool.running")[0]["digest"]
-            assert await store.find(digest, "acme") == freeze(given)
-            assert await store.find(digest) is None
-            clock.advance(86_401)
-            assert await store.find(digest, "acme") is None
-            assert await store.purge(log) == 1
-    assert b"a.py" not in path.read_bytes()
-    assert facts(path, "arguments.purged") == [{"number": 1}]
-    assert kinds(path)[-1] == "log.checkpoint"
-
-
-@pytest.mark.rule("PKG-2")
-async def test_purge() -> None:
-    """A purge deletes only expired arguments or, on demand, all of a tenant."""
-    clock, audit = ManualClock(), CollectingAudit()
-    async with MemoryDatabase(ARGUMENTS) as database:
-        store = StoredArguments(database, clock, retention=timedelta(seconds=10))
-        await store.keep("a", "acme", b"{}")
-        await store.keep("b", "other", b"{}")
-        clock.advance(9)
-        await store.keep("b", "other", b"{}")
-        await store.keep("big", "other", b"x" * (1 << 20) + b"x")
-        clock.advance(2)
-        assert await store.purge(audit) == 1
-        assert await store.find("b", "other") == b"{}"
-        assert await store.find("big", "other") is None
-        assert await store.purge(audit, tenant="other") == 1
-        assert await store.find("b", "other") is None
-    assert [dict(fact) for fact in audit.facts("arguments.purged")] == [{"number": 1}, {"number": 1, "tenant": "other"}]
-    with pytest.raises(InvalidLimit, match="retention"):
-        StoredArguments(database, clock, retention=timedelta(0))
-
-
-@pytest.mark.rule("PKG-2")
-async def test_store_of_arguments_is_away() -> None:
-    """A call runs although its arguments cannot be stored, because the digest is on record."""
-
-    class Away:
-        async def keep(self, digest: str, tenant: str, arguments: bytes) -> None:
-            raise StoreUnavailable("gone")
-
-    audit = CollectingAudit()
-    ran: list[Any] = []
-    async with SessionCoordinator(session_id="s1", audit=audit, arguments=Away()) as session:
-        assert (await session.call_tool("Write", {}, ran.append)).ok
-    assert "tool.running" in audit.kinds

@@ -223,3 +223,48 @@ def test_the_object_says_it() -> None:
         hook_version = "3"
 
     assert fingerprint(Versioned(1).check) == fingerprint(Versioned(2)) == "3"
+
+
+@define
+class Leaf:
+    """A record at the end of a chain of records."""
+
+    value: Any
+
+
+class Holder:
+    """An object that holds others."""
+
+    def __init__(self, **parts: Any) -> None:
+        vars(self).update(parts)
+
+    def __call__(self, event: str, data: Any) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.rule("APR-5")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: Holder(names={value, "z"}),
+        lambda value: Holder(first=Holder(a=1), second=Holder(b=value)),
+        lambda value: Holder(rules=Leaf([Leaf([Leaf(Leaf(value))])])),
+        lambda value: Holder(many=["a"] * 20_001 + ["b"] * (value == "changed")),
+    ],
+    ids=["a set", "the second of two objects", "records within records", "the length of a long list"],
+)
+def test_every_value_counts(make: Any) -> None:
+    """A changed value makes another version, wherever it stands in the handler."""
+    assert fingerprint(make("same")) == fingerprint(make("same")) != fingerprint(make("changed"))
+
+
+@pytest.mark.rule("APR-5")
+def test_a_circle_hides_no_value() -> None:
+    """A handler that refers to itself has a version of all its values."""
+
+    def make(value: str) -> Holder:
+        holder = Holder(value=value)
+        vars(holder)["again"] = holder
+        return holder
+
+    assert fingerprint(make("same")) == fingerprint(make("same")) != fingerprint(make("changed"))

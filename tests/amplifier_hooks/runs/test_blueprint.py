@@ -167,3 +167,17 @@ def test_shared_hooks_nobody_could_use(text: str) -> None:
     """Shared hooks are one object of hooks, and none of them is a reference."""
     with pytest.raises(BlueprintError):
         read_entries(text)
+
+
+@pytest.mark.rule("RUN-19")
+def test_addresses_that_the_operator_allows(tmp_path: Path) -> None:
+    """The file of named hooks allows networks, ports and hosts of plain http; a mistake in that is named."""
+    file = tmp_path / "hooks.json"
+    file.write_text('{"$allow": {"networks": ["10.0.0.0/8"], "ports": [8443], "http": ["validator:8080"]}}', "ascii")
+    reach = load_agents(tmp_path).reach
+    assert (sorted(reach.ports), *reach.http_hosts) == ([443, 8443], "validator:8080")
+    assert [str(network) for network in reach.networks] == ["10.0.0.0/8"]
+    for wrong in ('{"http": "validator"}', '{"ports": ["8443"]}', '{"networks": ["10.0.0.1/8"]}', '{"odd": []}', "[]"):
+        file.write_text(f'{{"$allow": {wrong}}}', "ascii")
+        with pytest.raises(BlueprintError, match=r"hooks.json: .*"):
+            load_agents(tmp_path)

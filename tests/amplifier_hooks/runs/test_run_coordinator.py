@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from amplifier_hooks.runs import run_coordinator as module
-from amplifier_hooks.runs.long_poll import Lane, Poller
 from amplifier_hooks.runs.run_coordinator import Leases
 from amplifier_hooks.runs.run_states import Holder
-from amplifier_hooks.runs.store.run_store import MemoryRuns
-from amplifier_hooks.storage.change_signal import Watch
+from amplifier_hooks.runs.run_store import MemoryRuns
 from amplifier_hooks.storage.database import StoreUnavailable
 from tests.runs import Shelf, agent, agent_hook, house, python_hook
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LONG = Leases(runner=60.0, coordinator=3_000.0)
 """The keeper sleeps, and a test keeps instead."""
@@ -79,16 +74,16 @@ class Forgetful(MemoryRuns):
         super().__init__(lambda: self.shelf.now)
         self.away: set[str] = set()
 
-    async def take_all(self, *arguments: Any) -> Any:
+    async def take(self, *arguments: Any) -> Any:
         """Take the runs, and lose the answer."""
-        taken = await super().take_all(*arguments)
+        taken = await super().take(*arguments)
         self._gone("take")
         return taken
 
-    async def conclude_all(self, *arguments: Any) -> Any:
+    async def conclude(self, *arguments: Any) -> Any:
         """Fail before the change."""
         self._gone("conclude")
-        return await super().conclude_all(*arguments)
+        return await super().conclude(*arguments)
 
     async def take_owing(self, lease: float) -> Any:
         """Fail before the change."""
@@ -123,7 +118,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         else:
             assert await here.runs.claim("one", agents=["writer"], wait=0.05) is None
             if run in here.runs._starting:
-                await asyncio.wait({here.runs._starting[run]})
+                await asyncio.wait({here.runs._starting[run][1]})
         store.away = set()
         here.runs._back = -1e9  # long ago
         for _ in range(3):
@@ -189,8 +184,8 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
         run = (await here.runs.submit("two", {})).id
         child = await here.runs.claim("one", wait=60)
         assert child is not None
-        (task,) = here.runs._starting.values()
-        await store.let_go(here.runs.name, ())
+        ((_, task),) = here.runs._starting.values()
+        await store.let_go(here.runs.name)
         await here.runs._keep()
         await asyncio.wait({task})
         assert (await here.runs.get(run)).stage == "queued"
@@ -222,26 +217,6 @@ async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
         assert record.agent == "writer"
 
 
-@pytest.mark.rule("RUN-22")
-async def test_a_lane_that_is_ended() -> None:
-    """A caller does not wait for ever for a batch that was ended from outside."""
-
-    async def carry_out(items: Sequence[int]) -> list[int]:
-        await asyncio.Event().wait()
-        return list(items)
-
-    lane: Lane[int, int] = Lane(carry_out)
-    first = asyncio.ensure_future(lane.do(1))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    second = asyncio.ensure_future(lane.do(2))
-    await asyncio.sleep(0)
-    assert lane._going is not None
-    lane._going.cancel()
-    done, _ = await asyncio.wait({first, second}, timeout=60)
-    assert done == {first, second}
-
-
 class Slow(MemoryRuns):
     """A store that keeps outcomes of start hooks only when the test lets it."""
 
@@ -249,11 +224,11 @@ class Slow(MemoryRuns):
         super().__init__()
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
-    async def conclude_all(self, *arguments: Any) -> Any:
+    async def conclude(self, *arguments: Any) -> Any:
         """Wait, and store the outcome."""
         self.asked.set()
         await self.go.wait()
-        return await super().conclude_all(*arguments)
+        return await super().conclude(*arguments)
 
 
 @pytest.mark.rule("RUN-22")
@@ -271,23 +246,3 @@ async def test_a_run_that_was_promised() -> None:
         record = await here.runs.claim("there", wait=60)
         assert record is not None
         assert (record.id, record.handed) == (run, 1)
-
-
-@pytest.mark.rule("RUN-22")
-async def test_a_promise_that_is_kept_too_late() -> None:
-    """A run that comes in the very moment in which its runner goes is not lost."""
-    unwanted: list[Any] = []
-    watch = Watch()
-    poller = Poller("one", watch, unwanted.append)
-    waiting = asyncio.ensure_future(poller.wait(3_600))
-    await asyncio.sleep(0)
-    assert poller.promise()
-    watch.notify()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    record: Any = object()
-    assert poller.give(record)
-    waiting.cancel()
-    await asyncio.wait({waiting})
-    assert unwanted == [record]
-    assert not poller.give(record)

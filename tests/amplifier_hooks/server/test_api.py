@@ -15,11 +15,12 @@ from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
 from amplifier_hooks.server.edge.authentication import Admission, Caller, RateLimiter, require_scope
-from amplifier_hooks.server.edge.host_check import HttpLimits, depth
+from amplifier_hooks.server.edge.host_check import HttpLimits
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import ManualClock
+from amplifier_hooks.text.strict_json import depth
 from tests.api import knocking
 
 Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]

@@ -134,19 +134,23 @@ async def test_an_answer_is_on_record_first(there: Office) -> None:
 
 
 @pytest.mark.rule("API-6", "API-13")
-async def test_a_token_revoked_while_the_answer_is_recorded(there: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token that is revoked while its answer goes on record decides nothing."""
+@pytest.mark.parametrize("when", ["record", "store"])
+async def test_a_token_revoked_while_an_answer_is_under_way(
+    when: str, there: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is revoked while its answer goes on record, or into the store, decides nothing."""
     question = await a_question(there)
     client = await there.client("approvals:decide")
-    write = there.audit.write
+    owner, name = (there.audit, "write") if when == "record" else (there.broker.store, "answer")
+    step = getattr(owner, name)
 
-    async def write_slowly(kind: str, facts: Any, *, durable: bool = False) -> None:
-        if kind == "approval.answered":
-            for token in await there.api.tokens.tokens("acme"):
-                await there.api.tokens.revoke(token.id)
-        await write(kind, facts, durable=durable)
+    async def slow(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(owner, name, step)
+        for token in await there.api.tokens.tokens("acme"):
+            await there.api.tokens.revoke(token.id)
+        return await step(*args, **options)
 
-    monkeypatch.setattr(there.audit, "write", write_slowly)
+    monkeypatch.setattr(owner, name, slow)
     refused = await client.post(f"/v1/approvals/{question['id']}/decision", json=answer(question))
     assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
     record = await there.broker.store.get(question["id"])

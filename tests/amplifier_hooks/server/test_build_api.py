@@ -16,8 +16,7 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
-from amplifier_hooks.runs.store.postgres import runs_in
-from amplifier_hooks.runs.store.statements import RUN_TABLES
+from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.server.runs.run_routes import runs_router

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +18,8 @@ from amplifier_hooks.storage.database import (
     UnsafeStore,
     Wake,
 )
-from amplifier_hooks.storage.postgres import PostgresDatabase
-from tests.stores import DSN, schema, server, turns
+from amplifier_hooks.storage.postgres import PostgresDatabase, host_dsns
+from tests.stores import DSN, schema, server, turns, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -148,19 +149,58 @@ async def test_connections_are_cut(name: str) -> None:
                 await two.run(adding("a"))  # until it listens
             await cut(name)
             assert await watch.wait(10)  # the listener was lost, and wakes all watchers when it is back
-            for _ in range(20):
-                try:
-                    before = await texts(one)
-                    await two.run(adding("b"))
-                    break
-                except StoreUnavailable:  # a connection of the pool that was cut shows it only on use
-                    await turns(1)
-            else:
-                pytest.fail("the pool did not recover")
+            before = await texts(one)
+            await two.run(adding("b"))
             assert await texts(one) == [*before, "b"]
         with one.watch("c") as watch:
             while not await watch.wait(0.05):
                 await two.run(adding("c"))
+
+
+@pytest.mark.rule("BCK-8")
+async def test_idle_connections_are_cut(name: str) -> None:
+    """An idle connection that the server has closed costs no operation: the pool replaces it."""
+    async with PostgresDatabase(DSN, NOTES, schema=name, wakeup="poll") as database:
+        sleeping = f"SELECT pg_sleep(0.05) -- {name}"
+        await asyncio.gather(*(database.fetch(sleeping) for _ in range(8)))
+        assert database._pool is not None
+        held = [holder._con for holder in database._pool._holders]
+        await cut(name)
+        await until(lambda: all(one is None or one.is_closed() for one in held))
+        assert [await texts(database) for _ in range(10)] == [[]] * 10
+
+
+@pytest.mark.rule("BCK-8")
+async def test_silent_host(name: str) -> None:
+    """A host that accepts and says nothing is passed over, and is tried last from then on."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        before, _, host = DSN.rpartition("@")
+        two = f"{before}@{place},{host}" if before else DSN.replace("://", f"://{place},")
+        async with PostgresDatabase(two, NOTES, schema=name, limit=1.0) as database:
+            await asyncio.gather(*(database.fetch("SELECT pg_sleep(0.05)") for _ in range(8)))
+            assert place in database._hosts[-1]
+    assert host_dsns("postgresql://u@[::1]:1,b:2/d?x=a,b") == [
+        "postgresql://u@[::1]:1/d?x=a,b",
+        "postgresql://u@b:2/d?x=a,b",
+    ]
+
+
+@pytest.mark.rule("BCK-8")
+async def test_pauses_of_a_lost_listener(name: str) -> None:
+    """A listener that cannot connect waits twice as long after each failure, less a part by chance."""
+    pauses: list[tuple[float, float]] = []
+
+    def chance(low: float, high: float) -> float:
+        pauses.append((low, high))
+        return 0.0
+
+    nowhere = "postgresql://user@127.0.0.1:9/none"
+    async with PostgresDatabase(DSN, NOTES, schema=name, listen_dsn=nowhere, chance=chance) as database:
+        with database.watch("a") as watch:
+            assert await watch.wait(10)
+        await until(lambda: database._pause == 5.0)
+    assert set(pauses) == {(0.5, 1.0)}
 
 
 @pytest.mark.fault("F-ST-04")

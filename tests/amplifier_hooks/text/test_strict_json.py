@@ -42,3 +42,13 @@ def test_bytes_are_utf_8() -> None:
     """Bytes in another encoding are refused, although `json.loads` would accept them."""
     with pytest.raises(ValueError, match="utf-8"):
         load_json('{"a": 1}'.encode("utf-16"))
+
+
+@pytest.mark.rule("DIA-11")
+def test_json_that_is_too_deep() -> None:
+    """JSON that is nested deeper than a limit is refused, whatever else is in it; brackets in texts do not count."""
+    assert load_json("[" * 3 + "]" * 3, deepest=3) == [[[]]]
+    assert load_json(b'["[[[", {"a\\"[": 1}]', deepest=2) == ["[[[", {'a"[': 1}]
+    for text in ("[" * 4 + "]" * 4, b'{"a": [{"b": [1]}]}', "[" * 1_000_000):
+        with pytest.raises(ValueError, match="nested deeper than 3"):
+            load_json(text, deepest=3)

@@ -35,11 +35,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def judged(
-    effect: str, pattern: str, cwd: Path | str, /, *, tool: str = "Write", more: str = "", **arguments: Any
+    action: str, pattern: str, cwd: Path | str, /, *, tool: str = "Write", more: str = "", **arguments: Any
 ) -> bool:
     """Return whether a rule for a path matches a call."""
-    hooks = ", hooks: '*'" if effect == "allow" else ""
-    rule = f"{{id: p, effect: {effect}, tool: '{tool}', path: '{pattern.strip(chr(39))}'{more}{hooks}}}"
+    hooks = ", hooks: '*'" if action == "allow" else ""
+    rule = f"{{id: p, action: {action}, tool: '{tool}', path: '{pattern.strip(chr(39))}'{more}{hooks}}}"
     policy = Rules(f"version: 1\nrules:\n- {rule}\n".encode())
     facts = ActionFacts(tool="Write", arguments=arguments, event="tool:pre", session="s1", tenant="", cwd=str(cwd))
     return policy.judge(facts) is not None
@@ -176,7 +176,7 @@ def test_denied_paths_in_commands(project: Path, command: str) -> None:
 def test_own_words_only(project: Path, monkeypatch: pytest.MonkeyPatch, argument: str, text: str, quoted: str) -> None:
     """An explanation quotes the path as the call has it, and neither a variable's value nor a link's target."""
     monkeypatch.setenv("SECRET", str(project.parent / "home" / ".ssh" / "canary"))
-    policy = Rules(b"version: 1\nrules:\n- {id: p, effect: deny, tool: '*', path: [./secrets, ~/.ssh/**]}\n")
+    policy = Rules(b"version: 1\nrules:\n- {id: p, action: deny, tool: '*', path: [./secrets, ~/.ssh/**]}\n")
     facts = ActionFacts(
         tool="x", arguments={argument: text}, event="tool:pre", session="s1", tenant="", cwd=str(project)
     )
@@ -336,3 +336,31 @@ def test_costly_patterns(project: Path) -> None:
     assert judged("deny", f"'{pattern}'", project, path=path)
     assert not judged("allow", f"'{pattern}'", project, path=path)
     assert not judged("deny", f"'{pattern}'", project, path=path.replace("b", "d")), "it lacks what every match has"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("given", [[object(), "plain"], ["plain", object()], {"a": object(), "b": "plain"}])
+def test_one_undecided_part_leaves_the_argument_undecided(given: Any) -> None:
+    """A part that no pattern can read counts for a deny, wherever it stands among parts that do not match."""
+    policy = Rules(b"version: 1\nrules:\n- {id: d, action: deny, tool: T, arguments: {x: {glob: 'secret*'}}}\n")
+    facts = ActionFacts(tool="T", arguments={"x": given}, event="tool:pre", session="s1", tenant="", cwd="/")
+    verdict = policy.judge(facts)
+    assert verdict is not None
+    assert verdict.action == "deny"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("command", ["tar xIf ./own.sh a.tar", "tar -xIf ./own.sh a.tar", "tar x -I ./own.sh a.tar"])
+def test_a_bundle_of_letters_can_name_a_program(command: str) -> None:
+    """An allow that ends in ' *' covers no tar with the letter of a compression program, dash or none."""
+    rules = "version: 1\nrules:\n- {id: a, action: allow, tool: Bash, command: 'tar *', hooks: '*'}\n"
+    policy = Rules(rules.encode())
+
+    def judge(command: str) -> object:
+        arguments = {"command": command}
+        return policy.judge(
+            ActionFacts(tool="Bash", arguments=arguments, event="tool:pre", session="s1", tenant="", cwd="/")
+        )
+
+    assert judge("tar xf a.tar") is not None
+    assert judge(command) is None

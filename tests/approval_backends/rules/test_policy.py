@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEAD = "version: 1\nrules:\n"
-ALLOW_GIT = "- {id: git, effect: allow, tool: Bash, command: [git status, git push *], hooks: [shell]}\n"
-DENY_RM = "- {id: no-rm, effect: deny, tool: Bash, command: rm -rf, reason: Not for agents.}\n"
-ASK_HIGH = "- {id: risky, effect: ask, tool: '*', risk: high, reason: 'Sure?'}\n"
+ALLOW_GIT = "- {id: git, action: allow, tool: Bash, command: [git status, git push *], hooks: [shell]}\n"
+DENY_RM = "- {id: no-rm, action: deny, tool: Bash, command: rm -rf, reason: Not for agents.}\n"
+ASK_HIGH = "- {id: risky, action: ask, tool: '*', risk: high, reason: 'Sure?'}\n"
 
 
 def rules(*texts: str, head: str = HEAD) -> Rules:
@@ -44,7 +44,7 @@ def shell(command: Any) -> ActionFacts:
 def effect(policy: Rules, facts: ActionFacts) -> str | None:
     """Return the effect of the rules in a word."""
     verdict = policy.judge(facts)
-    return verdict.effect if verdict else None
+    return verdict.action if verdict else None
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -54,12 +54,12 @@ def effect(policy: Rules, facts: ActionFacts) -> str | None:
 def test_strictest_wins() -> None:
     """Deny beats ask, ask beats allow, and if no rule matches there is no verdict."""
     policy = rules(ALLOW_GIT, ASK_HIGH, DENY_RM)
-    assert policy.judge(shell("git push")) == RuleVerdict(effect="allow", rule="git", answers=("shell",))
+    assert policy.judge(shell("git push")) == RuleVerdict(action="allow", rule="git", answers=("shell",))
     assert policy.judge(replace(shell("git push"), risk="high")) == RuleVerdict(
-        effect="ask", rule="risky", reason="Sure?"
+        action="ask", rule="risky", reason="Sure?"
     )
     assert policy.judge(replace(shell("rm -rf /"), risk="high")) == RuleVerdict(
-        effect="deny", rule="no-rm", reason="Not for agents."
+        action="deny", rule="no-rm", reason="Not for agents."
     )
     assert policy.judge(shell("ls")) is None
 
@@ -67,20 +67,20 @@ def test_strictest_wins() -> None:
 @pytest.mark.rule("BCK-9")
 def test_every_rule_that_matches_speaks() -> None:
     """Allows that match together answer the questions of all hooks they name, and the record gets all their names."""
-    second = "- {id: any-git, effect: allow, tool: Bash, command: git *, hooks: [audit, shell], reason: Known.}\n"
+    second = "- {id: any-git, action: allow, tool: Bash, command: git *, hooks: [audit, shell], reason: Known.}\n"
     verdict = rules(ALLOW_GIT, second).judge(shell("git status"))
-    assert verdict == RuleVerdict(effect="allow", rule="any-git, git", reason="Known.", answers=("audit", "shell"))
+    assert verdict == RuleVerdict(action="allow", rule="any-git, git", reason="Known.", answers=("audit", "shell"))
 
 
 @pytest.mark.rule("BCK-9", "APR-13")
 def test_the_risk_of_an_ask() -> None:
     """Of all asks that match the highest risk counts, with every reason for it; without a risk the verdict has none."""
     asks = [
-        "- {id: a, effect: ask, tool: Bash, with_risk: high, risk_reason: others pull it}\n",
-        "- {id: b, effect: ask, tool: '*', with_risk: medium, risk_reason: it writes}\n",
-        "- {id: c, effect: ask, tool: '*', with_risk: high, risk_reason: no way back}\n",
-        "- {id: d, effect: ask, tool: Bash, with_risk: high}\n",
-        "- {id: e, effect: ask, tool: Read}\n",
+        "- {id: a, action: ask, tool: Bash, with_risk: high, risk_reason: others pull it}\n",
+        "- {id: b, action: ask, tool: '*', with_risk: medium, risk_reason: it writes}\n",
+        "- {id: c, action: ask, tool: '*', with_risk: high, risk_reason: no way back}\n",
+        "- {id: d, action: ask, tool: Bash, with_risk: high}\n",
+        "- {id: e, action: ask, tool: Read}\n",
     ]
     verdict = rules(*asks).judge(call())
     assert verdict is not None
@@ -88,9 +88,9 @@ def test_the_risk_of_an_ask() -> None:
     explained = str(rules(asks[0]).explain(call()))
     assert explained.splitlines()[:2] == ["ask, by a", "  with high risk: others pull it"]
     quiet = rules(asks[4]).judge(call("Read"))
-    assert quiet == RuleVerdict(effect="ask", rule="e")
+    assert quiet == RuleVerdict(action="ask", rule="e")
     assert rules(DENY_RM, *asks).judge(shell("rm -rf /")) == RuleVerdict(
-        effect="deny", rule="no-rm", reason="Not for agents."
+        action="deny", rule="no-rm", reason="Not for agents."
     )
 
 
@@ -102,7 +102,7 @@ def test_otherwise(otherwise: str) -> None:
     assert effect(policy, shell("git status")) == "allow"
     verdict = policy.judge(shell("ls"))
     assert verdict is not None
-    assert (verdict.effect, verdict.rule) == (otherwise, "otherwise")
+    assert (verdict.action, verdict.rule) == (otherwise, "otherwise")
     with pytest.raises(InvalidRules, match=r"^rules:2: 'otherwise' is 'allow'; write 'ask' or 'deny'$"):
         rules(ALLOW_GIT, head="version: 1\notherwise: allow\nrules:\n")
 
@@ -111,7 +111,7 @@ def test_otherwise(otherwise: str) -> None:
 def test_events_and_tools() -> None:
     """A rule is about tool:pre unless it names another event, and matches whole names of tools as hooks do."""
     policy = rules(
-        "- {id: a, effect: deny, tool: 'Bash|mcp__*'}\n- {id: b, effect: deny, tool: X, event: 'memory:*'}\n"
+        "- {id: a, action: deny, tool: 'Bash|mcp__*'}\n- {id: b, action: deny, tool: X, event: 'memory:*'}\n"
     )
     assert effect(policy, call("Bash")) == effect(policy, call("mcp__git__push")) == "deny"
     for tool in ("bash", "BashOutput", "Bash\n", "X", ""):
@@ -125,19 +125,19 @@ def test_doubt_counts_against_the_call() -> None:
     """A pattern that takes too long counts as met for a deny, and as not met for an allow."""
     slow = "'re:(a+)+b|(a|aa)+c'"
     hostile = call("a" * 4_000 + "!")
-    assert effect(rules(f"- {{id: a, effect: deny, tool: {slow}}}\n"), hostile) == "deny"
-    assert effect(rules(f"- {{id: a, effect: ask, tool: {slow}}}\n"), hostile) == "ask"
-    allow = f"- {{id: a, effect: allow, tool: {slow}, risk: medium, arguments: {{n: 1}}, hooks: '*'}}\n"
+    assert effect(rules(f"- {{id: a, action: deny, tool: {slow}}}\n"), hostile) == "deny"
+    assert effect(rules(f"- {{id: a, action: ask, tool: {slow}}}\n"), hostile) == "ask"
+    allow = f"- {{id: a, action: allow, tool: {slow}, risk: medium, arguments: {{n: 1}}, hooks: '*'}}\n"
     assert effect(rules(allow), replace(hostile, arguments={"n": 1})) is None
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def sql(condition: str, effect: str = "allow", more: str = "") -> Rules:
+def sql(condition: str, action: str = "allow", more: str = "") -> Rules:
     """Return rules with one condition on the argument `q`."""
-    hooks = ", hooks: '*'" if effect == "allow" else ""
-    return rules(f"- {{id: q, effect: {effect}, tool: Sql, arguments: {{q: {condition}}}{more}{hooks}}}\n")
+    hooks = ", hooks: '*'" if action == "allow" else ""
+    return rules(f"- {{id: q, action: {action}, tool: Sql, arguments: {{q: {condition}}}{more}{hooks}}}\n")
 
 
 @pytest.mark.rule("BCK-9")
@@ -198,7 +198,7 @@ def test_an_allow_names_its_arguments(given: str) -> None:
 
     def allowed(more: str, **arguments: Any) -> bool:
         named = {"command": "git status"} if "command" in given else {}
-        rule = rules(f"- {{id: a, effect: allow, {given}, hooks: '*'{more}}}\n")
+        rule = rules(f"- {{id: a, action: allow, {given}, hooks: '*'{more}}}\n")
         return rule.judge(call(**named, **arguments)) is not None
 
     evil = {"cwd": "/tmp/evil", "env": {"GIT_CONFIG_COUNT": "1"}, "dangerouslyDisableSandbox": True}
@@ -217,9 +217,9 @@ def test_an_allow_names_its_arguments(given: str) -> None:
 def test_values_that_are_no_json(handle: object, given: str) -> None:
     """A value that is no JSON meets every condition of a deny or ask, and no allow."""
     for effect in ("deny", "ask"):
-        assert rules(f"- {{id: a, effect: {effect}, tool: '*', {given}}}\n").judge(call(q=handle)) is not None
+        assert rules(f"- {{id: a, action: {effect}, tool: '*', {given}}}\n").judge(call(q=handle)) is not None
     for more in ("other_arguments: any", "other_arguments: [q]", f"other_arguments: any, {given}"):
-        policy = rules(f"- {{id: a, effect: allow, tool: Bash, {more}, hooks: '*'}}\n")
+        policy = rules(f"- {{id: a, action: allow, tool: Bash, {more}, hooks: '*'}}\n")
         assert policy.judge(call(q=handle, command="ls", path="x")) is None
 
 
@@ -314,7 +314,7 @@ COMPOUND = [
 @pytest.mark.parametrize("command", COMPOUND)
 def test_compound_commands(command: str) -> None:
     """No rule for a command allows anything with more in it than one simple command."""
-    allow_all_git = "- {id: any, effect: allow, tool: Bash, command: [git push *, git *], hooks: '*'}\n"
+    allow_all_git = "- {id: any, action: allow, tool: Bash, command: [git push *, git *], hooks: '*'}\n"
     assert rules(ALLOW_GIT, allow_all_git).judge(shell(command)) is None
 
 
@@ -366,15 +366,15 @@ def test_programs_that_run_others(command: Any) -> None:
     """A command ending in ` *` covers no program or option that runs another program; a whole command may be one."""
     words = command if isinstance(command, list) else command.split()
     program = "sort" if (first := words[0]) in ("env", "xargs", "awk", "ssh", "/usr/bin/env") else first
-    broad = rules(f"- {{id: a, effect: allow, tool: Bash, command: [{program} *], hooks: '*'}}\n")
-    exact = rules(f"- {{id: a, effect: allow, tool: Bash, command: {json.dumps(shlex.join(words))}, hooks: '*'}}\n")
+    broad = rules(f"- {{id: a, action: allow, tool: Bash, command: [{program} *], hooks: '*'}}\n")
+    exact = rules(f"- {{id: a, action: allow, tool: Bash, command: {json.dumps(shlex.join(words))}, hooks: '*'}}\n")
     assert broad.judge(shell(command)) is None
     if program != first:
         with pytest.raises(InvalidRules, match="may not follow words that run any program; write the whole command"):
-            rules(f"- {{id: a, effect: allow, tool: Bash, command: {first} *, hooks: '*'}}\n")
+            rules(f"- {{id: a, action: allow, tool: Bash, command: {first} *, hooks: '*'}}\n")
     if "'" not in command:
         assert effect(exact, shell(command)) == "allow"
-    deny = rules(f"- {{id: a, effect: deny, tool: Bash, command: {first.lower()}}}\n")
+    deny = rules(f"- {{id: a, action: deny, tool: Bash, command: {first.lower()}}}\n")
     assert effect(deny, shell(command)) == "deny"
 
 
@@ -398,7 +398,7 @@ def test_programs_that_run_others(command: Any) -> None:
 )
 def test_harmless_options(command: str) -> None:
     """Other options of these programs, and other programs, are covered by ` *`."""
-    policy = rules(f"- {{id: a, effect: allow, tool: Bash, command: [{command.partition(' ')[0]} *], hooks: '*'}}\n")
+    policy = rules(f"- {{id: a, action: allow, tool: Bash, command: [{command.partition(' ')[0]} *], hooks: '*'}}\n")
     assert effect(policy, shell(command)) == "allow"
 
 
@@ -460,7 +460,7 @@ def test_commands_in_other_arguments() -> None:
     """A deny looks for a command in every argument, or in the one that it names."""
     assert effect(rules(DENY_RM), call(script=["x", "rm -rf /"])) == "deny"
     assert effect(rules(DENY_RM), call(command="sh", stdin="rm -rf /")) == "deny"
-    named = rules("- {id: no-rm, effect: deny, tool: Bash, command: rm -rf, command_argument: run}\n")
+    named = rules("- {id: no-rm, action: deny, tool: Bash, command: rm -rf, command_argument: run}\n")
     assert effect(named, call(run="rm -rf /", command="ls")) == "deny"
     assert named.judge(call(command="rm -rf /")) is None
     assert effect(rules(DENY_RM), call(script=["x"] * 5_000)) == "deny"
@@ -473,7 +473,7 @@ def test_commands_in_other_arguments() -> None:
 def test_explain() -> None:
     """An explanation and its text name the rule that decides, the others that matched, and the reasons of the rest."""
     policy = rules(
-        ALLOW_GIT, DENY_RM, ASK_HIGH, "- {id: any, effect: allow, tool: Bash, other_arguments: any, hooks: '*'}\n"
+        ALLOW_GIT, DENY_RM, ASK_HIGH, "- {id: any, action: allow, tool: Bash, other_arguments: any, hooks: '*'}\n"
     )
     explained = policy.explain(shell("rm -rf /"))
     assert explained.verdict == policy.judge(shell("rm -rf /"))
@@ -492,7 +492,7 @@ def test_explain() -> None:
 @pytest.mark.rule("BCK-9")
 def test_explain_doubt() -> None:
     """An explanation says that a condition is undecided, and counts it in its place among the rules."""
-    text = "- {id: p, effect: deny, tool: Read, path: ./x}\n"
+    text = "- {id: p, action: deny, tool: Read, path: ./x}\n"
     explained = rules(text).explain(replace(call("Read", file_path="x"), cwd=""))
     assert [one.met for one in explained.deciding] == [None]
     assert str(explained.deciding[0]) == "p (deny, line 3): the folder that './x' begins at is not known"
@@ -500,7 +500,7 @@ def test_explain_doubt() -> None:
         "no rule speaks: the hooks decide",
         "  no match: git (allow, line 3): the command is more than one simple command",
     ]
-    given = rules("- {id: g, effect: allow, tool: Bash, command: git *, hooks: '*'}\n").explain(shell("git -c a=b log"))
+    given = rules("- {id: g, action: allow, tool: Bash, command: git *, hooks: '*'}\n").explain(shell("git -c a=b log"))
     assert given.others[0].why == "'-c' can run any program, so ' *' does not cover it"
     looping = rules(text).explain(call("Read", filePath="a\0"))
     assert looping.deciding[0].why == "the target of the path 'a\\x00' is unknown"
@@ -512,11 +512,11 @@ def test_explain_doubt() -> None:
 # -- rules in front of a session ---------------------------------------------------------------------------------------
 
 
-ALLOW = "version: 1\nrules:\n- {id: reads, effect: allow, tool: Bash, command: git status, hooks: [shell]}\n"
-DENY = ALLOW + "- {id: frozen, effect: deny, tool: Bash, command: git, reason: no git today}\n"
+ALLOW = "version: 1\nrules:\n- {id: reads, action: allow, tool: Bash, command: git status, hooks: [shell]}\n"
+DENY = ALLOW + "- {id: frozen, action: deny, tool: Bash, command: git, reason: no git today}\n"
 
 
-OTHERWISE = b"version: 1\notherwise: ask\nrules:\n- {id: here, effect: allow, tool: Bash, command: pwd, hooks: '*'}\n"
+OTHERWISE = b"version: 1\notherwise: ask\nrules:\n- {id: here, action: allow, tool: Bash, command: pwd, hooks: '*'}\n"
 
 
 @pytest.mark.rule("BCK-9", "APR-5")
@@ -537,9 +537,9 @@ EVENTS = b"""
 version: 1
 otherwise: deny
 rules:
-  - {id: no-memory, effect: deny, tool: '*', event: 'memory:pre', reason: nothing is remembered}
-  - {id: no-agents, effect: deny, tool: '*', event: 'agent:*', arguments: {inputs: {glob: '*prod*'}}}
-  - {id: no-keys, effect: ask, tool: '*', event: 'llm:pre|prompt:submit', path: '**/.env'}
+  - {id: no-memory, action: deny, tool: '*', event: 'memory:pre', reason: nothing is remembered}
+  - {id: no-agents, action: deny, tool: '*', event: 'agent:*', arguments: {inputs: {glob: '*prod*'}}}
+  - {id: no-keys, action: ask, tool: '*', event: 'llm:pre|prompt:submit', path: '**/.env'}
 """
 
 
@@ -572,7 +572,7 @@ async def test_rules_about_other_events() -> None:
 )
 async def test_unresolved_paths_in_a_session(cwd: str, path: str) -> None:
     """A call with a path that cannot be resolved is denied by a rule about any path."""
-    rules = Rules(b"version: 1\nrules:\n- {id: secrets, effect: deny, tool: '*', path: '**/.env'}\n")
+    rules = Rules(b"version: 1\nrules:\n- {id: secrets, action: deny, tool: '*', path: '**/.env'}\n")
     async with SessionCoordinator(HookRegistry(), rules=rules, cwd=cwd) as session:
         assert (await session.call_tool("Read", {"filePath": path}, str)).by == "rule:secrets"
 
@@ -587,8 +587,8 @@ async def test_patterns_begin_at_the_sessions_folder(cwd: str, path: str, ok: bo
     """A call's folder resolves its paths; the relative patterns of rules begin at the session's folder nevertheless."""
     rules = Rules(
         b"version: 1\notherwise: deny\nrules:\n"
-        b"- {id: mine, effect: allow, tool: '*', path: 'src/**', hooks: '*'}\n"
-        b"- {id: config, effect: deny, tool: '*', path: 'config/**'}\n"
+        b"- {id: mine, action: allow, tool: '*', path: 'src/**', hooks: '*'}\n"
+        b"- {id: config, action: deny, tool: '*', path: 'config/**'}\n"
     )
     async with SessionCoordinator(HookRegistry(), rules=rules, cwd="/w") as session:
         assert (await session.call_tool("Edit", {"file_path": path}, str, cwd=cwd)).ok is ok
@@ -630,7 +630,7 @@ async def test_a_deny_rule_added_later(tmp_path: Path) -> None:
 @pytest.mark.rule("BCK-9", "COO-4")
 def test_folder_of_the_call() -> None:
     """A relative pattern begins at the session's root, and a path of the call in the call's own folder."""
-    policy = Rules(b"version: 1\nrules:\n- {id: live, effect: deny, tool: '*', path: './config/live.yaml'}\n")
+    policy = Rules(b"version: 1\nrules:\n- {id: live, action: deny, tool: '*', path: './config/live.yaml'}\n")
     inside = replace(call("Write", file_path="live.yaml"), cwd="/p/config", root="/p")
     assert effect(policy, inside) == "deny"
     assert effect(policy, replace(inside, cwd="/p")) is None
@@ -650,7 +650,7 @@ async def test_large_arguments_are_judged_off_the_loop() -> None:
         def judge(self, facts: ActionFacts) -> RuleVerdict:
             """Deny."""
             asked.append((self.any_thread, threading.current_thread() is threading.main_thread()))
-            return RuleVerdict(effect="deny", rule="r", reason="no")
+            return RuleVerdict(action="deny", rule="r", reason="no")
 
     for any_thread in (True, False):
         session = SessionCoordinator(rules=Policy(any_thread=any_thread))

@@ -25,7 +25,7 @@ async def test_the_short_way_says_what_is_stored(option: Option) -> None:
     await server()
     async with schema() as name, PostgresStore(DSN, schema=name) as store, PostgresStore(DSN, schema=name) as other:
         request = a_request()
-        asked = await store.submit(request, epoch=3)
+        asked = await store.submit(request)
         assert await other.get(request.id) == asked
         decided = await store.answer(an_answer(request, option))
         assert isinstance(decided, RequestRecord)

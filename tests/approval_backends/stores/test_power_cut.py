@@ -12,7 +12,7 @@ from attrs import define, field
 from amplifier_hooks.storage import sqlite
 from approval_backends.lifecycle import RequestRecord
 from approval_backends.stores.sqlite import SqliteStore
-from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request, an_answer
+from approval_backends.testing import ALLOW, ALWAYS, DENY, MovableClock, a_request, an_answer
 from tests.powercut import FolderSync, Said, Sync, digest, image, images, put, recording
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ KINDS: Final = {
     "denied": ("submitted", "deny"),
 }
 """Steps of a request's life that each status implies."""
+CLOCK: Final = MovableClock()
+"""A clock that stands, so that only the first transaction keeps its reading."""
 ANSWERS: Final = {"r1": ALLOW, "r2": DENY, "r3": ALWAYS}
 
 
@@ -67,7 +69,7 @@ class Office:
 async def a_day(path: Path, log: DiskLog) -> None:
     """Make the store, ask three times, and decide each time."""
     first, second, third = (a_request(id=name) for name in ANSWERS)
-    async with SqliteStore(path) as store:
+    async with SqliteStore(path, clock=CLOCK) as store:
         log.say("acknowledged the-store there")
         office = Office(store, log)
         await office.ask(first)
@@ -75,7 +77,7 @@ async def a_day(path: Path, log: DiskLog) -> None:
         await office.ask(second)
         await office.answer(second, DENY)
         await office.run(first)
-    async with SqliteStore(path) as store:
+    async with SqliteStore(path, clock=CLOCK) as store:
         office = Office(store, log)
         await office.ask(third)
         await office.answer(third, ALWAYS)
@@ -99,7 +101,7 @@ async def holds(folder: Path, steps: Sequence[Step]) -> None:
     if "the-store" not in acknowledged and not (folder / FILE).exists():
         return  # it was being made
     assert (folder / FILE).exists()
-    async with SqliteStore(folder / FILE) as store:
+    async with SqliteStore(folder / FILE, clock=CLOCK) as store:
         claimed: list[str] = []
         for name, option in ANSWERS.items():
             record = await store.get(name)

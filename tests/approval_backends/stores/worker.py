@@ -17,7 +17,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider, RequestRecord
@@ -42,7 +42,7 @@ def store_at(address: str) -> DatabaseStore:
 def request(number: int) -> ApprovalRequest:
     """Return the n-th request, equal in every process."""
     now = datetime.now(UTC)
-    return evolve(a_request(number, id=f"r{number}"), created=now, expires=now + timedelta(seconds=300))
+    return replace(a_request(number, id=f"r{number}"), created=now, expires=now + timedelta(seconds=300))
 
 
 def die() -> None:

@@ -46,13 +46,16 @@ class Scripted(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_arguments: Any, **_options: Any) -> ChatResult:
         step = self.script[len(self.read)]
         number = f"call-{len(messages)}-{len(self.read)}"
+        given: Any = step.input if isinstance(step, Use) else None
         self.read.append(json.dumps([one.model_dump(mode="json") for one in messages]))
-        said = (
-            AIMessage("", tool_calls=[{"name": step.tool, "args": step.input, "id": number}])
-            if isinstance(step, Use)
-            else AIMessage(step.text)
-        )
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        if isinstance(step, Say):
+            answer = AIMessage(step.text)
+        elif isinstance(given, str):  # LangChain parses the model's own text
+            call = {"id": number, "type": "function", "function": {"name": step.tool, "arguments": given}}
+            answer = AIMessage("", additional_kwargs={"tool_calls": [call]})
+        else:
+            answer = AIMessage("", tool_calls=[{"name": step.tool, "args": step.input, "id": number}])
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
 class LangChainStage(Stage):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pexpect
 import pytest
-from attrs import evolve
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -53,7 +52,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(path: Path, number: int = 1, **changes: Any) -> None:
     """Put a request into a store."""
     now = datetime.now(UTC)
-    request = evolve(a_request(number, **changes), created=now, expires=now + timedelta(seconds=300))
+    request = replace(a_request(number, **changes), created=now, expires=now + timedelta(seconds=300))
     at(path, lambda broker: broker.submit(request))
 
 
@@ -447,12 +446,12 @@ def test_rules_check(tmp_path: Path) -> None:
     told = run("rules", "check", str(RULES))
     assert re.fullmatch(r".*rules\.yaml: 5 rules, digest [0-9a-f]{12}\n", told.stdout)
     wrong = tmp_path / "r.yaml"
-    wrong.write_text("version: 1\nrules:\n- {id: a, effect: allow, tool: '*'}\n- {id: b}\n")
+    wrong.write_text("version: 1\nrules:\n- {id: a, action: allow, tool: '*'}\n- {id: b}\n")
     told = run("rules", "check", str(wrong))
     assert (told.exit_code, told.stdout) == (1, "")
     assert [line.split(": ")[0] for line in told.stderr.splitlines()] == [f"{wrong}:3", f"{wrong}:4", f"{wrong}:4"]
     assert run("rules", "check", str(tmp_path / "none.yaml")).exit_code == 1
-    wrong.write_text("version: 1\nrules:\n- {id: a, effect: deny, tool: X, event: 'tool:prre'}\n")
+    wrong.write_text("version: 1\nrules:\n- {id: a, action: deny, tool: X, event: 'tool:prre'}\n")
     told = run("rules", "check", str(wrong))
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr == f"{wrong}:3: 'event' is 'tool:prre', an unknown event; did you mean 'tool:pre'?\n"
@@ -475,7 +474,7 @@ def test_rules_explain(store: Path) -> None:
     given = facts(*explain, "--tool", "Bash", "--input", '{"command": "git push"}')
     assert (given["risk"], given["risk_reason"]) == ("high", "everybody who pulls has it")
     given = facts(*explain, "--tool", "Read", "--input", '{"path": "/x"}', "--cwd", "/y")
-    assert (given["effect"], given["rule"]) == ("ask", "otherwise")
+    assert (given["action"], given["rule"]) == ("ask", "otherwise")
     assert [one["rule"] for one in given["rules"] if one["matched"]] == []
     told = run(*explain, "--request", "1111")
     assert told.stdout.startswith("ask, by otherwise: No rule allows this.\n")
@@ -494,13 +493,13 @@ def test_rules_explain_without_their_own_word(store: Path, tmp_path: Path) -> No
     """Rules judge a request in the store by the risk that hooks and host gave, not by their own."""
     path = tmp_path / "rules.yaml"
     path.write_text(
-        "version: 1\nrules:\n- {id: raised, effect: ask, tool: Write, with_risk: high}\n"
-        "- {id: no-high, effect: deny, tool: Write, risk: high}\n"
+        "version: 1\nrules:\n- {id: raised, action: ask, tool: Write, with_risk: high}\n"
+        "- {id: no-high, action: deny, tool: Write, risk: high}\n"
     )
     for given, said in (("aaaa", Assessment(by="guard", risk="low")), ("bbbb", Assessment(by="guard", risk="high"))):
         asked(store, id=given, risk="high", assessments=(said, Assessment(by="rule:raised", risk="high")))
     for given, effect in (("aaaa", "ask"), ("bbbb", "deny")):
-        assert facts("rules", "explain", str(path), "--request", given)["effect"] == effect
+        assert facts("rules", "explain", str(path), "--request", given)["action"] == effect
 
 
 # -- the command -------------------------------------------------------------------------------------------------------

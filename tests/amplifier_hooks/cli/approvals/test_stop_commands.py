@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.common.terminal_io import user_name
-from amplifier_hooks.cli.doctor import check_machine
-from amplifier_hooks.cli.doctor.check_machine import Patient
+from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
 from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def test_a_stop_is_shown_until_it_ends(store: Path) -> None:
     assert facts == ("", "b 7", "it\x1bloops", user_name(), None)
     assert "Stop of session b 7" in run("approvals", "list").stderr
     assert "\x1b" not in run("approvals", "list").stderr
-    found = list(check_machine.approvals(Patient(folder=store.parent, store=str(store))))
+    found = list(run_checks({"approvals": CHECKS["approvals"]}, Patient(folder=store.parent, store=str(store))))
     assert [one.repair for one in found if one.state == "warning"] == ["amplifier-hooks resume --session 'b 7'"]
     other = run("resume", "--yes")
     assert other.exit_code == 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
@@ -53,8 +53,8 @@ def at(path: Path, work: Callable[[Broker], Awaitable[Any]]) -> Any:
 def asked(path: Path, name: str, seconds: float = 300, **changes: Any) -> None:
     """Ask for something, as an agent in another process would."""
     now = datetime.now(UTC)
-    request = evolve(a_request(id=name, arguments={"name": name}, **changes), created=now)
-    at(path, lambda broker: broker.submit(evolve(request, expires=now + timedelta(seconds=seconds))))
+    request = replace(a_request(id=name, arguments={"name": name}, **changes), created=now)
+    at(path, lambda broker: broker.submit(replace(request, expires=now + timedelta(seconds=seconds))))
 
 
 def outcome(path: Path, name: str, seconds: float = 10) -> tuple[str, str | None, str | None]:

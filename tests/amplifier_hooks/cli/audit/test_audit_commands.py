@@ -19,7 +19,8 @@ from amplifier_hooks.cli.audit import audit_commands, record_text
 from amplifier_hooks.cli.audit import html_page as page_module
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.ports import Head
-from amplifier_hooks.record.beside_the_log import ARGUMENTS, HEADS, StoredHeads
+from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads
+from amplifier_hooks.record.journal import JOURNAL_TABLES
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.log_files import Files
 from amplifier_hooks.record.record_errors import LogCut
@@ -235,7 +236,7 @@ async def test_a_log_that_is_gone(state: StateFolder, now: str) -> None:
 async def test_verifying_changes_no_store(state: StateFolder) -> None:
     """A store without heads is read, and nothing is added to it; one that cannot be read is as good as none."""
     Book().close().files(state.path)
-    async with SqliteDatabase(state.approvals, ARGUMENTS):
+    async with SqliteDatabase(state.approvals, JOURNAL_TABLES):
         pass
     before = state.approvals.read_bytes()
     assert (await in_thread("verify", "--key", VKEY)).stdout.startswith("unbroken: ")

@@ -13,14 +13,13 @@ import pexpect
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.chat.chat_session import ChatOptions, Room
-from amplifier_hooks.cli.chat.choose_model import ScriptedModel
-from amplifier_hooks.cli.chat.read_input import answer_command
-from amplifier_hooks.cli.chat.screen import Silence
-from amplifier_hooks.cli.project.read_project import NamedHooks, hooks_of_folder
+from amplifier_hooks.cli.chat.models import ScriptedModel
+from amplifier_hooks.cli.chat.screen import ChatScreen
+from amplifier_hooks.cli.project.read_project import hooks_of_folder
 from approval_backends.client import ApprovalsClient
+from tests.conftest import require_installed
 from tests.scripted_models import Say, Use, serving
 
 SOON = 60
@@ -98,7 +97,7 @@ def test_through_a_pipe(folder: Path) -> None:
         "  Bash > echo hi\n  | hi\n1 tool call: 1 done.",
         "no_wiping  for Bash",
         "Hooks have used 0 tokens of 1,000 in the last turn.",
-        "Whole so far: each line holds the hash of the one before.",
+        "Verify it: amplifier-hooks audit verify ",
         "tool.done             Bash",
         "No grant is in force.",
         "'x' does not name exactly one grant",
@@ -122,24 +121,6 @@ def test_a_token_in_no_pipe(folder: Path) -> None:
     assert not list((folder / ".state" / "amplifier-hooks").glob("gateway-*"))
 
 
-@pytest.mark.rule("CLI-6", "AUD-1")
-async def test_a_record_that_was_changed(tmp_path: Path) -> None:
-    """/audit finds a line that was changed while the chat goes on."""
-    record = tmp_path / "record.jsonl"
-    wishes = ChatOptions(
-        folder=tmp_path, hooks=NamedHooks(HookRegistry()), model=ScriptedModel(), record=record, ask=False
-    )
-    async with Room.open_room(wishes, Silence()) as room:
-        await room.conversation.turn("run echo hi")
-        assert (await anext(answer_command(room, "/audit"))).startswith("Whole so far")
-        lines = record.read_bytes().replace(b"tool.done", b"tool.gone", 1)
-        with record.open("r+b") as file:  # in place: the writer has it open
-            file.write(lines)
-        said = [line async for line in answer_command(room, "/audit")]
-    assert said[0].startswith("tampered: ")
-    assert any("its hash is another" in line for line in said)
-
-
 @pytest.mark.rule("CLI-6", "CLI-3")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
@@ -150,7 +131,7 @@ async def test_a_record_that_was_changed(tmp_path: Path) -> None:
         (["--hooks", "nowhere:registry", "-p", "x"], 1, "write MODULE:NAME of a HookRegistry"),
         (["--rules", "nowhere.yaml", "-p", "x"], 1, "nowhere.yaml"),
         (["--record", "nowhere/r.jsonl", "-p", "x"], 1, "The chat cannot go on"),
-        (["--provider", "openai", "-p", "x"], 1, "check OPENAI_BASE_URL"),
+        (["--provider", "openai", "-p", "x"], 1, "check OPENAI_API_KEY, OPENAI_BASE_URL"),
     ],
 )
 def test_called_wrongly(
@@ -161,6 +142,8 @@ def test_called_wrongly(
     nobody = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": "", "OPENAI_API_KEY": ""}
     more = environment(folder, OPENAI_BASE_URL="http://127.0.0.1:1/v1", COLUMNS="200", **nobody)
     told = CliRunner().invoke(app, ["chat", *arguments], env=more)
+    if code == 1:
+        require_installed(told.stderr)
     assert told.exit_code == code
     assert said in told.stderr
     assert told.stdout == "" or code == 1
@@ -286,7 +269,7 @@ async def test_hooks_of_the_folder_are_closed_with_the_chat(tmp_path: Path, monk
     hooks = hooks_of_folder(tmp_path, lambda path, found: True)
     record = tmp_path / "record.jsonl"
     wishes = ChatOptions(folder=tmp_path, hooks=hooks, model=ScriptedModel(), record=record, ask=False)
-    async with Room.open_room(wishes, Silence()) as room:
+    async with Room.open_room(wishes, ChatScreen(quiet=True)) as room:
         await room.conversation.turn("run ls")
         assert hooks.registry.hooks()
     assert not hooks.registry.hooks()

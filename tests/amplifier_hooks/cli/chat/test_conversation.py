@@ -10,10 +10,9 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.cli.chat.chat_session import ChatOptions, Room
 from amplifier_hooks.cli.chat.chat_tools import Workplace
-from amplifier_hooks.cli.chat.choose_model import ScriptedModel
 from amplifier_hooks.cli.chat.conversation import Conversation
-from amplifier_hooks.cli.chat.remote_model import ModelFailed, ToolUse
-from amplifier_hooks.cli.chat.screen import Silence
+from amplifier_hooks.cli.chat.models import ModelFailed, ScriptedModel, ToolUse
+from amplifier_hooks.cli.chat.screen import ChatScreen
 from amplifier_hooks.cli.project.read_project import NamedHooks
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Chat:
         self.session = SessionCoordinator(hooks=self.registry, cwd=folder)
         self.folder = folder
         tools = Workplace(folder).tools()
-        self.conversation = Conversation(self.session, model or ScriptedModel(), tools, Silence())
+        self.conversation = Conversation(self.session, model or ScriptedModel(), tools, ChatScreen(quiet=True))
 
 
 def in_folder(folder: Path) -> list[str]:
@@ -196,7 +195,7 @@ async def test_a_file_that_poses_as_a_hook(tmp_path: Path) -> None:
     options = ChatOptions(
         folder=tmp_path, hooks=NamedHooks(registry), model=model, record=tmp_path / "record.jsonl", ask=False
     )
-    async with Room.open_room(options, Silence()) as room:
+    async with Room.open_room(options, ChatScreen(quiet=True)) as room:
         await room.conversation.turn("read it")
         mark = room.session.mark
     system, _, _, result, hook = (message["content"] for message in model.read[1])

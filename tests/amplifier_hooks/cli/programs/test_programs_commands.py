@@ -41,6 +41,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", os.fspath(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path / "home" / "state"))
     return Desk(tmp_path / "home", tmp_path / "project")
 

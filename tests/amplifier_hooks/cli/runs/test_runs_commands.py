@@ -16,8 +16,8 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.runs.blueprint import Agents
+from amplifier_hooks.runs.run_store import RUN_TABLES
 from amplifier_hooks.runs.runner import Runner
-from amplifier_hooks.runs.store.statements import RUN_TABLES
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -99,6 +99,25 @@ def test_checking_blueprints(tmp_path: Path) -> None:
     assert run("serve", str(tmp_path)).exit_code == 1
 
 
+@pytest.mark.rule("RUN-19", "CLI-1")
+def test_checking_addresses(tmp_path: Path) -> None:
+    """`check` names addresses that are out of reach and variables that are missing, with the options of `serve`."""
+    headers = {"authorization": "Bearer ${API_TOKEN}", "Content-Type": "application/json"}
+    hook = {"type": "http", "url": "http://validator:8080/", "headers": headers, "on_error": "block"}
+    writer = {**WRITER, "hooks": {"on_run_start": hook}}
+    (tmp_path / "writer.json").write_text(json.dumps(writer), "ascii")
+    environment = {"API_TOKEN": "t"}
+    refused = run("check", str(tmp_path), **environment)
+    assert (refused.exit_code, "hooks.on_run_start: webhook URL" in refused.output) == (1, True)
+    assert run("check", str(tmp_path), "--allow-http", "validator:8080", **environment).exit_code == 0
+    without = run("check", str(tmp_path), "--allow-http", "validator:8080")
+    assert (without.exit_code, "there is no such variable" in without.output) == (1, True)
+    (tmp_path / "hooks.json").write_text('{"$allow": {"http": ["validator:8080"]}}', "ascii")
+    assert run("check", str(tmp_path), **environment).exit_code == 0
+    odd = run("check", str(tmp_path), "--allow-network", "10.0.0.1/8", **environment)
+    assert (odd.exit_code, "write it like 10.0.0.0/8" in odd.output) == (2, True)
+
+
 @pytest.mark.slow
 @pytest.mark.rule("RUN-13", "RUN-20", "CLI-1")
 def test_asking_a_coordinator() -> None:
@@ -110,7 +129,7 @@ def test_asking_a_coordinator() -> None:
         blocked = json.loads(run("submit", "writer", '{"amount": 10}', "--json", **environment).stdout)["run_id"]
         assert until(blocked, environment)["blocked"]
         assert [done in line for line in run("list", **environment).stdout.splitlines()] == [False, True]
-        only = json.loads(run("list", "--blocked", "--json", **environment).stdout)
+        only = json.loads(run("list", "--hook-blocked", "--json", **environment).stdout)
         assert [one["run_id"] for one in only["runs"]] == [blocked]
         page = run("show", blocked, **environment).stdout
         assert "\x1b" not in page

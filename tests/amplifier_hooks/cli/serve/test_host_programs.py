@@ -26,7 +26,7 @@ from amplifier_hooks.definitions.model import NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore
 from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.runs.blueprint import Agents
-from amplifier_hooks.runs.store.statements import RUN_TABLES
+from amplifier_hooks.runs.run_store import RUN_TABLES
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.access_tokens import AccessTokens
 from amplifier_hooks.server.edge.listen import has_listener
@@ -245,7 +245,7 @@ def test_programs_may_post(tmp_path: Path) -> None:
 @pytest.mark.rule("BCK-6")
 def test_rules_decide_without_a_person(tmp_path: Path) -> None:
     """A file of rules decides before an approver is asked."""
-    rule = {"id": "no-removal", "effect": "deny", "tool": "Bash", "reason": "not here"}
+    rule = {"id": "no-removal", "action": "deny", "tool": "Bash", "reason": "not here"}
     (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
     with served(tmp_path, "--rules", os.fspath(tmp_path / "rules.yaml")) as path:
         assert bridged(path, "ls")["hookSpecificOutput"]["permissionDecision"] == "deny"

@@ -401,7 +401,8 @@ async def test_few_run_at_once_and_in_order(tmp_path: Path) -> None:
         if line.startswith("+"):
             started.append(int(json.loads(line[2:])["data"]["tool_call_id"]))
     assert most <= 4
-    assert all(abs(number - place) < 4 for place, number in enumerate(started))
+    # A program that the system lets wait writes late, so a place may exceed its number by any amount.
+    assert all(number - place < 4 for place, number in enumerate(started))
 
 
 @pytest.mark.fault("F-CMD-13")

@@ -37,18 +37,18 @@ async def test_opened_when_needed(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     book = HookDatabase("hook", TABLES, database_opener(str(path), Path()))
     assert not path.exists()
-    both = await asyncio.gather(book.run(lambda: written("a")), book.run(lambda: written("b")))
+    both = await asyncio.gather(book.run(written("a")), book.run(written("b")))
     assert sorted(both) == [1, 2]
     await book.close()
     await book.close()
-    assert await book.run(lambda: written("c")) == 3
+    assert await book.run(written("c")) == 3
     await book.close()
 
 
 def test_each_loop_opens_it(tmp_path: Path) -> None:
     """A database that was used in one event loop can be used in another one."""
     book = HookDatabase("hook", TABLES, database_opener(str(tmp_path / "notes.db"), Path()))
-    assert [asyncio.run(book.run(lambda: written("a"))) for _ in range(2)] == [1, 2]
+    assert [asyncio.run(book.run(written("a"))) for _ in range(2)] == [1, 2]
 
 
 async def test_left_alone_for_a_while(tmp_path: Path) -> None:
@@ -56,17 +56,17 @@ async def test_left_alone_for_a_while(tmp_path: Path) -> None:
     clock, folder = Seconds(), tmp_path / "later"
     book = HookDatabase("hook", TABLES, database_opener(str(folder / "notes.db"), Path()), clock)
     with pytest.raises(StoreUnavailable, match="No such file"):
-        await book.run(lambda: written("a"))
+        await book.run(written("a"))
     folder.mkdir(mode=0o700)
     with pytest.raises(StoreUnavailable, match="No such file"):
         await book.fetch("SELECT 1")
     clock.now = AGAIN
-    assert await book.run(lambda: written("a")) == 1
+    assert await book.run(written("a")) == 1
     other = sqlite3.connect(folder / "notes.db")
     other.execute("DROP TABLE note")
     other.close()
     with pytest.raises(StoreUnavailable, match="no such table"):
-        await book.run(lambda: written("b"))
+        await book.run(written("b"))
     with pytest.raises(StoreUnavailable, match="no such table"):
         await book.fetch("SELECT 1")
     clock.now += AGAIN

@@ -73,7 +73,7 @@ async def test_a_hook_that_enriches() -> None:
             *("on_run_start", "python", "tests:enrich", "continue"),
         )
         assert [event["event_type"] for event in await here.told(record.id)] == [
-            *("run_queued", "run_starting", "hook_start", "hook_complete", "run_running"),
+            *("run_queued", "run_starting", "hook_start", "hook_complete", "run_ready", "run_running"),
         ]
 
 
@@ -943,10 +943,10 @@ async def test_following_a_run() -> None:
         await following
         assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
         assert [kind for _, kind in seen] == [
-            *("run_queued", "run_starting", "run_running", "run_result", "run_completed", "hook_start"),
+            *("run_queued", "run_starting", "run_ready", "run_running", "run_result", "run_completed", "hook_start"),
             "hook_complete",
         ]
-        assert [event.type async for event in here.runs.follow(run, after=5)] == ["hook_start", "hook_complete"]
+        assert [event.type async for event in here.runs.follow(run, after=6)] == ["hook_start", "hook_complete"]
 
 
 @pytest.mark.rule("RUN-11", "RUN-16")

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
-from amplifier_hooks.runs.run_states import RunEvent
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.runs.run_states import Holder, RunEvent
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
@@ -194,12 +196,41 @@ async def test_the_list_of_runs() -> None:
             return [run["agent_name"] for run in page["runs"]]
 
         assert await found(has_hooks=True) == ["hooked", "hooked"]
-        assert set(await found(blocked=True)) == {"hooked"}
+        assert await found(has_hooks=False) == ["writer", "writer"]
+        assert set(await found(hook_blocked=True)) == {"hooked"}
+        assert await found(has_hooks=False, hook_blocked=False, agent_name="writer") == ["writer", "writer"]
         assert await found(status="running") == ["writer"]
         assert await found(agent_name="absent\0") == []
         assert await found(session_id=claimed["session_id"]) == ["writer"]
-        for wrong in ({"cursor": "x"}, {"cursor": "9" * 30 + ".x"}, {"limit": 0}, {"status": "odd"}):
+        for wrong in ({"cursor": "x"}, {"cursor": "9" * 30 + ".x"}, {"limit": 0}, {"status": "odd"}, {"blocked": True}):
             assert (await client.get("/runs", params=wrong)).status_code in (400, 422)
+
+
+@pytest.mark.rule("RUN-20", "API-7")
+async def test_parameters_that_no_route_has() -> None:
+    """A query parameter that the route does not have is refused, and the problem names it."""
+    async with site(agent()) as here, await here.client() as client:
+        for path in ("/runs", "/runs/run_00000000", "/runner/runs"):
+            answer = await client.get(path, params={"runner": "r", "hook_bloked": True})
+            assert answer.status_code == 422
+            assert "query.hook_bloked: no such parameter" in answer.json()["detail"]
+
+
+@pytest.mark.rule("RUN-13", "RUN-14")
+async def test_observers_are_no_hooks_of_a_run() -> None:
+    """An observer of the start of all runs sees a run, which has no hooks for that."""
+    registry, seen = HookRegistry(), []
+
+    @registry.observe("run:start")
+    def observer(event: str, data: Any, outcome: Any) -> None:
+        seen.append(data["agent_name"])
+
+    async with site(agent(), registry=registry) as here, await here.client() as client:
+        await client.post("/runs", json={"agent_name": "writer"})
+        claimed = await client.get("/runner/runs", params={"runner": "r", "wait": 5})
+        shown = (await client.get(f"/runs/{claimed.json()['run_id']}")).json()
+        assert (seen, shown["has_hooks"]) == (["writer"], False)
+        assert (await client.get("/runs", params={"has_hooks": True})).json()["runs"] == []
 
 
 @pytest.mark.rule("RUN-13", "API-7")
@@ -330,12 +361,12 @@ async def test_a_runner_that_hung_up() -> None:
         }
         asking = asyncio.ensure_future(here.app(scope, receive, send))
         async with asyncio.timeout(60):
-            while not here.house.runs._pollers:  # noqa: ASYNC110  # it sets no event
+            while not here.house.runs._claims:  # noqa: ASYNC110  # it sets no event
                 await asyncio.sleep(0)
             gone.set()
             await asking
         assert sent[1]["status"] == 204
-        assert not here.house.runs._pollers
+        assert not here.house.runs._claims
         run = (await here.house.runs.submit("writer", {}, tenant="acme")).id
         record = await here.house.runs.claim("r2")
         assert record is not None
@@ -436,7 +467,7 @@ async def test_a_runner_says_how_it_ended() -> None:
         task = await runner.claim()
         assert task is not None
         await here.house.runs.stop(run)
-        await runner.do(evolve(task, lease=0.01))
+        await runner.do(replace(task, lease=0.01))
         await cancelled.wait()
         assert (await here.house.runs.get(run)).status == "stopped"
 
@@ -448,7 +479,7 @@ async def test_a_runner_that_was_overtaken() -> None:
         run = await runner.submit("writer", {})
         task = await runner.claim()
         assert task is not None
-        await here.house.runs.store.database.fetch("UPDATE {schema}.run SET held_until = 0")
+        await here.house.runs.store.renew(run, Holder(runner.name, task.attempt), 0)
         await here.house.runs.store.recover()
         other = await here.house.runs.claim("other")
         assert other is not None

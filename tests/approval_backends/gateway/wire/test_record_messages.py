@@ -34,7 +34,7 @@ from approval_backends.lifecycle import (
 )
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 
-NOW = MovableClock()()
+NOW = Moment(MovableClock()().wall)
 HOSTILE = "<img onerror=x>\u202egpj\u200b" + " " * 1_204 + "\ud800" + "\x1b[2J"
 
 

@@ -1,0 +1,310 @@
+"""`amplifier-hooks doctor`: the parts that are in use on this machine come in; findings and their repairs go out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path  # typer reads the annotations
+from shlex import join, quote
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from attrs import asdict, frozen
+
+from amplifier_hooks.errors import HookError, MissingExtra, SettingsError
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from amplifier_hooks.ports import Stop
+
+
+DOCTOR: Final = """Find out what works on this machine and in this project, and how to repair the rest.
+
+\b
+Examples:
+  amplifier-hooks doctor
+  amplifier-hooks doctor --quiet
+  amplifier-hooks doctor --json
+  amplifier-hooks doctor --directory ../shop --store postgresql://127.0.0.1/shop
+
+Only what is in use is checked, and nothing is changed. Modules of a trusted project are imported, in another process;
+no hook runs.
+"""
+DOCTOR_CODES: Final = "Exit codes: 0 everything works, 1 something does not, 2 it was called wrongly."
+STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "bold red"}
+REACHING: Final = 10.0
+"""Seconds to reach a store or a socket."""
+CHECKING: Final = 60.0
+"""Seconds for a command of ours in another process."""
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@frozen
+class Symptom:
+    """One finding of a check. Unless its state is ok, `repair` names the command or the step that repairs it."""
+
+    about: str
+    state: str
+    """`ok`, `note`, `warning` or `failed`."""
+    text: str
+    repair: str = ""
+
+
+@frozen(kw_only=True)
+class Patient:
+    """The subject of the checks: a project, and the store and the record of the user."""
+
+    folder: Path
+    store: str | None = None
+    record: Path | None = None
+
+
+Findings = Iterator[tuple[str, ...]]
+"""For each finding its state, its text, and a repair unless its state is ok."""
+
+
+def run_checks(checks: Mapping[str, Callable[[Patient], Findings]], patient: Patient) -> Iterator[Symptom]:
+    """Return the symptoms of all checks. A check that raises is a symptom, too."""
+    for about, check in checks.items():
+        try:
+            for finding in check(patient):
+                yield Symptom(about, *finding)
+        except Exception as error:  # noqa: BLE001  # the other checks have to run
+            report = "report this, with the output of: amplifier-hooks doctor --json"
+            repair = str(error).partition(": ")[2] if isinstance(error, MissingExtra) else report
+            yield Symptom(about, "failed", f"the check itself failed: {type(error).__name__}: {error}", repair)
+
+
+def run_command(folder: Path, *words: str) -> tuple[int, str]:
+    """Run a command of ours in another process; return its exit status and output. Raises `TimeoutExpired`."""
+    command = [sys.executable, "-m", "amplifier_hooks", *words]
+    ended = subprocess.run(  # noqa: S603  # our own program
+        command, capture_output=True, text=True, timeout=CHECKING, check=False, cwd=folder, stdin=subprocess.DEVNULL
+    )
+    return ended.returncode, ended.stdout or ended.stderr
+
+
+def check_python(_patient: Patient) -> Findings:
+    """Return the versions of Python and of this package, and the limits on Windows."""
+    ours = metadata.version("amplifier-hooks")
+    yield "ok", f"Python {platform.python_version()}, amplifier-hooks {ours}, {platform.system()}"
+    if sys.platform == "win32":
+        yield "note", "on Windows there is no card in the terminal, no record in a file, no bridge"
+
+
+def check_terminal(_patient: Patient) -> Findings:
+    """Check that a terminal can ask the user."""
+    from approval_backends.errors import BackendUnavailable
+    from approval_backends.terminal.device import terminal_of
+
+    try:
+        there = terminal_of()
+    except BackendUnavailable as problem:
+        repair = "run it in a terminal, or approve in a browser: amplifier-hooks serve --web --open"
+        yield "note", f"no terminal can ask you here: {problem}", repair
+        return
+    yield "ok", "the terminal can ask you"
+    if not there.utf8:
+        yield "warning", f"it shows {there.stdout.encoding} only", "export LC_ALL=C.UTF-8"
+
+
+def check_tokens(_patient: Patient) -> Findings:
+    """Return the method that counts the tokens of each model that the environment names, and its precision."""
+    from amplifier_hooks.injection.tokens.tokenizers import yardstick
+
+    named = filter(None, map(os.environ.get, ("ANTHROPIC_MODEL", "OPENAI_MODEL")))
+    for model in (*named, "any other model"):
+        method = yardstick(model).method
+        exact = "exact" if method.startswith("tiktoken:") else "an estimate, rather too high than too low"
+        yield "ok", f"{model}: {method}, {exact}"
+
+
+def check_hooks(patient: Patient) -> Findings:
+    """Check the project's file of hooks with `validate`; if it is not trusted as it is, read it only."""
+    from amplifier_hooks.cli.project.read_project import content_digest
+    from amplifier_hooks.definitions import load_files
+    from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+    from amplifier_hooks.definitions.trust import TrustStore
+
+    path = patient.folder / PROJECT_FILE
+    if not path.exists():
+        yield "note", f"{path} is not there: no hooks come from a file", "amplifier-hooks init"
+        return
+    validate = ["validate", str(path)]
+    try:
+        found = load_files(path)
+    except (HookError, OSError):
+        trusted = False  # `validate` reports it
+    else:
+        trusted = TrustStore().trusts(content_digest(found))
+        if not trusted:
+            repair = f"read it, then: {join(['amplifier-hooks', *validate, '--trust'])}"
+            yield "note", f"{path} is not trusted as it is now: none of its hooks was built", repair
+        if not found.settings.hooks_enabled:
+            yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
+    code, output = run_command(patient.folder, *validate, "--json", *([] if trusted else ["--no-import"]))
+    repair = f"mend it there, then: {join(['amplifier-hooks', *validate])}"
+    try:
+        said: dict[str, Any] = json.loads(output)
+    except ValueError:
+        said = {"flaws": [f"the process that builds the hooks of {path} ended with exit status {code}"], "warnings": []}
+    yield from (("failed", flaw, repair) for flaw in said["flaws"])
+    yield from (("warning", text, repair) for text in said["warnings"])
+    if not said["flaws"]:
+        yield "ok", f"{path}: {said['hooks']} hooks"
+
+
+def check_programs(patient: Patient) -> Findings:
+    """Check that the hooks of other programs, in this project and this home, are trusted and could run."""
+    from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.programs.dialects import DIALECTS
+    from amplifier_hooks.programs.import_settings import read_settings
+
+    trust = TrustStore()
+    for dialect, path in ((one, path) for one in DIALECTS.values() for path in one.settings_files(patient.folder)):
+        if not path.exists():
+            continue
+        try:
+            found = read_settings(path, dialect, project=patient.folder)
+        except SettingsError as problem:
+            yield "failed", str(problem), f"mend {path}"
+            continue
+        unread = [hook for hook in found.hooks if not trust.trusts(hook.digest)]
+        count = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
+        repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""
+        yield "note" if unread else "ok", count, repair
+        for hook in found.hooks:
+            for text in getattr(hook.handler, "problems", tuple)():
+                yield "warning", f"{path}: {hook.where}: {text}", f"mend {path}"
+
+
+def check_state(_patient: Patient) -> Findings:
+    """Check that the state folder of the user is writable, and closed to other users."""
+    folder = StateFolder().path
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        repair = f"chmod u+rwx {quote(str(folder))}" if nearest == folder else "set XDG_STATE_HOME to a folder of yours"
+        yield "failed", f"{nearest} cannot be written", repair
+    elif nearest == folder and os.name == "posix" and stat.S_IMODE(folder.stat().st_mode) & OTHERS:
+        yield "warning", f"{folder} can be read by others", f"chmod 700 {quote(str(folder))}"
+    else:
+        yield "ok", f"{folder} is yours alone" if nearest == folder else f"{folder} is made on first use"
+
+
+def check_approvals(patient: Patient) -> Findings:
+    """Check that the store of approvals answers, count its open requests, and name the stops in force."""
+    from amplifier_hooks.cli.approvals.stop_commands import stop_line
+    from amplifier_hooks.storage.database import StoreUnavailable
+    from approval_backends.broker import Broker
+    from approval_backends.errors import UnknownStore
+    from approval_backends.lifecycle import Decider
+    from approval_backends.stores.address import store_at, without_secrets
+
+    name = without_secrets(patient.store) if patient.store else str(StateFolder().approvals)
+    if "://" not in name and not Path(name).exists():
+        if patient.store:
+            yield "failed", f"there is no store at {name}", "name the one your program uses with --store"
+        return
+
+    async def look() -> tuple[int, list[Stop]]:
+        async with asyncio.timeout(REACHING), Broker(store_at(patient.store)) as broker:
+            viewer = Decider(name="doctor", channel="cli")
+            return len(await broker.pending(viewer)), await broker.stops_in_force(viewer)
+
+    try:
+        count, stops = asyncio.run(look())
+    except (UnknownStore, StoreUnavailable, OSError) as problem:
+        repair = "start the server, or name another store with --store" if "://" in name else f"look at {name}"
+        yield "failed", f"{name}: {str(problem) or 'it does not answer'}", repair
+        return
+    yield "note" if count else "ok", f"{name}: {count} open", "amplifier-hooks approvals list" * (count > 0)
+    for stop in stops:
+        options = (("--tenant", stop.tenant), ("--session", stop.session))
+        reach = [word for option in options if option[1] for word in option]
+        yield "warning", stop_line(stop), join(["amplifier-hooks", "resume", *reach])
+
+
+def check_record(patient: Patient) -> Findings:
+    """Verify the record, if there is one."""
+    path = patient.record or StateFolder().record
+    if not path.exists():
+        return
+    key = path.with_name("audit.key.pub")
+    verify = ["audit", "verify", str(path), *(["--key", str(key)] if key.exists() else [])]
+    again = join(["amplifier-hooks", *verify])
+    code, output = run_command(patient.folder, *verify)
+    said = f"{path}: {next(iter(output.splitlines()), f'its check ended with exit status {code}')}"
+    if code == 1:
+        yield "failed", said, f"keep the files as they are, and look: {again}"
+    else:
+        yield "note" if code else "ok", said, again * bool(code)
+
+
+def check_socket(_patient: Patient) -> Findings:
+    """Check that a server answers at the socket for programs, if there is one."""
+    path = default_socket()
+    if not path.exists():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        one.settimeout(REACHING)
+        try:
+            one.connect(os.fspath(path))
+        except OSError:
+            yield "warning", f"{path} was left behind, and no server answers there", f"rm {quote(str(path))}"
+        else:
+            yield "ok", f"a server answers programs at {path}"
+
+
+CHECKS: Final[Mapping[str, Callable[[Patient], Findings]]] = {
+    check.__name__.removeprefix("check_"): check
+    for check in (
+        *(check_python, check_terminal, check_tokens, check_hooks, check_programs),
+        *(check_state, check_approvals, check_record, check_socket),
+    )
+}
+"""Each check by name, in the order of the report."""
+
+
+def doctor(
+    *,
+    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="The project.")] = Path(),
+    store: Annotated[
+        str | None, typer.Option(envvar="AMPLIFIER_HOOKS_STORE", metavar="ADDRESS", help="The store of approvals.")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run all checks, and print each symptom on a line, and under it its repair."""
+    if not directory.is_dir():
+        raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
+    patient = Patient(folder=directory.resolve(), store=store, record=record and record.resolve())
+    found = list(run_checks(CHECKS, patient))
+    failed = sum(finding.state == "failed" for finding in found)
+    if as_json:
+        typer.echo(json.dumps({"ok": not failed, "checks": [asdict(finding) for finding in found]}, indent=1))
+        raise typer.Exit(1 if failed else 0)
+    from rich.console import Console
+    from rich.text import Text
+
+    from amplifier_hooks.text.escape import for_log
+
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for one in found:
+        if not quiet or one.state in ("warning", "failed"):
+            console.print(Text.assemble((f"{one.state:<8}", STYLES[one.state]), f"{one.about:<10} {for_log(one.text)}"))
+            if one.repair:
+                console.print(f"{'':<19}repair: {for_log(one.repair)}")
+    warned = sum(finding.state == "warning" for finding in found)
+    typer.echo(f"{failed} failed, {warned} warnings, {len(found)} checked.", err=True)
+    raise typer.Exit(1 if failed else 0)

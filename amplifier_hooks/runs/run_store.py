@@ -1,0 +1,472 @@
+"""Runs and their events over a database: one row for each run, in memory, SQLite and PostgreSQL.
+
+A change reads the row, computes the run after the change, and writes the row if it has not changed meanwhile; otherwise
+the change begins again. The events of a change are in the same row and are written by the same statement, so a reader
+never sees an event of a change that did not happen. The other columns are for the conditions of queries; `body` is the
+whole run. Values that others wrote are kept as ASCII JSON: lone surrogates and NUL are escaped, so that every database
+can keep them.
+"""
+
+# ruff: noqa: S608  # statements are put together from constants of this module; what others wrote is a value
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+from attrs import frozen
+from msgspec.structs import replace
+
+from amplifier_hooks.clock import SystemClock, micros_of, moment_of
+from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
+from amplifier_hooks.runs.run_states import (
+    NewRunEvent,
+    RunEvent,
+    RunRecord,
+    conclude_run,
+    drop_run,
+    end_run,
+    event_body,
+    hand_back_run,
+    move_run,
+    result_fields,
+    stop_run,
+    take_back_run,
+    take_run,
+)
+from amplifier_hooks.storage.database import CorruptStore, Migrations, Openable, Statement, Wake
+from amplifier_hooks.storage.postgres import PostgresDatabase
+from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from amplifier_hooks.runs.run_states import Change, Holder, RunEnding, StartOutcome
+    from amplifier_hooks.storage.change_signal import Watch
+    from amplifier_hooks.storage.database import Database, Row, Script
+
+WAITING: Final = "runs"
+"""Topic that wakes waiting claims when there may be a run to claim."""
+CHUNK: Final = 500
+RUNS_KEPT: Final = 7 * 86_400.0
+"""Seconds a run is kept after its end."""
+ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
+
+COLUMNS: Final = (
+    "id TEXT PRIMARY KEY, version BIGINT NOT NULL, stage TEXT NOT NULL, tenant TEXT NOT NULL, session TEXT NOT NULL, "
+    "agent TEXT NOT NULL, parent TEXT, created BIGINT NOT NULL, ended BIGINT, bare BIGINT NOT NULL, "
+    "urgent BIGINT NOT NULL, hooked BIGINT NOT NULL, blocked BIGINT NOT NULL, owes BIGINT NOT NULL, holder TEXT, "
+    "held_until BIGINT"
+)
+NAMES: Final = tuple(column.split()[0] for column in COLUMNS.split(", "))
+"""Columns that repeat a field of the run, as it is or as JSON."""
+PLAIN: Final = frozenset({"id", "stage"})
+RUN_TABLES: Final = Migrations(
+    component="runs",
+    steps=(
+        (
+            f"CREATE TABLE {{schema}}.run ({COLUMNS}, body TEXT NOT NULL, told TEXT NOT NULL)",
+            "CREATE INDEX run_waiting ON {schema}.run (urgent DESC, created, id) WHERE stage IN ('queued', 'ready')",
+            "CREATE INDEX run_held ON {schema}.run (held_until) WHERE held_until IS NOT NULL",
+            "CREATE INDEX run_listed ON {schema}.run (tenant, created DESC, id)",
+            "CREATE INDEX run_session ON {schema}.run (session)",
+            "CREATE INDEX run_children ON {schema}.run (parent, created) WHERE parent IS NOT NULL",
+            "CREATE INDEX run_owing ON {schema}.run (id) WHERE owes = 1",
+        ),
+    ),
+)
+PLACES: Final = ", ".join(f"${place}" for place in range(1, len(NAMES) + 3))
+INSERT: Final = (
+    f"INSERT INTO {{schema}}.run ({', '.join(NAMES)}, body, told) VALUES ({PLACES}) "
+    "ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+UPDATE: Final = (
+    f"UPDATE {{schema}}.run SET ({', '.join(NAMES)}, body, told) = "
+    f"({PLACES.rpartition(', ')[0]}, told || ${len(NAMES) + 2}) "
+    f"WHERE id = $1 AND version = ${len(NAMES) + 3} RETURNING id"
+)
+encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+@frozen(kw_only=True)
+class ClaimFilter:
+    """The runs that a runner would claim.
+
+    None for `tenant` and `agents` means all. `begin` includes runs whose start hooks have to run first. `heard` is True
+    if the registry has hooks for the start of any run.
+    """
+
+    tenant: str | None = None
+    agents: frozenset[str] | None = None
+    begin: bool = True
+    heard: bool = False
+
+
+Decide = Callable[[RunRecord, datetime], "Change"]
+"""A function that returns a run after a change, from the run as it is and the time."""
+
+
+Check = Callable[[RunRecord], "float | None"]
+"""A function that may raise for a run as it is."""
+
+
+def nothing(_: RunRecord) -> None:
+    """Raise nothing, and return None."""
+
+
+class RunStore(Openable):
+    """Runs over a database.
+
+    All methods raise `StoreUnavailable` if the database cannot be used. The change that was under way may then have
+    happened or not; reading shows which. Cancelling a change has the same effect.
+    """
+
+    NOW = "NULL"
+    """The database's time in microseconds, or NULL if `clock` gives the time."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
+        self.database = database
+        self._clock = clock or SystemClock().now
+        self._taking = asyncio.Lock()
+
+    async def open(self) -> Self:
+        """Open the database and bring its tables up to date. A second call does nothing."""
+        await self.database.open()
+        return self
+
+    async def close(self) -> None:
+        """Close the database, and wake all waiting callers. A second call does nothing."""
+        await self.database.close()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
+        """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
+        found = await self._find("id = $1 LIMIT 1", run) if ID.fullmatch(run) else []
+        if not found or tenant not in (None, found[0][0].tenant):
+            raise UnknownRun(run)
+        return found[0][0]
+
+    async def select(
+        self, limit: int = 100, *, before: tuple[datetime, str] | None = None, **wanted: Any
+    ) -> list[RunRecord]:
+        """Return runs, newest first. `wanted` are fields of the runs, or `status`; None matches all runs.
+
+        `before` is a cursor, the creation time and the id of a run: only runs after it in the list are returned.
+        """
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        status = asked.pop("status", None)
+        conditions = [f"{name} = ${place}" for place, name in enumerate(asked, 1)]
+        values = [_column(name, value) for name, value in asked.items()]
+        if status is not None:
+            values.append(status)
+            ready = ", 'ready'" if status == "starting" else ""
+            conditions.append(f"stage IN (${len(values)}{ready})")
+        if before is not None:
+            values += (micros_of(before[0]), before[1])
+            at, run = len(values) - 1, len(values)
+            conditions.append(f"(created < ${at} OR (created = ${at} AND id > ${run}))")
+        where = " AND ".join(conditions) or "1 = 1"
+        return [one for one, _ in await self._find(f"{where} ORDER BY created DESC, id LIMIT {limit:d}", *values)]
+
+    async def children(self, run: str, limit: int = 1_000) -> list[RunRecord]:
+        """Return the runs that a run started, oldest first."""
+        found = await self._find(f"parent = $1 ORDER BY created, id LIMIT {limit:d}", encode(run))
+        return [record for record, _ in found]
+
+    async def events(self, run: str, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
+        """Return the events of a run after this number, in order."""
+        rows = await self.database.fetch("SELECT told FROM {schema}.run WHERE id = $1", run)
+        lines = rows[0][0].splitlines() if rows else []
+        try:
+            events = [json.loads(line) for line in lines[after : after + limit]]
+            return [
+                RunEvent(run, number, moment_of(at), body["event_type"], body)
+                for number, (at, body) in enumerate(events, start=after + 1)
+            ]
+        except (ValueError, TypeError, KeyError) as problem:
+            raise CorruptStore(f"the events of run {run} cannot be read: {problem}") from problem
+
+    def watch(self, run: str | None = None) -> AbstractContextManager[Watch]:
+        """Watch a run for changes; without a run, watch for runs to claim."""
+        return self.database.watch(WAITING if run is None else run)
+
+    # -- the queue -----------------------------------------------------------------------------------------------------
+
+    async def submit(
+        self, new: RunRecord, max_depth: int, *, parent_tenant: str | None = None, resumes: bool = False
+    ) -> RunRecord:
+        """Queue a run. If its id exists already, return that run.
+
+        `parent_tenant` is the tenant of the parent, by default that of the run; `resumes` means that the session has to
+        exist. Raise `UnknownRun` for a parent of another tenant, `UnknownSession`, and `AgentsTooDeep`.
+        """
+        text = f"SELECT {self.NOW}, max(body) FROM {{schema}}.run WHERE id = $1"
+        ((now, known),) = await self.database.fetch(text, new.id)
+        if known is not None:
+            return _load(known)
+        parent: RunRecord | None = None
+        if new.parent is not None:
+            parent = await self.get(new.parent, tenant=new.tenant if parent_tenant is None else parent_tenant)
+            if parent.depth + 1 > max_depth:
+                raise AgentsTooDeep([*await self._chain(parent), new.agent], max_depth)
+            new = replace(new, parent_session=parent.session, depth=parent.depth + 1)
+        if resumes:
+            values = (encode(new.session), encode(new.tenant))
+            if not await self._find("session = $1 AND tenant = $2 LIMIT 1", *values):
+                raise UnknownSession(new.session)
+        new = replace(new, created=self._at(now))
+        queued = NewRunEvent("run_queued", {"agent_name": new.agent})
+        record = await self._write(INSERT, new, (queued,), new.created, WAITING)
+        if record is None:  # inserted by another caller at the same instant
+            return await self.get(new.id)
+        if parent is not None:
+            child = NewRunEvent("run_child", {"child_run_id": new.id, "agent_name": new.agent})
+            await self.note(parent.id, (child,))
+        return record
+
+    async def _chain(self, last: RunRecord) -> list[str]:
+        """Return the agents from the first run of the chain down to this one."""
+        chain = [last]
+        while (above := chain[0].parent) is not None and (found := await self._find("id = $1 LIMIT 1", above)):
+            chain.insert(0, found[0][0])
+        return [record.agent for record in chain]
+
+    async def take(
+        self, wanted: ClaimFilter, runner: str, coordinator: str, leases: tuple[float, float]
+    ) -> RunRecord | None:
+        """Claim one run exclusively: handed to the runner, or held by the coordinator for its start hooks.
+
+        Urgent runs come first, and then the oldest. `leases` are the seconds of a runner's and of a coordinator's hold.
+        """
+        conditions, values = ["stage IN ('queued', 'ready')"], []
+        if not wanted.begin:
+            conditions.append(f"(stage = 'ready' OR bare = 1{'' if wanted.heard else ' OR hooked = 0'})")
+        if wanted.tenant is not None:
+            values.append(encode(wanted.tenant))
+            conditions.append(f"tenant = ${len(values)}")
+        if wanted.agents is not None:
+            places = [f"${place}" for place in range(len(values) + 1, len(values) + len(wanted.agents) + 1)]
+            values += [encode(agent) for agent in sorted(wanted.agents)]
+            conditions.append(f"agent IN ({', '.join(places)})" if places else "1 = 0")
+        text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT 1"
+        async with self._taking:  # claims of one process would only get in each other's way
+            while found := await self._find(text, *values):
+                record, now = found[0]
+                change = take_run(record, now, (runner, coordinator), leases, heard=wanted.heard)
+                if (after := await self._write(UPDATE, *change, now)) is not None:
+                    return after
+        return None
+
+    async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord:
+        """Store the outcome of start hooks: the run is blocked, or ready for any runner."""
+        return await self._change(run, lambda record, now: conclude_run(record, now, by, passed), WAITING)
+
+    async def hand_back(self, run: str, by: Holder) -> RunRecord:
+        """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
+        return await self._change(run, lambda record, now: hand_back_run(record, now, by), WAITING)
+
+    async def renew(self, run: str, by: Holder, lease: float, tenant: str | None = None) -> RunRecord:
+        """Extend the hold of a run."""
+
+        def extend(record: RunRecord, now: datetime) -> Change:
+            return _held(move_run(record, "renew", now, by), now, lease), ()
+
+        return await self._change(run, extend, tenant=tenant)
+
+    async def report(
+        self, run: str, by: Holder, text: str | None, data: Any, *, check: Check = nothing, tenant: str | None = None
+    ) -> RunRecord:
+        """Store the result of a run that is going on; a later result replaces it. `check` may raise for the run."""
+
+        def keep(record: RunRecord, now: datetime) -> Change:
+            check(record)
+            after = move_run(record, "report", now, by)
+            after = replace(after, reported=True, result_text=text, result_data=data)
+            return after, (NewRunEvent("run_result", result_fields(after)),)
+
+        return await self._change(run, keep, tenant=tenant)
+
+    async def end(
+        self,
+        run: str,
+        by: Holder,
+        ending: RunEnding,
+        error: str | None,
+        *,
+        owed: Check = nothing,
+        tenant: str | None = None,
+    ) -> RunRecord:
+        """End a run. Repeating the same ending by the same holder changes nothing.
+
+        `owed` may raise for the run. If the run has finish hooks, `owed` returns the seconds for which the caller, who
+        will run them, holds them.
+        """
+
+        def finish(record: RunRecord, now: datetime) -> Change:
+            return end_run(record, now, by, ending, error=error, owed=owed(record))
+
+        return await self._change(run, finish, tenant=tenant)
+
+    async def stop(self, run: str, reason: str, tenant: str | None = None) -> RunRecord:
+        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
+        return await self._change(run, lambda record, now: stop_run(record, now, reason), tenant=tenant)
+
+    async def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> RunRecord:
+        """Store events of a run. `settled` means that its finish hooks have run."""
+        hooked = any(what.type.startswith("hook_") for what in told)
+
+        def add(record: RunRecord, _: datetime) -> Change:
+            after = replace(record, hooked=record.hooked or hooked)
+            return (replace(after, owes=False, held_until=None) if settled else after), told
+
+        return await self._change(run, add)
+
+    async def owe(self, run: str, lease: float) -> RunRecord:
+        """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
+        return await self._change(run, lambda record, now: (_held(record, now, lease) if record.owes else record, ()))
+
+    # -- runs without a holder -----------------------------------------------------------------------------------------
+
+    async def let_go(self, holder: str) -> None:
+        """Release all start hooks of a holder for other coordinators."""
+        found = await self._find("holder = $1 AND stage = 'starting'", encode(holder))
+        await self._change_all(found, lambda record, now: drop_run(record, now, holder))
+
+    async def recover(self, spared: Collection[str] = ()) -> list[RunRecord]:
+        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends."""
+        lapsed = f"held_until <= coalesce({self.NOW}, $1) AND stage IN ('starting', 'running') ORDER BY held_until"
+        found = await self._find(f"{lapsed} LIMIT {CHUNK}", micros_of(self._clock()))
+        return await self._change_all([one for one in found if one[0].id not in spared], take_back_run)
+
+    async def take_owing(self, lease: float) -> list[RunRecord]:
+        """Take hold of ended runs whose finish hooks have no coordinator."""
+        owing = f"owes = 1 AND coalesce(held_until, 0) <= coalesce({self.NOW}, $1) ORDER BY id LIMIT {CHUNK}"
+        found = await self._find(owing, micros_of(self._clock()))
+        return await self._change_all(found, lambda record, now: (_held(record, now, lease), ()))
+
+    async def purge(self, older_than: float = RUNS_KEPT) -> int:
+        """Remove runs that ended so long ago. Return their number."""
+        text = f"DELETE FROM {{schema}}.run WHERE ended <= coalesce({self.NOW}, $1) - $2 AND owes = 0 RETURNING id"
+        return len(await self.database.fetch(text, micros_of(self._clock()), round(older_than * 1e6)))
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _at(self, micros: int | None) -> datetime:
+        return self._clock() if micros is None else moment_of(micros)
+
+    async def _find(self, condition: str, *values: Any) -> list[tuple[RunRecord, datetime]]:
+        """Return the runs that match, each with the time of reading."""
+        rows = await self.database.fetch(f"SELECT {self.NOW}, body FROM {{schema}}.run WHERE {condition}", *values)
+        return [(_load(body), self._at(now)) for now, body in rows]
+
+    async def _change(self, run: str, decide: Decide, *topics: str, tenant: str | None = None) -> RunRecord:
+        """Change a run as `decide` says, which is asked again if the run has changed meanwhile.
+
+        Raise `UnknownRun`, also for a run of another tenant.
+        """
+        while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
+            record, now = found[0]
+            if tenant not in (None, record.tenant):
+                break
+            after, told = decide(record, now)
+            if after is record and not told:
+                return record
+            if (written := await self._write(UPDATE, after, told, now, *topics)) is not None:
+                return written
+        raise UnknownRun(run)
+
+    async def _change_all(self, found: Sequence[tuple[RunRecord, datetime]], decide: Decide) -> list[RunRecord]:
+        """Change runs as they were found, and return those that have not changed meanwhile."""
+        written = [await self._write(UPDATE, *decide(record, now), now, WAITING) for record, now in found]
+        return [record for record in written if record is not None]
+
+    async def _write(
+        self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime, *topics: str
+    ) -> RunRecord | None:
+        """Write a run and its events, and return the run; return None if it has changed meanwhile."""
+        failed = sum(what.type == "hook_failed" for what in told)
+        counts = {"events": after.events + len(told), "failures": after.failures + failed}
+        done = replace(after, version=after.version + 1, **counts)
+        lines = "".join(f"{encode([micros_of(what.at or now), event_body(done, what, now)])}\n" for what in told)
+        values = [_column(name, getattr(done, name)) for name in NAMES]
+        values += [encode(msgspec.to_builtins(done)), lines, *([after.version] if sql is UPDATE else [])]
+        return done if await self._execute(sql, values, [done.id, *topics]) else None
+
+    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> list[Row]:
+        """Execute a statement that returns a row if it has written something, and wake the watchers of topics then."""
+
+        def script() -> Script[list[Row]]:
+            rows = yield Statement(sql, tuple(values))
+            for topic in topics if rows else ():
+                yield Wake(topic)
+            return rows
+
+        return await self.database.run(script())
+
+
+class MemoryRuns(RunStore):
+    """Runs that are lost at the end of the process."""
+
+    def __init__(self, clock: Callable[[], datetime] | None = None) -> None:
+        super().__init__(MemoryDatabase(RUN_TABLES), clock)
+
+
+class SqliteRuns(RunStore):
+    """Runs in one file, for one machine. The default: it needs no server."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], datetime] | None = None) -> None:
+        super().__init__(SqliteDatabase(path, RUN_TABLES), clock)
+
+
+class PostgresRuns(RunStore):
+    """Runs in their own schema of a PostgreSQL database, for many coordinators. The database's clock counts."""
+
+    NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
+
+    def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
+        self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
+        super().__init__(self._postgres)
+
+    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> list[Row]:
+        place = len(values)
+        notify = f"(SELECT count(pg_notify(${place + 1}, topic)) FROM unnest(${place + 2}::text[]) AS topic)"
+        rows = await self.database.fetch(f"{sql}, {notify}", *values, self._postgres.schema, topics)
+        for topic in topics if rows else ():
+            self._postgres.notify(topic)
+        return rows
+
+
+def runs_in(database: Database) -> RunStore:
+    """Return runs in a database that has `RUN_TABLES` among its tables.
+
+    Opening and closing the runs does so to the database.
+    """
+    return PostgresRuns(database) if isinstance(database, PostgresDatabase) else RunStore(database)
+
+
+def _column(name: str, value: Any) -> Any:
+    """Return a field of a run as the value of its column."""
+    if isinstance(value, datetime):
+        return micros_of(value)
+    if isinstance(value, str) and name not in PLAIN:
+        return encode(value)
+    return int(value) if isinstance(value, bool) else value
+
+
+def _load(body: str) -> RunRecord:
+    """Return the run in a row. Raise `CorruptStore` for a text that is none."""
+    try:
+        return msgspec.convert(json.loads(body), RunRecord)
+    except (ValueError, msgspec.ValidationError) as problem:
+        raise CorruptStore(f"a run cannot be read: {problem}") from problem
+
+
+def _held(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
+    return replace(record, held_until=now + timedelta(seconds=seconds))
