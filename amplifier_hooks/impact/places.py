@@ -40,6 +40,8 @@ SHOWN: Final = str.maketrans(MARKS)
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
+INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+"""Characters that some file systems leave out of a name."""
 LONGEST_PLACE: Final = 300
 
 
@@ -121,7 +123,7 @@ def _sensitive() -> _Sensitive:
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    parts, home_parts = _parts(unicodedata.normalize("NFKC", path)), _parts(home)
+    parts, home_parts = _parts(INVISIBLE.sub("", unicodedata.normalize("NFKC", path))), _parts(home)
     table = _sensitive()
     starts = [("", start) for start in range(len(parts))]
     if parts:

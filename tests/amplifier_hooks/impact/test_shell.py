@@ -364,3 +364,59 @@ def test_endless_nesting_ends_as_unreadable(command: str, predict: Predict) -> N
 def test_wrappers_and_cores_are_as_many_as_the_rule_needs() -> None:
     """Wrappers and cores are as many as the rule needs."""
     assert len(list(itertools.product(WRAPPERS, CORES))) >= 20 * 30
+
+
+@pytest.mark.rule("IMP-1")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "let 'a[$(rm -rf ~)]=1'",
+        "x='a[$(rm -rf ~)]'; echo $((x))",
+        "mapfile -C 'rm -rf ~ #' -c 1 <<< x",
+        "hash -p /tmp/evil ls; ls",
+        "declare -n r=x; r=~; rm -rf $r",
+        "bash +e -c 'rm -rf ~'",
+        "exec bash -c 'rm -rf ~'",
+        "ln -s ~ x && rm -rf x/",
+        "ln -sf ~/.bashrc x; echo evil >> x",
+        "case x in $(rm -rf ~)) ;; esac",
+        ": ${x:-`rm -rf ~`}",
+        "echo ${x^^$(rm -rf ~)}",
+        "x='$(rm -rf ~)'; echo \"${x@P}\"",
+        "cat <<-E\n\t`rm -rf ~`\n\tE",
+        "f() { echo x; } > ~/.bashrc; f",
+        "echo $(<~/.ssh/id_rsa)",
+        ": ${LD_PRELOAD:=/tmp/x.so}; ls",
+        'export "LD_PRELOAD=/tmp/x.so"',
+        "for PATH in /tmp; do ls; done",
+        "set rm -rf ~; $*",
+        "x=build; IFS= read -r x < f; rm -rf $x",
+        "x=build; source vars.sh; rm -rf $x",
+        "time (rm -rf ~)",
+        "{ cd src; echo x; } > ../x",
+        "complete -C 'rm -rf ~' x",
+        "echo 'rm -rf ~' | xargs -I{} sh -c '{}'",
+        "echo 'rm -rf ~' | xargs -0 sh -c",
+        "cd /tmp/x && npm test",
+        "npm --prefix /tmp/x run build",
+        "nvm exec 20 rm -rf ~",
+        "cat -n .env",
+        "paste -s .env",
+        "chmod -x /bin/ls",
+        "jest --config /tmp/x",
+        "black ~",
+        "python -m zipfile -e x.zip ~",
+        "make V='$(shell rm -rf ~)'",
+        "git -ccore.fsmonitor=evil status",
+        "GIT_CONFIG_PARAMETERS=x git status",
+        'node -e \'require("child_process").exec("id")\'',
+        "python -c 'from os import remove as r; r(\"x\")'",
+        "perl -e 'open F, \"|sh\"'",
+        "osascript -e 'do shell script \"id\"'",
+        "sqlite3 a.db 'select 1\n.shell id'",
+        "psql -c 'select 1 \\g |id'",
+    ],
+)
+def test_a_hole_that_was_found_stays_closed(command: str, predict: Predict) -> None:
+    """A hole that was found stays closed."""
+    assert not predict(command).kinds <= HARMLESS
