@@ -328,9 +328,15 @@ class ShellWalk:
         inner = [child for child in behind if child.type in REDIRECTS]
         arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
+        body, ahead = node.child_by_field_name("body"), ""
+        before = state
+        while body is not None and body.type == "list":  # The grammar gives a list the redirects of its last command.
+            *first, last = body.named_children
+            ahead += "".join(self.visit(child, state, stdin) for child in first)
+            before = state.copy() if any(child.type == "||" for child in body.children) else before
+            body = last
         stdin = self._input(redirects, inner, state, stdin)
         opened = state.copy()  # The shell opens files before the statement runs, which may change the folder.
-        body = node.child_by_field_name("body")
         if body is not None and body.type == "command":
             output = self._command(body, state, stdin, arguments)
         else:
@@ -344,7 +350,9 @@ class ShellWalk:
                     output = self.visit(part, state.copy(), output)
             elif child.type in STATEMENTS:
                 output += self.visit(child, state, UNKNOWN)
-        return output
+        if before is not state:
+            state.join(before)
+        return ahead + output
 
     def _input(self, redirects: Sequence[Node], inner: Sequence[Node], state: ShellState, stdin: str) -> str:
         for one in (*redirects, *inner):
@@ -567,7 +575,7 @@ class ShellWalk:
         before = dict(given.variables) if given is not state else {}
         output = self.command(words, given, stdin) if words else ""
         if given is not state:
-            # What the command itself changes stays: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
+            # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
             changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
             state.folders, state.functions = given.folders, given.functions
             state.variables |= changed
