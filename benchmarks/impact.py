@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     chosen = parser("impact", __doc__).parse_args(arguments)
     effort = QUICK if chosen.quick else THOROUGH
     report = Report("impact", ("tree-sitter", "tree-sitter-bash"))
-    report.text("What one command would do, beside a bare parse of the same command; µs, median, and the ratio.")
+    report.text("The impact of one command, beside a bare parse of the same command; µs, median, and the ratio.")
     rows = [
         _row(
             name,
