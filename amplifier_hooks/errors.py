@@ -11,7 +11,8 @@ HookError                             base of all; catch it to catch any of ours
 │   ├── UnknownTool (LookupError)     a tool the session does not have
 │   ├── UnknownEvent (ValueError)     an unknown event name, at a gate or while strict_events is on
 │   │   └── MisspeltEvent             an event name that reads like a known one and is not written as it
-│   ├── InvalidPayload (TypeError)    an event's data is not a mapping
+│   ├── InvalidPayload (TypeError)    an event's data is neither a mapping nor a model
+│   ├── ModelNotTaken                 a hook chose another model, and the host's callable takes no `model`
 │   └── OperationRanTwice             an around hook called call_next a second time
 ├── HookRefused                       the rules of this registry say no; ask its operator
 │   ├── PrivilegeRequired (PermissionError)  a plugin or tenant at a point it was not granted
@@ -72,6 +73,7 @@ __all__ = [
     "InvalidResult",
     "MissingExtra",
     "MisspeltEvent",
+    "ModelNotTaken",
     "OperationRanTwice",
     "PrivilegeRequired",
     "SettingsError",
@@ -200,7 +202,19 @@ class EventNameWarning(UserWarning):
 
 
 class InvalidPayload(HookUsageError, TypeError):
-    """An event's data that is not a mapping."""
+    """An event's data that is neither a mapping nor a model of a payload."""
+
+
+class ModelNotTaken(HookUsageError):
+    """A hook chose a model, and the callable of the host has no parameter `model`; the model was not called."""
+
+    def __init__(self, chosen: str, model: str) -> None:
+        self.chosen = chosen
+        self.model = model
+        calls = f"calls {model!r}" if model else "names none"
+        super().__init__(
+            f"a hook chose the model {chosen!r}, and the host {calls}; give its callable a parameter `model`"
+        )
 
 
 class OperationRanTwice(HookUsageError):

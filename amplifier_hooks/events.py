@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.payloads import Payload
 
 __all__ = [
+    "AGENT_INVOKE_POST",
+    "AGENT_INVOKE_PRE",
     "AGENT_POST",
     "AGENT_PRE",
     "AGENT_STOP",
@@ -61,12 +63,16 @@ __all__ = [
     "HOOK_FAILED",
     "HOOK_START",
     "HOOK_TIMEOUT",
+    "LLM_CALL_POST",
+    "LLM_CALL_PRE",
     "LLM_POST",
     "LLM_PRE",
     "LLM_REQUEST",
     "LLM_RESPONSE",
     "MEMORY_POST",
     "MEMORY_PRE",
+    "MEMORY_STORE_POST",
+    "MEMORY_STORE_PRE",
     "MODULE_LOAD_FAILED",
     "MODULE_ON_SESSION_READY_FAILED",
     "ORCHESTRATOR_COMPLETE",
@@ -98,11 +104,15 @@ __all__ = [
     "THINKING_DELTA",
     "THINKING_FINAL",
     "TOOL_ERROR",
+    "TOOL_EXECUTE_POST",
+    "TOOL_EXECUTE_PRE",
     "TOOL_POST",
     "TOOL_PRE",
     "USER_NOTIFICATION",
     "WORKFLOW_POST",
     "WORKFLOW_PRE",
+    "WORKFLOW_STEP_POST",
+    "WORKFLOW_STEP_PRE",
     "Event",
     "canonical",
     "find",
@@ -183,6 +193,19 @@ HOOK_BLOCKED: Final = "hook:blocked"
 HOOK_TIMEOUT: Final = "hook:timeout"
 MODULE_LOAD_FAILED: Final = "module:load_failed"
 MODULE_ON_SESSION_READY_FAILED: Final = "module:on_session_ready_failed"
+
+# -- constants of the middleware's names; hooks receive the canonical name, so a constant has it -----------------------
+
+AGENT_INVOKE_PRE: Final = AGENT_PRE
+AGENT_INVOKE_POST: Final = AGENT_POST
+TOOL_EXECUTE_PRE: Final = TOOL_PRE
+TOOL_EXECUTE_POST: Final = TOOL_POST
+WORKFLOW_STEP_PRE: Final = WORKFLOW_PRE
+WORKFLOW_STEP_POST: Final = WORKFLOW_POST
+MEMORY_STORE_PRE: Final = MEMORY_PRE
+MEMORY_STORE_POST: Final = MEMORY_POST
+LLM_CALL_PRE: Final = LLM_PRE
+LLM_CALL_POST: Final = LLM_POST
 
 _EVERYWHERE: Final = (
     "session_id",
@@ -390,7 +413,7 @@ CATALOGUE: Final[tuple[Event, ...]] = (
 
     # llm: one model call. request and response report the traffic on the wire, too late to change or stop it
     _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
-         privileged=True, middleware=("llm.call.pre",)),
+         also=("model",), privileged=True, middleware=("llm.call.pre",)),
     _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
     _row(LLM_RESPONSE, "ProviderPayload", _LISTEN, "When a model's API has answered."),
     _row(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",

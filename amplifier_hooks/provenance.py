@@ -36,7 +36,7 @@ class SourceTrust(msgspec.Struct, frozen=True, kw_only=True):
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """The source of one injected text. A hook's own words never fill these fields."""
 
-    hook: str
+    hook_name: str
     event: str
     timestamp: str
     """Time at which the text was put into the context: ISO 8601, UTC."""
@@ -55,7 +55,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     def facts(self) -> dict[str, Any]:
         """Return the fields as they are kept beside the message and in the record."""
         return {
-            "hook": self.hook,
+            "hook_name": self.hook_name,
             "event": self.event,
             "timestamp": self.timestamp,
             "tenant": self.tenant,

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from amplifier_hooks.approvals import Claims
 from amplifier_hooks.errors import ApprovalTimeout, HookError
 from amplifier_hooks.ports import Decision
+from amplifier_hooks.result import DEFAULT_OPTIONS
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, KeptResult, Settlement
 
 
@@ -19,11 +22,17 @@ THEIR_TIMEOUT: Final = "ApprovalTimeoutError"
 """Name of the upstream timeout error; compared by name, because the upstream package may be absent."""
 
 
+ALLOW_ONCE: Final = "Allow once"
+"""The upstream kernel's label for the answer that the default options call "Allow"."""
+
+
 class UpstreamApprovals:
     """Asks through `request_approval(prompt, options, timeout, default) -> str`, plain or async.
 
-    A plain method runs in a thread, because it may wait for a person. The returned label counts only if it is exactly
-    one of the offered labels. There is one approver without a name, so decisions are by `user`.
+    The method is called by keyword if it takes these names, and by position otherwise. A plain method runs in a thread,
+    because it may wait for a person. The returned label counts only if it is exactly one of the offered labels; "Allow
+    once" also stands for the "Allow" of the default options. There is one approver without a name, so decisions are by
+    `user`.
     """
 
     def __init__(self, system: Any, user: str = "user", channel: str = "upstream") -> None:
@@ -41,8 +50,9 @@ class UpstreamApprovals:
         """
         labels = [option.label for option in request.options]
         seconds = (request.expires - request.created).total_seconds()
+        asked = {"prompt": request.prompt, "options": labels, "timeout": seconds, "default": request.default}
         method = self._system.request_approval
-        ask = partial(method, request.prompt, labels, seconds, request.default)
+        ask = partial(method, **asked) if _takes_keywords(method, asked) else partial(method, *asked.values())
         try:
             answer: object = ask() if inspect.iscoroutinefunction(method) else await self._pool.run(ask)
             label = await answer if inspect.isawaitable(answer) else answer
@@ -50,6 +60,8 @@ class UpstreamApprovals:
             if any(kind.__name__ == THEIR_TIMEOUT for kind in type(error).__mro__):
                 raise ApprovalTimeout(str(error)) from error
             raise
+        if tuple(labels) == DEFAULT_OPTIONS and label == ALLOW_ONCE:
+            label = DEFAULT_OPTIONS[0]
         chosen = next((option.id for option in request.options if option.label == label), None)
         if chosen is None:
             raise HookError(f"{label!r:.100} was not offered")
@@ -67,6 +79,15 @@ class UpstreamApprovals:
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method
         """Void an approval of this request."""
         self._claims.drop(request_id)
+
+
+def _takes_keywords(method: Any, asked: Mapping[str, object]) -> bool:
+    """Return True if the method accepts the four arguments by their names."""
+    try:
+        inspect.signature(method).bind(**asked)
+    except (TypeError, ValueError):  # other names, or a callable without a signature
+        return False
+    return True
 
 
 def as_backend(approvals: Any) -> ApprovalBackend | None:

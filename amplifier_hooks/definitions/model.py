@@ -40,6 +40,7 @@ from pydantic import (
 )
 
 from amplifier_hooks.act import freeze
+from amplifier_hooks.definitions.settings import Milliseconds
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import alike, canonical
 from amplifier_hooks.registry.event_names import is_pattern
@@ -300,7 +301,9 @@ class NewHook(BaseModel):
         max_length=LONGEST_REFERENCE,
         description="'package.module:name', the name of an entry point, or a kind: 'command', 'http', 'agent'.",
     )
-    timeout_ms: StrictInt | None = Field(None, gt=0, description="null: by kind; a python hook has 200, at most 5000.")
+    timeout_ms: Milliseconds | None = Field(
+        None, gt=0, description="null: by kind; a python hook has 200, at most 5000."
+    )
     enabled: StrictBool = True
     config: Annotated[dict[str, JsonValue], AfterValidator(_config)] = Field(
         default_factory=dict, description="Arguments of the handler; their keys depend on its kind."
@@ -376,7 +379,7 @@ class HookChanges(BaseModel):
     event_type: str | None = None
     priority: StrictInt | None = None
     handler_ref: str | None = None
-    timeout_ms: StrictInt | None = None
+    timeout_ms: Milliseconds | None = None
     enabled: StrictBool | None = None
     config: dict[str, JsonValue] | None = None
     fail_mode: FailMode | None = None

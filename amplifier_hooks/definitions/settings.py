@@ -6,9 +6,9 @@ Every setting has a variable: `hooks_max_per_event` is `AMPLIFIER_HOOKS_MAX_PER_
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, ValidationError
 
 from amplifier_hooks.errors import SettingsError
 from amplifier_hooks.text.error_sentences import error_sentence
@@ -22,6 +22,15 @@ WORDS: Final = {"true": True, "1": True, "yes": True, "on": True, "false": False
 LONGEST_NUMBER: Final = 20
 
 
+def _whole_number(value: object) -> object:
+    """Return 200 for 200.0; any other value stays as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Milliseconds = Annotated[StrictInt, BeforeValidator(_whole_number)]
+"""Whole milliseconds; 200.0 is 200, as in JSON."""
+
+
 class DefinitionSettings(BaseModel):
     """Settings of all hooks from definitions."""
 
@@ -29,10 +38,10 @@ class DefinitionSettings(BaseModel):
 
     hooks_enabled: StrictBool = Field(default=True, description="If false, no hook runs.")
     hooks_definitions_dir: str = Field(default="hook-definitions", min_length=1, description="Folder of the files.")
-    hooks_default_timeout_ms: StrictInt = Field(
+    hooks_default_timeout_ms: Milliseconds = Field(
         default=200, gt=0, le=5000, description="Timeout of a python hook that sets none."
     )
-    hooks_chain_timeout_ms: StrictInt = Field(
+    hooks_chain_timeout_ms: Milliseconds = Field(
         default=500, gt=0, le=60_000, description="Time that the python hooks of one chain share."
     )
     hooks_fail_open_default: StrictBool = Field(

@@ -1,8 +1,12 @@
 """Capture of the output that a hook prints, for its answer.
 
-    @registry.on("tool:post", capture=True)
+    @registry.on("tool:post")
     async def lint(event, data):
         print("42 files looked at")  # → outcome.answers[0].output
+        return HookResult(suppress_output=True)
+
+A hook is captured if its code names `suppress_output`, or if its registration says so. All other hooks are called as
+they are, so that capturing costs them nothing.
 
 While a hook's output is captured, stand-ins replace `sys.stdout` and `sys.stderr`. A stand-in keeps text printed by a
 captured hook, by its tasks or by its threads, stdout and stderr in one text and in order; all other text goes to the
@@ -22,8 +26,9 @@ import codecs
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from itertools import count
-from types import MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.dispatch.run_hooks import CURRENT
@@ -32,6 +37,7 @@ from amplifier_hooks.foreign_code import PRINTING, keep_alive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from contextvars import ContextVar, Token
+    from types import CellType
 
 
 KEPT: Final = 64 * 1024
@@ -42,6 +48,75 @@ _PRINTING: Final[ContextVar[Output | None]] = PRINTING
 _lock: Final = threading.RLock()  # reentrant: a signal handler may print, too
 _active: Final[set[Output]] = set()
 _numbers: Final = count(1)  # tells if a capture is older than a stand-in
+
+HIDES: Final = "suppress_output"
+
+MOST_PARTS: Final = 1_000
+"""Functions, code objects and constants of one handler in which `may_hide_output` looks for the name."""
+
+OURS: Final = __name__.partition(".")[0]
+
+
+def may_hide_output(handler: object) -> bool:
+    """Return True if the code of a handler names `suppress_output`; no code of the handler runs.
+
+    The search covers the functions and methods of the handler's own package that the handler calls by name, and those
+    in its closure. An answer that a function of another package makes is not found.
+    """
+    todo: list[object] = [handler]
+    seen: set[int] = set()
+    while todo and len(seen) < MOST_PARTS:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if one == HIDES if type(one) is str else type(one) is CodeType and HIDES in one.co_names:
+            return True
+        todo += _parts_of(one)
+    return False
+
+
+def _parts_of(one: object) -> Iterable[object]:
+    """Return the parts of a handler, of code or of a constant that may have the name in them."""
+    if type(one) is CodeType:
+        return one.co_consts
+    if type(one) is tuple:
+        return one
+    if type(one) is partial:
+        return (one.func,)
+    function, owners = (one.__func__, (one.__self__,)) if type(one) is MethodType else (one, ())
+    if type(function) is not FunctionType:
+        return _methods(one, ("__call__",))
+    names, home = function.__code__.co_names, _package_of(function)
+    inside = [content for cell in function.__closure__ or () for content in _content(cell)]
+    named = [function.__globals__.get(name) for name in names]
+    called = [*named, *(method for owner in (*owners, *inside) for method in _methods(owner, names))]
+    return [
+        function.__code__,
+        function.__dict__.get("__wrapped__"),
+        *(part for part in inside if type(part) in (FunctionType, MethodType, partial) and _package_of(part) != OURS),
+        *(part for part in called if _package_of(part) != OURS and home in (_package_of(part), OURS)),
+    ]
+
+
+def _methods(owner: object, names: Iterable[str]) -> list[MethodType]:
+    """Return the methods of an object with these names, found without running code of its class."""
+    found = (next((vars(base)[name] for base in type(owner).__mro__ if name in vars(base)), None) for name in names)
+    return [MethodType(one, owner) for one in found if type(one) is FunctionType]
+
+
+def _package_of(function: object) -> str:
+    """Return the name of the package that a function is from; this package's name for anything that is no function."""
+    while isinstance(function, MethodType | partial):
+        function = function.__func__ if isinstance(function, MethodType) else function.func
+    return str(function.__module__).partition(".")[0] if type(function) is FunctionType else OURS
+
+
+def _content(cell: CellType) -> tuple[object, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # the cell is empty still
+        return ()
 
 
 def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awaitable[Any]]:

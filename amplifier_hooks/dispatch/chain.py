@@ -23,16 +23,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.errors import InputNotFreezable
+from amplifier_hooks.errors import InputNotFreezable, InvalidPayload
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, Event
 from amplifier_hooks.text.matching import MatchTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from amplifier_hooks.payloads import Payload
     from amplifier_hooks.provenance import TrustLevel
     from amplifier_hooks.result import Risk
     from amplifier_hooks.text.matching import Matcher
+
+    PayloadData = Mapping[str, Any] | Payload
+    """Data of an event, as the emitter passes it."""
 
 
 MIN_TICK: Final = 0.001
@@ -327,6 +331,20 @@ class DataView(dict[str, Any]):
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
         return dict, (dict(self),)
+
+
+def as_payload(event: str, data: PayloadData) -> Mapping[str, Any]:
+    """Return the data of an event as a mapping: a mapping as it is, and a model (`model_dump`) by its fields.
+
+    Raises `InvalidPayload` for anything else.
+    """
+    if isinstance(data, Mapping):
+        return data
+    dump = getattr(data, "model_dump", None)
+    fields = dump() if callable(dump) and not isinstance(data, type) else None
+    if not isinstance(fields, Mapping):
+        raise InvalidPayload(f"{event}: data of type {type(data).__name__}; pass a mapping of field to value")
+    return fields
 
 
 ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})

@@ -74,7 +74,7 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hook(self) -> str:
         """Name of the hook that injected the text."""
-        return self.provenance.hook
+        return self.provenance.hook_name
 
     @property
     def event(self) -> str:
@@ -308,7 +308,7 @@ class Injector:
 
     def _provenance(self, one: Block, count: TokenCount | None) -> Provenance:
         return Provenance(
-            hook=one.item.hook_name,
+            hook_name=one.item.hook_name,
             event=one.item.event,
             timestamp=self._clock.now().isoformat(),
             tenant=self._tenant,

@@ -270,7 +270,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
     def points(self) -> tuple[Point, ...]:
         """Return a gate before a model call, a hook that counts its answer, and an observer of the session's end."""
         return (
-            Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE, recheck=False),
+            Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE),
             Point(event=LLM_POST, call=self.on_answer, intent="on", priority=AFTER),
             Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=AFTER),
         )

@@ -1,8 +1,9 @@
-r"""A scan of the results and errors of tools for text that tries to steer the agent.
+r"""A scan of prompts, inputs of agents, and results and errors of tools for text that tries to steer the agent.
 
 The hook looks for three things: invisible characters, markers that only this package or a model's own format writes,
 and sentences that give orders. **It is no defence.** An order in other words, in another language, in a picture or in
-an encoding passes; a result without a finding is not safe. The hook makes clumsy attempts visible. It fails open.
+an encoding passes; a text without a finding is not safe. The hook makes clumsy attempts visible. Before a prompt and
+an agent the hook is a gate, and denies at a finding; after a tool it warns, and fails open.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from amplifier_hooks.events import TOOL_ERROR, TOOL_POST
+from amplifier_hooks.events import AGENT_PRE, PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
@@ -89,28 +90,50 @@ UNSEEN: Final = dict.fromkeys([*range(0x200B, 0x2010), *range(0x2060, 0x2065), 0
 
 
 class InjectionScanSettings(HookSettings):
-    """The effect of a finding, and the tools whose results are scanned."""
+    """The effects of findings, and the tools whose results are scanned."""
 
     action: Literal["tell", "withhold"] = Field(
         default="tell",
         description="tell the agent and the person, or also put a note in the place of the result",
     )
+    inputs: Literal["deny", "ask", "leave"] = Field(
+        default="deny", description="what happens at a finding in a prompt or in the inputs of an agent"
+    )
     match: ToolMatch = Field(default="*", description="the tools whose results and errors are looked through")
 
 
 class InjectionScan(ReadyMade[InjectionScanSettings]):
-    """Looks through results and errors for hidden characters, forged markers and orders, and warns; no defence."""
+    """Looks for hidden characters, forged markers and orders: denies prompts and inputs, warns of results."""
 
     name = "injection_scan"
     Settings = InjectionScanSettings
 
     def points(self) -> tuple[Point, ...]:
-        """Return hooks after tools. Their priority is early, so that they run before others read the result."""
+        """Return gates before prompts and agents, and hooks after tools, early, before others read the text."""
         match = self.settings.match
-        return tuple(
+        after = (
             Point(event=event, call=self.after, intent="on", priority=PRIORITY, match=match)
             for event in (TOOL_POST, TOOL_ERROR)
         )
+        if self.settings.inputs == "leave":
+            return tuple(after)
+        before = (
+            Point(event=event, call=self.before, intent="gate", priority=PRIORITY)
+            for event in (PROMPT_SUBMIT, AGENT_PRE)
+        )
+        return (*before, *after)
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
+        """Deny a prompt, or the inputs of an agent, with a sign in it, or ask."""
+        part, verb = ("prompt", "holds") if event == PROMPT_SUBMIT else ("inputs", "hold")
+        found = ", ".join(await call_apart(data.get(part), find_signs, data.get(part)))
+        if not found:
+            return CONTINUE
+        agent = "" if event == PROMPT_SUBMIT else f" of {for_log(str(data.get('agent_name')))}"
+        told = f"the {part}{agent} {verb} {found}"
+        if self.settings.inputs == "ask":
+            return HookResult.ask(f"T{told[1:]}. Go on?", scope="action")
+        return HookResult.deny(told)
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Warn of the signs in a result or an error, if there are any."""

@@ -1,8 +1,9 @@
-"""Secrets are taken out of prompts, tool inputs, and the results and errors of tools.
+"""Secrets are taken out of prompts, tool inputs, and the results and errors of tools; personal data, too, if set.
 
 `amplifier_hooks.text.secrets` defines the shapes of secrets, and the record keeps them out by the same rules. The hook
-is a net for the usual shapes, and no wall. Before a tool and at a prompt it fails closed; a result that cannot be
-searched is withheld. A loop without a session can replace a result only at `tool:post`, which fails open.
+is a net for the usual shapes, and no wall. The setting `personal` names personal data that is taken out in the same
+way. Before a tool and at a prompt the hook fails closed; a result that cannot be searched is withheld. A loop without a
+session can replace a result only at `tool:post`, which fails open.
 
 ```python
 from amplifier_hooks import HookRegistry
@@ -32,10 +33,11 @@ from pydantic import Field, SecretStr
 
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_hooks.library.parts.personal_data import NAMES, PersonalKind, personal_spans
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.secrets import Secrets, is_secret_name, names_a_secret, replace_spans
+from amplifier_hooks.text.secrets import Secrets, Span, is_secret_name, names_a_secret, replace_spans
 from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ MOST_PARTS: Final = 100_000
 A value that is deeper or wider is not searched, and so not let through.
 """
 
+
+LONGEST_NUMBER: Final = 64
+"""Bits of a number that may be a card number."""
 
 ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)")
 """Escapes that stand for one character in the `repr` of a text. They would seem to be part of the next word."""
@@ -78,6 +83,9 @@ class RedactSecretsSettings(HookSettings):
     )
     known: tuple[SecretStr, ...] = Field(
         default=(), description="secrets by their value, of eight characters or more, besides those of the environment"
+    )
+    personal: tuple[PersonalKind, ...] = Field(
+        default=(), description="personal data that counts as secrets do: email, card (with its check digit), phone"
     )
     match: ToolMatch = Field(default="*", description="the tools whose inputs, results and errors are searched")
 
@@ -167,7 +175,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
 
     async def _redact(self, value: object) -> tuple[Any, Counter[str]]:
         """Return the value without its secrets, and the number of secrets of each kind. Raise `Unsearchable`."""
-        search = _Redaction(self._secrets)
+        search = _Redaction(self._secrets, self.settings.personal)
         return await call_apart(value, search.redact, value, 0), search.counts
 
 
@@ -176,6 +184,7 @@ class _Redaction:
     """The redaction of one value."""
 
     secrets: Secrets
+    personal: tuple[PersonalKind, ...] = ()
     counts: Counter[str] = field(factory=Counter)
     parts: int = 0
 
@@ -202,12 +211,15 @@ class _Redaction:
 
         Raise `Unsearchable` otherwise.
         """
+        if type(value) is int and value.bit_length() <= LONGEST_NUMBER and "card" in self.personal:
+            spans = personal_spans(text := str(value), "card")
+            return self._replace(text, spans) if spans else value
         if value is None or isinstance(value, bool | int | float | complex):
             return value
         shown = (
             bytes(value).decode("latin-1") if isinstance(value, bytes | bytearray) else ESCAPED.sub(" ", repr(value))
         )
-        if self.secrets.spans(shown):
+        if self.secrets.spans(shown) or any(personal_spans(shown, kind) for kind in self.personal):
             raise Unsearchable
         return value
 
@@ -229,7 +241,12 @@ class _Redaction:
     def _text(self, text: Any) -> Any:
         if not isinstance(text, str):
             return text
-        spans = self.secrets.spans(text)
+        text = self._replace(text, self.secrets.spans(text))
+        for kind in self.personal:
+            text = self._replace(text, personal_spans(text, kind))
+        return text
+
+    def _replace(self, text: str, spans: list[Span]) -> str:
         if not spans:
             return text
         kinds = [kind for _, _, kind in spans]
@@ -247,6 +264,7 @@ def _mark(kind: str) -> str:
 
 
 def _counts_text(counts: Counter[str]) -> str:
-    """Return a count such as `2 secrets (token, password)`."""
+    """Return a count such as `2 secrets (password, token)`, or of secrets and personal data where both were found."""
+    noun = "secret" if NAMES.isdisjoint(counts) else "personal detail" if NAMES.issuperset(counts) else "private part"
     count = counts.total()
-    return f"{count:,} secret{'s' * (count > 1)} ({', '.join(sorted(counts))})"
+    return f"{count:,} {noun}{'s' * (count > 1)} ({', '.join(sorted(counts))})"

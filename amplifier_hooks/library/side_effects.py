@@ -49,7 +49,8 @@ class SideEffectsSettings(HookSettings):
     """The calls that are shell commands."""
 
     match: ToolMatch = Field(
-        default="Bash|Shell|shell|run_command|execute_command", description="tools that run commands"
+        default="Bash|Shell|shell|run_command|execute_command|execute_bash_command",
+        description="tools that run commands",
     )
     arguments: tuple[str, ...] = Field(
         default=("command", "cmd", "script"), description="where the command stands in the input"

@@ -56,7 +56,8 @@ class Registrar(ABC):
     A gate needs a known event: one from the catalogue, or one declared by the time the first session starts.
     `own_event=True` declares that the event is the host's own, and needs no declaration.
 
-    Hooks that answer also take `capture`: their printed text is then kept with their answer and reaches no stream.
+    Hooks that answer also take `capture`: their printed text is then kept with their answer and reaches no stream. The
+    default is True for hooks whose code names `suppress_output`.
 
     Raises `InvalidRegistration` for options that cannot work, `UnknownEvent` for a gate at an unknown event and under
     strict_events, `MisspeltEvent` for a name that reads like a known one, and `HookRefused` (`PrivilegeRequired`,

@@ -10,7 +10,7 @@ from reprlib import repr as shortened
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, cast
 
-from amplifier_hooks.dispatch.captured_output import capture_output
+from amplifier_hooks.dispatch.captured_output import capture_output, may_hide_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.dispatch.middleware import run_layer
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
@@ -61,7 +61,7 @@ class MoreOptions(TypedDict, total=False):
     thread: bool
     recheck: bool
     concurrent: bool
-    capture: bool
+    capture: bool | None
     source: Source
     budget: float | None
     risk: Risk | None
@@ -112,7 +112,7 @@ def make_hook(
     thread: bool = False,
     recheck: bool = True,
     concurrent: bool = False,
-    capture: bool = False,
+    capture: bool | None = None,
     source: Source = "code",
     budget: float | EllipsisType | None = ...,
     timing: bool = False,
@@ -121,7 +121,8 @@ def make_hook(
 ) -> Hook:
     """Return a hook made from a handler and its options.
 
-    With `capture`, the hook's printed text is kept for its answer (`Answer.output`) and does not reach the streams.
+    With `capture`, the hook's printed text is kept for its answer (`Answer.output`) and does not reach the streams; if
+    it is None, that holds for a hook whose code names `suppress_output`.
     `risk` and `risk_reason` apply to every question of the hook.
 
     Raises `InvalidRegistration`, which names the mistake and its correction.
@@ -149,8 +150,7 @@ def make_hook(
         raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
     if thread and is_async:
         raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
-    if capture and intent in ("observe", "around"):
-        raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
+    captured = _is_captured(name, intent, handler, capture=capture)
     risk, reason = _risk(name, intent, risk, risk_reason)
     call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
     return Hook(
@@ -160,8 +160,8 @@ def make_hook(
         intent=intent,
         handler=handler,
         version=fingerprint(handler),
-        call=capture_output(call) if capture else call,
-        awaits=is_async or thread or capture or intent == "observe",
+        call=capture_output(call) if captured else call,
+        awaits=is_async or thread or captured or intent == "observe",
         number=number,
         priority=place,
         timeout=check_timeout(timeout, f"{name}: timeout"),
@@ -204,6 +204,15 @@ def _priority(name: str, priority: object, source: object) -> int:
     if source == "definition" and priority not in DEFINITION_PRIORITIES:
         raise InvalidRegistration(f"{name}: priority {priority} of a definition is not within 0 to 1000")
     return priority
+
+
+def _is_captured(name: str, intent: Intent, handler: Handler, *, capture: bool | None) -> bool:
+    """Return True if the hook's output is kept for its answer. Raises `InvalidRegistration` for a hook without one."""
+    if intent not in ("observe", "around"):
+        return may_hide_output(handler) if capture is None else capture
+    if capture:
+        raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
+    return False
 
 
 def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk | None, str]:

@@ -7,7 +7,6 @@ observers see the Outcome, whatever it is. Each half uses the registrations as t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import contextmanager
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import Chain, Selection, tenant_and_tool
+from amplifier_hooks.dispatch.chain import Chain, Selection, as_payload, tenant_and_tool
 from amplifier_hooks.dispatch.merge import refusal
 from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_middleware
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
@@ -26,7 +25,6 @@ from amplifier_hooks.errors import (
     HookAbortError,
     HookRefused,
     InvalidLimit,
-    InvalidPayload,
     InvalidRegistration,
 )
 from amplifier_hooks.events import Event
@@ -55,9 +53,9 @@ from amplifier_hooks.registry.registration import (
 from amplifier_hooks.result import Answer, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 
-    from amplifier_hooks.dispatch.chain import Hook, Intent, OnError
+    from amplifier_hooks.dispatch.chain import Hook, Intent, OnError, PayloadData
     from amplifier_hooks.payloads import Payload
     from amplifier_hooks.registry.entry_points import DiscoveryResult
     from amplifier_hooks.registry.explain import Explanation
@@ -134,9 +132,7 @@ class HookRegistry(Registrar):
 
     # -- emitting ------------------------------------------------------------------------------------------------
 
-    async def emit(
-        self, event: str, data: Mapping[str, Any], *, notify: bool = True, exact: Collection[str] = ()
-    ) -> Outcome:
+    async def emit(self, event: str, data: PayloadData, *, notify: bool = True, exact: Collection[str] = ()) -> Outcome:
         """Call every hook of this event and return their merged outcome.
 
         The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` includes the hooks'
@@ -144,16 +140,15 @@ class HookRegistry(Registrar):
         names fields of JSON that are decided about: a hook that changes them in place denies the event. Cancelling an
         emit cancels the running hook; no further hook runs.
 
-        Raises `InvalidPayload` for data that is no mapping, `UnknownEvent` under strict_events and while a gate is at
-        an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when hooks emit in
-        circles. An emit never raises an error of a hook, `KeyboardInterrupt` excepted.
+        Raises `InvalidPayload` for data that is neither a mapping nor a model, `UnknownEvent` under strict_events and
+        while a gate is at an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when
+        hooks emit in circles. An emit never raises an error of a hook, `KeyboardInterrupt` excepted.
         """
         chain = self._chains.get(event) or self._chain(event)
-        plain = data.__class__ is dict
-        if plain and chain.silent:
+        if type(data) is dict and chain.silent:
             return Outcome(chain.name, data)
         # `_run` for the common case, inlined: a call costs half as much as the work in it.
-        if plain and not chain.completed and CURRENT.get() is None:
+        if type(data) is dict and not chain.completed and CURRENT.get() is None:
             run = Run(chain.everybody or chain.pick(data), data, exact=exact)
         else:
             run = self._run(chain, data)
@@ -167,7 +162,7 @@ class HookRegistry(Registrar):
             await self._notify(chain, outcome)
         return outcome
 
-    def decide(self, event: str, data: Mapping[str, Any]) -> Coroutine[Any, Any, Outcome]:
+    def decide(self, event: str, data: PayloadData) -> Coroutine[Any, Any, Outcome]:
         """Call the participants only, the first half of `emit`. Call `notify` once the effects are known."""
         return self.emit(event, data, notify=False)
 
@@ -209,7 +204,7 @@ class HookRegistry(Registrar):
         if chain.watched:
             await self._notify(chain, outcome)
 
-    async def emit_and_collect(self, event: str, data: Mapping[str, Any], timeout: float = 1.0) -> list[dict[str, Any]]:
+    async def emit_and_collect(self, event: str, data: PayloadData, timeout: float = 1.0) -> list[dict[str, Any]]:
         """Return the `data` of every hook's answer, in order. No hook sees the data of another.
 
         Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops no other hook.
@@ -642,13 +637,13 @@ class HookRegistry(Registrar):
 
     # -- running them --------------------------------------------------------------------------------------------
 
-    def _payload(self, chain: Chain, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        if data.__class__ is not dict and not isinstance(data, Mapping):
-            raise InvalidPayload(f"{chain.name}: data of type {type(data).__name__}; pass a mapping of field to value")
+    def _payload(self, chain: Chain, data: PayloadData) -> Mapping[str, Any]:
+        if data.__class__ is not dict:
+            data = as_payload(chain.name, data)
         return {**self._defaults, **data} if self._defaults else data
 
     def _run(
-        self, chain: Chain, data: Mapping[str, Any], selection: Selection | None = None, *, notification: bool = False
+        self, chain: Chain, data: PayloadData, selection: Selection | None = None, *, notification: bool = False
     ) -> Run:
         """Return a run of one chain.
 

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack
 
 from attrs import define
+from msgspec.structs import replace
 
 from amplifier_hooks.admission.apply_rules import FailClosedRules
 from amplifier_hooks.admission.ask_approver import Approver, Lease
@@ -23,6 +24,7 @@ from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.hook_inventory import Inventory
 from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.admission.upstream_backend import as_backend
+from amplifier_hooks.dispatch.chain import as_payload
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import UnknownTool
@@ -37,6 +39,7 @@ from amplifier_hooks.events import (
     SESSION_FORK,
     SESSION_RESUME,
     SESSION_START,
+    TOOL_PRE,
     USER_NOTIFICATION,
     canonical,
 )
@@ -49,7 +52,7 @@ from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session import operations
 from amplifier_hooks.session.display import show
-from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream
+from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream, takes_model
 from amplifier_hooks.session.options import SessionOptions, Settings
 from amplifier_hooks.session.session import Session, denial_line
 from amplifier_hooks.session.tool_call import ToolCall, ToolOutcome
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from types import TracebackType
 
+    from amplifier_hooks.dispatch.chain import PayloadData
     from amplifier_hooks.injection.inject import Injection
     from amplifier_hooks.ports import (
         Grant,
@@ -87,7 +91,7 @@ class Turn:
     outcome: Outcome
     response: Any = None
     """The result of the turn; the hooks receive it when the turn ends."""
-    status: Literal["completed", "denied", "cancelled", "error"] = "completed"
+    status: Literal["success", "denied", "cancelled", "error"] = "success"
 
     @property
     def denied(self) -> bool:
@@ -117,6 +121,8 @@ class SessionCoordinator:
         display_system: Another name of `display`.
         audit: The record, which many sessions may share. An act that cannot be recorded is denied.
         budget: The limits of injections.
+        injection_budget_per_turn: Tokens of all injections of one turn, in place of a `budget`.
+        injection_size_limit: Bytes of one injection, in place of a `budget`.
         model: The model's name; it determines how tokens are counted.
         counter: A token counter of the host's own.
         tenant: The tenant of the session; system hooks and this tenant's hooks take part.
@@ -195,6 +201,16 @@ class SessionCoordinator:
         A program that shows a text escapes it. The record has size and digest of every output, hidden or not.
         """
         return tuple(self._session.outputs)
+
+    @property
+    def injection_budget_per_turn(self) -> int | None:
+        """Tokens that all injections of one turn may have; None is no limit."""
+        return self._settings.budget.per_turn
+
+    @property
+    def injection_size_limit(self) -> int:
+        """Bytes of UTF-8 that one injection may have."""
+        return self._settings.budget.injection_size
 
     @property
     def tokens_this_turn(self) -> int:
@@ -397,7 +413,7 @@ class SessionCoordinator:
 
     async def _end_turn(self, turn: Turn, orchestrator: str, spent: float) -> None:
         session = self._session
-        if turn.status == "completed" and session.stopped is not None:
+        if turn.status == "success" and session.stopped is not None:
             turn.status = "cancelled"
         facts = {
             "orchestrator": orchestrator,
@@ -418,7 +434,7 @@ class SessionCoordinator:
     # -- events --------------------------------------------------------------------------------------------------
 
     def emit(
-        self, event: str, data: Mapping[str, Any], *, cwd: str | PathLike[str] | None = None
+        self, event: str, data: PayloadData, *, cwd: str | PathLike[str] | None = None
     ) -> Coroutine[Any, Any, Outcome]:
         """Ask the hooks, carry their answers out, and return the outcome after its effects.
 
@@ -426,8 +442,10 @@ class SessionCoordinator:
 
         If the event can be stopped, the outcome is denied when an approver does not allow it and when the record cannot
         be written. Injections of a denied event stay in the outcome, for the denial to quote.
+
+        Raises `InvalidPayload` for data that is neither a mapping nor a model of a payload.
         """
-        return self._session.emit(event, data, real_folder(cwd))
+        return self._session.emit(event, as_payload(event, data), real_folder(cwd))
 
     execute_with_hooks = emit
 
@@ -451,6 +469,25 @@ class SessionCoordinator:
             return HookResult.deny(outcome.reason, context_injections=outcome.injections)
         await session.inject(outcome)
         return HookResult.modify(answer.data) if answer.action == "modify" and answer.data else HookResult.proceed()
+
+    async def handle_context_injection(self, result: HookResult, hook_name: str, event: str) -> None:
+        """Inject the texts of a result that the caller obtained itself, and do nothing else with it.
+
+        Raises `InvalidResult` for an invalid result, and `InjectionTooLarge`, before anything is injected.
+        """
+        texts = as_result(result).injections
+        await self.process_hook_result(HookResult(context_injections=texts), event, hook_name)
+
+    async def handle_approval_request(self, result: HookResult, hook_name: str, event: str = TOOL_PRE) -> HookResult:
+        """Ask an approver the question of a result that the caller obtained itself, and do nothing else with it.
+
+        Return `continue` or `deny`; a result without a question is `continue`. Raises `InvalidResult`.
+        """
+        question = as_result(result)
+        if question.action != "ask_user":
+            return HookResult.proceed()
+        alone = replace(question, context_injection=None, context_injections=(), user_message=None)
+        return await self.process_hook_result(alone, event, hook_name)
 
     # -- operations ----------------------------------------------------------------------------------------------
 
@@ -511,7 +548,7 @@ class SessionCoordinator:
 
     async def call_model(
         self,
-        call: Callable[[list[Any]], Awaitable[Any] | Any],
+        call: Callable[..., Awaitable[Any] | Any],
         messages: Sequence[Any] | None = None,
         *,
         model: str = "",
@@ -521,12 +558,26 @@ class SessionCoordinator:
 
         `tool_calls` returns the tool calls in a response, for the hooks that read them. A denial comes back as a
         `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
+
+        `call(messages)` also gets `model=`, the name as the hooks left it, if it has a parameter of that name and the
+        name is known. A hook's choice that `call` does not take is a denial with the error `ModelNotTaken`.
         """
-        return await ModelCall(self._session, messages, model or self._settings.model or "", tool_calls).carry_out(call)
+        return await self._model_call(call, messages, model, tool_calls).carry_out(call)
+
+    def _model_call(
+        self,
+        call: Callable[..., Any],
+        messages: Sequence[Any] | None,
+        model: str,
+        tool_calls: Callable[[Any], Sequence[Any]] | None,
+    ) -> ModelCall:
+        """Return a model call that has not begun."""
+        name = model or self._settings.model or ""
+        return ModelCall(self._session, messages, name, tool_calls, takes_model=takes_model(call))
 
     def stream_model(
         self,
-        call: Callable[[list[Any]], Awaitable[AsyncIterable[Any]] | AsyncIterable[Any]],
+        call: Callable[..., Awaitable[AsyncIterable[Any]] | AsyncIterable[Any]],
         messages: Sequence[Any] | None = None,
         *,
         join: Callable[[list[Any]], Any] = list,
@@ -534,8 +585,7 @@ class SessionCoordinator:
         tool_calls: Callable[[Any], Sequence[Any]] | None = None,
     ) -> ModelStream:
         """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`."""
-        one = ModelCall(self._session, messages, model or self._settings.model or "", tool_calls)
-        return ModelStream(one, call, join)
+        return ModelStream(self._model_call(call, messages, model, tool_calls), call, join)
 
     async def invoke_agent(
         self,

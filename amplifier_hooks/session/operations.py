@@ -16,6 +16,7 @@ from amplifier_hooks.admission.judge import problem_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.foreign_code import without_capture
+from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -66,7 +67,8 @@ class OperationCall:
             raise await self._record_denial(HookAbortError("\n\n".join(reasons), by, outcome.cause))
         permit = verdict
         data = {name: permit.outcome.data[name] for name in self.data} | permit.act.arguments()
-        around = self._context(data)
+        notes = notes_of(permit.outcome, row.last)
+        around = self._context(data, metadata_of(notes) if "metadata" not in data else {})
         began = perf_counter()
         became: Settlement = "failed"
 
@@ -89,12 +91,14 @@ class OperationCall:
         except Exception as error:
             became = "failed"
             facts = {"result": None, "duration_ms": (perf_counter() - began) * 1e3, "error": problem_of(error)}
-            await session.emit(row.last, {**data, **facts, "status": "failed"})
+            await session.emit(row.last, {**without_empty_metadata(notes), **data, **facts, "status": "failed"})
             raise
         finally:
             spent = {"duration_ms": (perf_counter() - began) * 1e3}
             await session.admission.settle(permit, became, ENDS[became], spent)
-        await session.emit(row.last, {**data, "result": result, **spent, "status": "completed"})
+        await session.emit(
+            row.last, {**without_empty_metadata(notes), **data, "result": result, **spent, "status": "completed"}
+        )
         return result
 
     async def _admit(self) -> Verdict:
@@ -141,10 +145,10 @@ class OperationCall:
         fields = set(OPERATIONS[self.kind].context.__struct_fields__)
         return frozenset(fields.difference(SHARED).intersection(self.data))
 
-    def _context(self, data: Mapping[str, Any]) -> HookContext:
+    def _context(self, data: Mapping[str, Any], metadata: dict[str, Any]) -> HookContext:
         row = OPERATIONS[self.kind]
         known = {name: data[name] for name in self._fields}
-        return row.context(event_type=row.first, tenant_id=self.session.tenant, **known)
+        return row.context(event_type=row.first, tenant_id=self.session.tenant, metadata=metadata, **known)
 
 
 def split_fields(data: Mapping[str, Any], declared: frozenset[str]) -> tuple[bytes, dict[str, Any], str]:

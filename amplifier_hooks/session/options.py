@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import uuid4
 
 from attrs import asdict, field, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import InvalidCollaborator, InvalidLimit, InvalidRegistration
@@ -40,6 +41,9 @@ EXAMPLE: Final = "SessionCoordinator(registry, session_id='s1')"
 SECOND_NAMES: Final = {"approval_system": "approvals", "display_system": "display"}
 """Options that have two names."""
 
+LIMITS: Final = {"injection_budget_per_turn": "per_turn", "injection_size_limit": "injection_size"}
+"""Options that set one limit of injections."""
+
 
 class SessionOptions(TypedDict, total=False):
     """Options of a session and of a child; `SessionCoordinator` explains them."""
@@ -52,6 +56,8 @@ class SessionOptions(TypedDict, total=False):
     display_system: DisplaySystem | None
     audit: AuditSink | None
     budget: InjectionLimits | None
+    injection_budget_per_turn: int | None
+    injection_size_limit: int | None
     model: str | None
     counter: TokenCounter | None
     tenant: str
@@ -160,6 +166,11 @@ class Settings:
                 raise InvalidCollaborator(f"{first} and {second} are two names of one thing; pass one of them")
             if value is not None:
                 given[first] = value
+        limits = {LIMITS[name]: given.pop(name) for name in LIMITS if given.get(name) is not None}
+        if limits and given.get("budget") is not None:
+            raise InvalidCollaborator(f"budget has the limits of injections; pass it, or {' and '.join(LIMITS)}")
+        if limits:
+            given["budget"] = replace(InjectionLimits() if parent is None else parent.budget, **limits)
         if given.get("cwd"):
             given["cwd"] = realpath(given["cwd"])
         if parent is not None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ContextManager, DisplaySystem
 
 
+END: Final = frozenset({"error", "status"})
+"""Fields that tell how an operation ended, also where the model of its last event does not have them."""
+
 OUTPUTS_KEPT: Final = 1_000
 """Outputs of hooks that a session keeps for review."""
 
@@ -235,6 +238,33 @@ class Session(Judge):
     async def quote_injections(self, outcome: Outcome) -> list[str]:
         """Return the injections of an outcome as its denial quotes them."""
         return await self.injector.quote(outcome.injections) if outcome.injections else []
+
+
+def notes_of(outcome: Outcome, last: str) -> dict[str, Any]:
+    """Return the custom fields that hooks set at the first event of an operation, for the payload of its last event.
+
+    A field of either event's own is none, so that no hook writes what the operation is to report.
+    """
+    if not outcome.modified:
+        return {}
+    rows = [row for row in (find(outcome.event), find(last)) if row is not None]
+    own = {name for row in rows for name in (*row.keeps, row.replaces, *row.also_replaces)} | END
+    return {name: value for name, value in outcome.data.items() if name not in own}
+
+
+def metadata_of(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes' `metadata`, a dict that the layers of the operation share, and that its last event has."""
+    given = notes.get("metadata")
+    notes["metadata"] = shared = dict(given) if type(given) is dict else {}
+    return shared
+
+
+def without_empty_metadata(notes: dict[str, Any]) -> dict[str, Any]:
+    """Return the notes for the payload of a last event; `metadata` in which no hook wrote is left out."""
+    given = notes.get("metadata")
+    if type(given) is dict and not given:
+        del notes["metadata"]
+    return notes
 
 
 def approved_data(outcome: Outcome) -> Mapping[str, Any]:

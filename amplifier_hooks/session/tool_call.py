@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
 from amplifier_hooks.admission.decisions import Pending, Permit, Refused
@@ -26,7 +26,13 @@ from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
 from amplifier_hooks.ports import KeptResult
 from amplifier_hooks.result import Cause, Outcome, UserMessage
 from amplifier_hooks.session.display import show
-from amplifier_hooks.session.session import cancellations, was_cancelled_since
+from amplifier_hooks.session.session import (
+    cancellations,
+    metadata_of,
+    notes_of,
+    was_cancelled_since,
+    without_empty_metadata,
+)
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
@@ -104,6 +110,8 @@ class ToolCall:
     """True if the end of the call is on record."""
     failure: BaseException | None = None
     """The exception that the tool itself raised."""
+    notes: dict[str, Any] = field(factory=dict)
+    """The custom fields that hooks set before the tool, for the event after it."""
     notifying: asyncio.Task[None] | None = None
     """The task that shows the observers of tool:pre the outcome, beside the tool."""
 
@@ -144,6 +152,7 @@ class ToolCall:
     async def _run(self, permit: Permit) -> ToolOutcome[Any]:
         """Run the tool inside its around hooks, and report its result. The model reads injections after that."""
         session, act = self.session, permit.act
+        self.notes = notes_of(permit.outcome, TOOL_POST)
         began, before = perf_counter(), cancellations()
         try:
             if self.notifying is not None:
@@ -269,6 +278,7 @@ class ToolCall:
         return ToolContext(
             event_type=TOOL_PRE,
             tenant_id=self.session.tenant,
+            metadata=metadata_of(self.notes),
             tool_name=self.tool,
             arguments=DataView(cast("dict[str, Any]", act.arguments())),  # an object, as it was frozen
             tool_context={"session_id": self.session.id, "tool_call_id": self.call_id, "cwd": act.cwd},
@@ -278,7 +288,7 @@ class ToolCall:
         return {"tool_name": self.tool, "tool_call_id": self.call_id}
 
     def _event_data(self, act: Act) -> dict[str, Any]:
-        return {**self._call_fields(), "tool_input": act.arguments()}
+        return {**without_empty_metadata(self.notes), **self._call_fields(), "tool_input": act.arguments()}
 
     def _facts(self, act: Act) -> dict[str, Any]:
         return {"tool": self.tool, "call": self.call_id, "digest": act.digest}

@@ -11,7 +11,7 @@ from msgspec.structs import fields, replace
 from amplifier_hooks.provenance import Provenance, is_injected, tag
 
 ONE = Provenance(
-    hook="lint",
+    hook_name="lint",
     event="tool:post",
     timestamp="2026-01-01T12:00:00+00:00",
     tenant="acme",
@@ -19,7 +19,7 @@ ONE = Provenance(
     tokens=12,
     counter="tiktoken:o200k_base",
 )
-TWO = replace(ONE, hook="types", tokens=30, trimmed=True)
+TWO = replace(ONE, hook_name="types", tokens=30, trimmed=True)
 
 
 @pytest.mark.rule("INJ-6")
@@ -55,7 +55,7 @@ def test_several_texts() -> None:
 def test_frozen() -> None:
     """No field of a provenance can be assigned."""
     with pytest.raises(AttributeError, match="immutable"):
-        ONE.hook = "security"  # type: ignore[misc]  # the test's subject
+        ONE.hook_name = "security"  # type: ignore[misc]  # the test's subject
 
 
 @pytest.mark.parametrize(

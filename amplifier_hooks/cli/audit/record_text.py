@@ -34,7 +34,7 @@ HEADLESS: Final = 4
 CHAIN_ENDS: Final = (Observation.LINE, Observation.CHECKPOINT)
 """Findings behind which the verifier does not read the rest of the segment."""
 
-_TELLING: Final = ("event", "tool", "action", "status", "hook", "by", "reason", "error")
+_TELLING: Final = ("event", "tool", "action", "status", "hook", "hook_name", "by", "reason", "error")
 _EVERY_RECORD: Final = ("number", "time", "session", "tenant")
 _BRIEF: Final = 160
 

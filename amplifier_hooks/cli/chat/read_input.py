@@ -57,7 +57,7 @@ async def _budget(room: Room, rest: str) -> AsyncIterator[str]:
         yield "Since the chat began, the last of them:"
     for one in session.injections[-LAST:]:
         cut = ", trimmed" if one.provenance.trimmed else ""
-        yield f"  {for_log(one.provenance.hook)}  {one.provenance.tokens:,} tokens ({one.provenance.counter}){cut}"
+        yield f"  {for_log(one.provenance.hook_name)}  {one.provenance.tokens:,} tokens ({one.provenance.counter}){cut}"
 
 
 async def _audit(room: Room, rest: str) -> AsyncIterator[str]:

@@ -32,8 +32,10 @@ library:
   # The linter reads each written file, and the agent mends its findings in the same turn. Fails open.
   linter_feedback: {} # ruff, unless a command is named
 
-  # Text in results that means to steer the agent is pointed out to it. No defence: text it misses may be harmful.
-  injection_scan: {}
+  # Text in results that means to steer the agent is pointed out to it; a person is asked about prompts and
+  # inputs of agents with such text. No defence: text it misses may be harmful.
+  injection_scan:
+    inputs: ask # or deny, or leave
 
   # The agent reads a usual remedy when a tool fails.
   recovery_hint: {}

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from amplifier_hooks.act import freeze
 from amplifier_hooks.definitions.install.build_external import CONFIGS, BuildContext, Config, texts_in
 from amplifier_hooks.definitions.install.build_hooks import (
+    ASKING,
     Background,
     Builder,
     Part,
@@ -33,6 +34,7 @@ from amplifier_hooks.definitions.install.build_hooks import (
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
+from amplifier_hooks.dispatch.captured_output import may_hide_output
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.hook_table import RegistryChange
@@ -399,4 +401,7 @@ def _prepared_hook(
 
 def _enter(parts: Iterable[Part], registry: HookRegistry) -> None:
     for part in parts:
-        getattr(registry, part.intent)(part.event, part.call, **part.options)
+        options = dict(part.options)
+        if part.intent in ASKING:
+            options["capture"] = may_hide_output(part.call.call)  # the registry sees our handler around it
+        getattr(registry, part.intent)(part.event, part.call, **options)

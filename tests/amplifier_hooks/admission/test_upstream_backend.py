@@ -75,6 +75,46 @@ async def test_allowed_and_denied(kind: type[Any]) -> None:
         assert len(desk.ran) == (status == "approved")
 
 
+@pytest.mark.rule("APR-3")
+async def test_called_by_keyword() -> None:
+    """A method that takes the four names gets them by keyword, in whatever order, and also if it takes no others."""
+    asked: list[dict[str, Any]] = []
+
+    class Named:
+        def request_approval(self, default: str, timeout: float, options: list[str], prompt: str) -> str:
+            asked.append({"prompt": prompt, "options": options, "timeout": timeout, "default": default})
+            return "Allow once"
+
+    class Anything:
+        async def request_approval(self, **given: Any) -> str:
+            asked.append(given)
+            return "Allow once"
+
+    for theirs in (Named(), Anything()):
+        assert await Desk(theirs).write() == "approved"
+    given = {"prompt": "Really?", "options": ["Allow once", "Allow always", "Deny"], "timeout": 60.0, "default": "deny"}
+    assert asked == [given, given]
+
+
+@pytest.mark.rule("APR-11")
+@pytest.mark.parametrize(
+    ("options", "answer", "status"),
+    [
+        (None, "Allow once", "approved"),
+        (None, "Allow", "approved"),
+        (None, "allow once", "unavailable"),
+        (None, "Allow always", "unavailable"),
+        (["Allow", "Deny", "Later"], "Allow once", "unavailable"),
+        (["Deny", "Allow"], "Allow once", "unavailable"),
+    ],
+)
+async def test_allow_once_to_the_default_options(options: list[str] | None, answer: str, status: str) -> None:
+    """The label "Allow once" answers the default options, and no others that do not offer it."""
+    desk = Desk(Plain(answer), options=options)
+    assert await desk.write() == status
+    assert len(desk.ran) == (status == "approved")
+
+
 @pytest.mark.rule("APR-3", "APR-5")
 async def test_always_is_remembered() -> None:
     """A label for "always" is remembered as a grant: the approver is asked once."""

@@ -323,3 +323,11 @@ def test_ids_differ() -> None:
     ids = {new_hook_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(made(hook_id=one).hook_id == one for one in ids)
+
+
+@pytest.mark.rule("DEF-1")
+def test_whole_milliseconds_as_a_decimal() -> None:
+    """A timeout of 200.0 is one of 200, when a hook is written and when it is changed."""
+    timeout = made(timeout_ms=200.0).timeout_ms
+    assert (timeout, type(timeout)) == (200, int)
+    assert HookChanges.model_validate({"timeout_ms": 150.0}).apply_to(made(), now=NOON).timeout_ms == 150

@@ -28,7 +28,7 @@ def test_the_environment_wins() -> None:
         "AMPLIFIER_HOOKS_MAX_PER_EVENT": "1",
         "AMPLIFIER_HOOKS_TRUST": "/x",
     }
-    settings = DefinitionSettings.load({"hooks_max_per_event": 5, "hooks_chain_timeout_ms": 900}, environment)
+    settings = DefinitionSettings.load({"hooks_max_per_event": 5, "hooks_chain_timeout_ms": 900.0}, environment)
     assert (settings.hooks_enabled, settings.hooks_definitions_dir) == (False, "hooks.d")
     assert (settings.hooks_max_per_event, settings.hooks_chain_timeout_ms) == (1, 900)
 

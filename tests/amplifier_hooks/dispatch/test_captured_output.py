@@ -9,14 +9,17 @@ import io
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.dispatch.captured_output import KEPT, Output
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.dispatch.captured_output import KEPT, Output, may_hide_output
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.foreign_code import LEFT_BEHIND, without_capture
+from amplifier_hooks.session.display import transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -511,3 +514,142 @@ def test_nothing_to_keep_it_with(intent: str) -> None:
     sentence = f"^anything: capture=True keeps what it prints with its answer, and {intent} gives none$"
     with pytest.raises(InvalidRegistration, match=sentence):
         getattr(HookRegistry(), intent)(name, anything, capture=True)
+
+
+# -- hooks that may hide their output ----------------------------------------------------------------------------------
+
+
+def quiet_answer() -> HookResult:
+    """An answer that hides the output."""
+    return HookResult(suppress_output=True)
+
+
+def passed_on() -> HookResult:
+    """An answer that another function makes."""
+    return quiet_answer()
+
+
+class Quiet:
+    """A hook as an object, and as a method; its answer is made by another method."""
+
+    name, event_type, priority, enabled = "object", "policy:violation", 0, True
+
+    async def execute(self, context: Any, call_next: Any) -> Any:
+        """Print; the answer is the registry's."""
+        said("object")
+        return await call_next()
+
+    def answer(self) -> dict[str, Any]:
+        """The answer."""
+        return {"action": "continue", "suppress_output": True}
+
+    async def __call__(self, event: str, data: Any) -> Any:
+        """Print, and hide it."""
+        said("called")
+        return self.answer()
+
+    def method(self, event: str, data: Any) -> Any:
+        """Print, and hide it."""
+        said("method")
+        return self.answer()
+
+
+def plain(event: str, data: Any) -> HookResult:
+    """Print, and hide it."""
+    said("plain")
+    return passed_on()
+
+
+async def short_form(event: str, data: Any) -> HookResult:
+    """Print, and hide it."""
+    said("short form")
+    return HookResult.proceed(suppress_output=True)
+
+
+def by_attribute(event: str, data: Any) -> Any:
+    """Print, and hide it with an answer that is made by setting an attribute."""
+    said("attribute")
+    answer = SimpleNamespace(action="continue")
+    answer.suppress_output = True
+    return vars(answer)
+
+
+def decorated(event: str, data: Any) -> Any:
+    """Print, and hide it."""
+    return short_form(event, data)
+
+
+async def with_name(name: str, event: str, data: Any) -> HookResult:
+    """Print, and hide it."""
+    said(name)
+    return passed_on()
+
+
+HIDING = [
+    plain,
+    short_form,
+    decorated,
+    by_attribute,
+    Quiet(),
+    Quiet().method,
+    partial(with_name, "partial"),
+    lambda *given: plain(given[0], given[1]),
+]
+
+
+@pytest.mark.rule("DIS-2")
+@pytest.mark.parametrize("handler", HIDING)
+@pytest.mark.parametrize("intent", ["register", "on", "gate"])
+async def test_hidden_without_an_option(intent: str, handler: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """A Python hook that answers suppress_output prints nothing, neither to the streams nor to the transcript."""
+    registry = HookRegistry()
+    getattr(registry, intent)("tool:pre", handler, name="hook")
+    async with SessionCoordinator(registry) as session:
+        outcome = await session.emit("tool:pre", CALL)
+    assert (capsys.readouterr().out, session.transcript) == ("", ())
+    assert outcome.answers[0].output
+
+
+@pytest.mark.rule("DIS-2")
+async def test_other_hooks_are_called_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hook whose code does not name suppress_output is not captured, nor is one that is registered so."""
+    registry, noisy = HookRegistry(), hook("noise")
+    registry.on("tool:pre", noisy, name="noisy")
+    registry.on("tool:pre", short_form, name="asked", capture=False)
+    outcome = await registry.emit("tool:pre", CALL)
+    assert capsys.readouterr().out == "noise\nshort form\n"
+    assert outputs(outcome) == {"asked": None}
+    session = SessionCoordinator(registry)
+
+    def uses_a_session(event: str, data: Any) -> Any:
+        return session.emit(event, data), transcript(data["outcome"])
+
+    uncaptured = (noisy, print, Quiet().execute, uses_a_session, session.emit, len, registry, None)
+    assert not any(may_hide_output(one) for one in uncaptured)
+
+
+@pytest.mark.rule("DIS-2")
+async def test_observers_hide_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """An observer gives no answer, so that naming suppress_output there hides nothing."""
+    registry = HookRegistry()
+    registry.observe("tool:pre", lambda event, data, outcome: plain(event, data))
+    await registry.emit("tool:pre", CALL)
+    assert capsys.readouterr().out == "plain\n"
+
+
+@pytest.mark.rule("DIS-2")
+def test_looking_at_a_handler_runs_nothing() -> None:
+    """The look at a handler's code ends, also in circles, and calls nothing of the handler."""
+
+    class Trap:
+        def __getattr__(self, name: str) -> Any:
+            pytest.fail(f"{name} was read")
+
+    trap = Trap()
+
+    def circle(event: str, data: Any) -> Any:
+        return circle(event, data) or trap.method(event) or later
+
+    assert not may_hide_output(circle)
+    later = quiet_answer
+    assert may_hide_output(circle)

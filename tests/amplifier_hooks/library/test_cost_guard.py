@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks import HookRegistry, SessionCoordinator
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.library.cost_guard import CostGuard, CostGuardSettings
 from amplifier_hooks.testing import CollectingDisplay, ManualClock, ScriptedApprover
@@ -193,3 +193,12 @@ async def test_totals_are_sums(calls: list[tuple[int, int]]) -> None:
     spent = guard.usage_of({"session_id": "s"})["session"]
     assert spent.tokens == sum(read + wrote for read, wrote in calls)
     assert spent.money * 1_000_000 == sum(3 * read + 15 * wrote for read, wrote in calls)
+
+
+async def test_a_model_that_a_later_hook_chooses() -> None:
+    """A model without a price counts as a limit that is reached, also where a later hook chooses it."""
+    _, registry, _ = spending(money_per_session="1", prices=PRICES, then="deny")
+    registry.on("llm:pre", lambda event, data: HookResult.modify({"model": "unpriced"}), priority=400)
+    async with SessionCoordinator(registry, model="large") as session:
+        outcome = await session.call_model(lambda messages, model: pytest.fail(f"{model} was called"), [])
+    assert (outcome.denied, outcome.by) == (True, "cost_guard")

@@ -229,3 +229,42 @@ async def test_elsewhere() -> None:
     outcome = await watched().emit("tool:post", {"tool_name": "Bash", "tool_input": {}, "result": f"it is {TOKEN}"})
     assert outcome.data["result"] == f"it is {CLEAN}"
     assert outcome.user_message == "1 secret (token) taken out of the result of Bash"
+
+
+PERSONAL = ("email", "card", "phone")
+
+
+async def test_personal_data() -> None:
+    """Personal data that the setting names is taken out like a secret, also a card number that is a number in JSON."""
+    registry = watched(personal=PERSONAL)
+    given = {
+        "note": f"robin@example.org, 4111 1111 1111 1111 and {TOKEN}",
+        "cards": [4111111111111111, 4111111111111112, True, 3.5],
+        "call": "+44 20 7946 0958",
+    }
+    outcome = await registry.emit("tool:pre", {"tool_name": "Mail", "tool_input": given})
+    assert outcome.data["tool_input"] == {
+        "note": f"[redacted: e-mail address], [redacted: card number] and {CLEAN}",
+        "cards": ["[redacted: card number]", 4111111111111112, True, 3.5],
+        "call": "[redacted: phone number]",
+    }
+    assert outcome.user_message == (
+        "5 private parts (card number, e-mail address, phone number, token) taken out of the input of Mail"
+    )
+
+
+async def test_personal_data_without_the_setting() -> None:
+    """Personal data stays where no setting names it, and each kind is set by itself."""
+    text = "robin@example.org, 4111 1111 1111 1111, +44 20 7946 0958"
+    assert not (await watched().emit("prompt:submit", {"prompt": text})).modified
+    outcome = await watched(personal=["card"]).emit("prompt:submit", {"prompt": text})
+    assert outcome.data["prompt"] == "robin@example.org, [redacted: card number], +44 20 7946 0958"
+    assert outcome.user_message == "1 personal detail (card number) taken out of the prompt"
+
+
+async def test_personal_data_that_cannot_be_taken_out() -> None:
+    """A value that is no text, and shows personal data, denies the call."""
+    outcome = await watched(personal=PERSONAL).emit(
+        "tool:pre", {"tool_name": "Mail", "tool_input": {"raw": b"a@b.org"}}
+    )
+    assert outcome.denied

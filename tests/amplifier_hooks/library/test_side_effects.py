@@ -8,6 +8,7 @@ from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinato
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.shell import load_grammar
 from amplifier_hooks.library.side_effects import SideEffects
+from amplifier_hooks.text.matching import compile_matcher
 
 pytestmark = pytest.mark.rule("LIB-2")
 
@@ -80,3 +81,10 @@ def test_without_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
     with pytest.raises(MissingExtra, match=r"pip install 'amplifier-hooks\[shell\]'"):
         SideEffects()
+
+
+@pytest.mark.rule("LIB-2")
+def test_tools_that_are_looked_at_by_default() -> None:
+    """The usual names of a shell tool are looked at without a setting."""
+    hook = SideEffects().points()[0]
+    assert all(compile_matcher(hook.match).matches(tool) for tool in ("Bash", "shell", "execute_bash_command"))

@@ -527,6 +527,23 @@ async def test_patterns_are_not_emitted() -> None:
             await HookRegistry().emit(pattern, {})
 
 
+@pytest.mark.rule("EVT-8")
+@pytest.mark.parametrize("by", ["registry", "session"])
+async def test_a_model_of_a_payload_is_emitted(by: str) -> None:
+    """A payload may be given as a model; hooks receive its fields, those of their own included."""
+    registry, heard = HookRegistry(), list[Any]()
+    registry.on("tool:pre", lambda event, data: heard.append(dict(data)))
+    now = "2026-01-31T12:00:00+00:00"
+    fields: dict[str, Any] = {"tool_name": "Write", "tool_call_id": "c1", "tool_input": {"path": "a"}, "mine": 2}
+    model = registry.payload_model("tool:pre")(session_id="s", timestamp=now, **fields)
+    emitter = registry if by == "registry" else SessionCoordinator(registry, session_id="s")
+    await emitter.emit("tool:pre", model)
+    assert {name: heard[0][name] for name in fields} == fields
+    assert heard[0]["session_id"] == "s"
+    with pytest.raises(InvalidPayload, match="of type ModelMetaclass"):
+        await emitter.emit("tool:pre", type(model))  # type: ignore[arg-type]  # the class, not an instance
+
+
 @pytest.mark.parametrize("heard", [True, False])
 async def test_data_is_a_mapping(heard: bool) -> None:
     """Data that is no mapping is refused with a sentence, with and without hooks."""

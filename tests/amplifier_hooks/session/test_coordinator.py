@@ -14,7 +14,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.act import Act, freeze
-from amplifier_hooks.errors import ApprovalTimeout, HookAbortError
+from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, InvalidCollaborator, InvalidLimit
 from amplifier_hooks.injection.budget import INJECTION_BUDGET_PER_TURN, InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.ports import ApprovalRequest, Decision
@@ -945,8 +945,8 @@ async def test_status_of_a_turn() -> None:
     async with session.turn("two", orchestrator="loop"):
         pass
     assert [(data["turn_count"], data["orchestrator"], data["status"]) for data in told] == [
-        (1, "coder", "completed"),
-        (2, "loop", "completed"),
+        (1, "coder", "success"),
+        (2, "loop", "success"),
     ]
     assert all(data["duration_ms"] >= 0 for data in told)
 
@@ -1035,7 +1035,7 @@ async def test_denial_after_the_fact() -> None:
     session = SessionCoordinator(hooks=denying("onTurnComplete"), audit=audit)
     async with session.turn("go") as turn:
         turn.response = "done"
-    assert turn.status == "completed"
+    assert turn.status == "success"
     assert audit.facts("outcome")[-1]["denied_by"] == "guard"
 
 
@@ -1059,3 +1059,49 @@ async def test_agent_may_stop_without_a_record() -> None:
     """A record that cannot be written does not set an agent going that wants to stop."""
     session = SessionCoordinator(audit=CollectingAudit(OSError("full")))
     assert not (await session.emit("agent:stop", {})).denied
+
+
+# -- half a result, and two limits -------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("COO-2")
+async def test_the_injections_of_a_result_alone() -> None:
+    """`handle_context_injection` injects the texts of a result, shows and asks nothing, and keeps to the size limit."""
+    context, display, approver = RecordingContext(), CollectingDisplay(), ScriptedApprover()
+    session = SessionCoordinator(context=context, display=display, approvals=approver, injection_size_limit=20)
+    result = HookResult.ask("Really?", context_injection="found 3", user_message="hello")
+    await session.handle_context_injection(result, "linter", "onToolResult")
+    assert ["found 3" in text for text in context.texts] == [True]
+    assert (session.injections[0].hook, session.injections[0].event) == ("linter", "tool:post")
+    assert (display.messages, approver.requests) == ([], [])
+    with pytest.raises(ValueError, match="exceeds the limit of 20"):
+        await session.handle_context_injection(HookResult.inject("x" * 21), "linter", "tool:post")
+    await session.handle_context_injection(HookResult.proceed(), "linter", "tool:post")
+    assert len(context.texts) == 1
+
+
+@pytest.mark.rule("COO-2")
+@pytest.mark.parametrize(("answer", "action"), [("Allow", "continue"), ("Deny", "deny")])
+async def test_the_question_of_a_result_alone(answer: str, action: str) -> None:
+    """`handle_approval_request` asks the question of a result, and injects and shows nothing."""
+    context, display, approver = RecordingContext(), CollectingDisplay(), ScriptedApprover(answer)
+    session = SessionCoordinator(context=context, display=display, approvals=approver)
+    result = HookResult.ask("Really?", context_injection="found 3", user_message="hello")
+    assert (await session.handle_approval_request(result, "guard")).action == action
+    assert (await session.handle_approval_request(HookResult.deny("no"), "guard")).action == "continue"
+    assert ([one.prompt for one in approver.requests], context.texts, display.messages) == (["Really?"], [], [])
+
+
+@pytest.mark.rule("COO-1")
+async def test_two_limits_by_their_own_names() -> None:
+    """The budget of a turn and the size of an injection may be given by themselves, and are read from the session."""
+    session = SessionCoordinator(injection_budget_per_turn=7, injection_size_limit=0)
+    assert (session.injection_budget_per_turn, session.injection_size_limit) == (7, 0)
+    child = session.child("reviewer", injection_budget_per_turn=3)
+    assert (child.injection_budget_per_turn, child.injection_size_limit) == (3, 0)
+    plain = SessionCoordinator(injection_budget_per_turn=None)
+    assert (plain.injection_budget_per_turn, plain.injection_size_limit) == (INJECTION_BUDGET_PER_TURN, 10_240)
+    with pytest.raises(InvalidCollaborator, match="budget has the limits"):
+        SessionCoordinator(budget=InjectionLimits(), injection_size_limit=5)
+    with pytest.raises(InvalidLimit, match="per_turn"):
+        SessionCoordinator(injection_budget_per_turn=-1)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.errors import ModelNotTaken
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.testing import CollectingAudit, CollectingDisplay, RecordingContext
@@ -632,3 +634,100 @@ async def test_looking_for_tool_calls_fails() -> None:
         await session.call_model(lambda _: 1, HELLO, tool_calls=find)
     with pytest.raises(KeyError):
         await all_of(session.stream_model(Provider("a"), HELLO, tool_calls=find))
+
+
+# -- another model -----------------------------------------------------------------------------------------------------
+
+
+def choosing(model: object, **more: Any) -> tuple[HookRegistry, list[Any]]:
+    """Return a registry with a hook that chooses a model, and the models that hooks see after the call."""
+    registry, seen = HookRegistry(), list[Any]()
+    registry.on("llm:pre", lambda event, data: HookResult.modify({"model": model, **more}), name="cost")
+    registry.observe("llm:post", lambda event, data, outcome: seen.append(data["model"]))
+    return registry, seen
+
+
+@pytest.mark.rule("COO-3", "EVT-8")
+async def test_a_hook_chooses_the_model() -> None:
+    """A callable with a parameter `model` is called with the model that hooks chose, whole or in pieces."""
+    registry, seen = choosing("cheap")
+
+    async def pieces(messages: list[Any], *, model: str) -> AsyncIterator[str]:
+        yield model
+
+    async with SessionCoordinator(registry, model="dear") as session:
+        whole_answer = await session.call_model(lambda messages, model: f"by {model}", HELLO)
+        stream = session.stream_model(pieces, HELLO, join=whole)
+        assert [piece async for piece in stream] == ["cheap"]
+    assert (whole_answer.value, seen) == ("by cheap", ["cheap", "cheap"])
+
+
+@pytest.mark.rule("COO-3")
+async def test_the_known_model_is_passed() -> None:
+    """Without a choice a callable with a parameter `model` gets the session's model, or its own default for none."""
+
+    def call(messages: list[Any], model: str = "own") -> str:
+        return model
+
+    for given, name in (("dear", "dear"), (None, "own")):
+        async with SessionCoordinator(HookRegistry(), model=given) as session:
+            assert (await session.call_model(call, HELLO)).value == name
+            assert (await session.call_model(partial(call, model="bound"), HELLO)).value == (given or "bound")
+
+
+@pytest.mark.rule("COO-3")
+@pytest.mark.parametrize(
+    "call", [never, lambda messages, **other: never(), lambda model, /, **other: never()], ids=["any", "other", "place"]
+)
+async def test_a_choice_that_is_not_taken(call: Any) -> None:
+    """A choice for a callable without a parameter `model` denies the call, with a named error, before it is sent."""
+    registry, seen = choosing("cheap")
+    audit = CollectingAudit()
+    async with SessionCoordinator(registry, model="dear", audit=audit) as session:
+        outcome = await session.call_model(call, HELLO)
+        stream = session.stream_model(call, HELLO)
+        assert [piece async for piece in stream] == []
+    assert (outcome.ok, outcome.denied, outcome.by, seen) == (False, True, "cost", [])
+    assert isinstance(outcome.error, ModelNotTaken)
+    assert (outcome.error.chosen, outcome.error.model) == ("cheap", "dear")
+    assert "give its callable a parameter `model`" in (outcome.reason or "")
+    assert stream.outcome is not None
+    assert isinstance(stream.outcome.error, ModelNotTaken)
+    assert [facts["by"] for facts in audit.facts("model.denied")] == ["cost", "cost"]
+
+
+@pytest.mark.rule("COO-3")
+@pytest.mark.parametrize("model", ["", None, 5, ["cheap"]])
+async def test_a_choice_without_a_name(model: Any) -> None:
+    """A choice that is no name denies the call."""
+    registry, _ = choosing(model)
+    async with SessionCoordinator(registry, model="dear") as session:
+        outcome = await session.call_model(lambda messages, model: never(), HELLO)
+    assert (outcome.denied, outcome.by) == (True, "cost")
+    assert "by no name" in (outcome.reason or "")
+
+
+@pytest.mark.rule("COO-3")
+async def test_gates_look_at_the_model_that_is_called() -> None:
+    """A gate that ran before the choice looks at the chosen model, too, and can deny it."""
+    registry, _ = choosing("forbidden")
+
+    @registry.gate("llm:pre", priority=-1)
+    async def models(event: str, data: Any) -> HookResult:
+        return HookResult.deny("not this one") if data["model"] == "forbidden" else HookResult.proceed()
+
+    async with SessionCoordinator(registry, model="dear") as session:
+        outcome = await session.call_model(lambda messages, model: never(), HELLO)
+    assert (outcome.by, outcome.denied) == ("models", True)
+
+
+@pytest.mark.rule("EVT-8")
+async def test_notes_reach_the_event_after_the_model() -> None:
+    """Fields that hooks set before a model call are there after it, except for the call's own."""
+    registry, _ = choosing("dear", started=5, usage={"forged": 1}, duration_ms=-1.0)
+    after: list[Any] = []
+    registry.observe("llm:post", lambda event, data, outcome: after.append(dict(data)))
+    async with SessionCoordinator(registry, model="dear") as session:
+        await session.call_model(lambda messages: "hi", HELLO)
+    assert (after[0]["started"], "usage" in after[0]) == (5, False)
+    assert after[0]["duration_ms"] >= 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -413,3 +414,75 @@ async def test_session_is_cancelled_by_a_hook() -> None:
     registry.on("memory:pre", lambda event, data: session.cancel("enough"))
     with pytest.raises(HookAbortError, match="enough"):
         await session.operation("memory", {"content": "x"}, never)
+
+
+OPERATED: dict[str, Callable[[SessionCoordinator, Callable[..., Any]], Awaitable[Any]]] = {
+    "tool": lambda session, call: session.call_tool("Write", {}, call),
+    "agent": lambda session, call: session.invoke_agent("coder", {}, call),
+    "workflow": lambda session, call: session.run_step("build", "one", {}, call),
+    "llm": lambda session, call: session.call_model(call, []),
+}
+
+
+@pytest.mark.rule("EVT-8")
+@pytest.mark.parametrize("kind", OPERATED)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_notes_of_the_first_event_are_at_the_last(kind: str, fails: bool) -> None:
+    """A field that a hook sets before an operation is there after it, also after a question and after a failure."""
+    registry, seen = HookRegistry(), list[Any]()
+    registry.on(f"{kind}:pre", lambda event, data: HookResult.modify({"started": 5, "result": "forged"}), name="clock")
+    registry.gate(f"{kind}:pre", lambda event, data: HookResult.ask("Really?"), name="guard")
+    for last in (f"{kind}:post", "tool:error"):
+        registry.observe(last, lambda event, data, outcome: seen.append((data["started"], data.get("result"))))
+
+    def call(*_given: Any) -> str:
+        if fails:
+            raise OSError("broken")
+        return "done"
+
+    async with SessionCoordinator(registry, approvals=ScriptedApprover("Allow")) as session:
+        with suppress(OSError):
+            await OPERATED[kind](session, call)
+    if kind == "llm" and fails:
+        assert seen == []  # no event follows a model call that failed
+    else:
+        assert [one[0] for one in seen] == [5]
+        assert seen[0][1] in ("done", None, *(["forged"] if kind == "llm" else []))
+
+
+@pytest.mark.rule("EVT-8")
+@pytest.mark.parametrize("kind", OPERATED)
+@pytest.mark.parametrize("around", [False, True])
+async def test_no_metadata_where_no_hook_set_any(kind: str, around: bool) -> None:
+    """The last event of an operation has no `metadata` where no hook wrote in it."""
+    registry, seen = HookRegistry(), list[bool]()
+    if around:
+
+        @registry.around(f"{kind}:pre")
+        async def between(context: Any, call_next: Any) -> Any:
+            return await call_next()
+
+    registry.observe(f"{kind}:post", lambda event, data, outcome: seen.append("metadata" in data))
+    async with SessionCoordinator(registry) as session:
+        await OPERATED[kind](session, lambda *_given: "done")
+    assert seen == [False]
+
+
+@pytest.mark.rule("EVT-8", "REG-12")
+@pytest.mark.parametrize("kind", OPERATED)
+async def test_metadata_is_shared_from_the_first_event_to_the_last(kind: str) -> None:
+    """`metadata` of a hook at the first event is that of the layers around, and the last event has what they add."""
+    registry, seen = HookRegistry(), list[Any]()
+    registry.on(f"{kind}:pre", lambda event, data: HookResult.modify({"metadata": {"a": 1}}), name="first")
+
+    @registry.around(f"{kind}:pre")
+    async def between(context: Any, call_next: Any) -> Any:
+        seen.append(dict(context.metadata))
+        context.metadata["b"] = 2
+        return await call_next()
+
+    registry.observe(f"{kind}:post", lambda event, data, outcome: seen.append(data["metadata"]))
+    async with SessionCoordinator(registry) as session:
+        await OPERATED[kind](session, lambda *_given: "done")
+        await OPERATED[kind](session, lambda *_given: "done")
+    assert seen == [{"a": 1}, {"a": 1, "b": 2}] * 2

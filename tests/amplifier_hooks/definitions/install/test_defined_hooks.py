@@ -78,6 +78,29 @@ async def test_what_a_failure_means(
     assert [answer.status for answer in outcome.answers] == ["error"]
 
 
+@pytest.mark.rule("DIS-2")
+async def test_a_python_hook_hides_its_output(
+    hooks: DefinedHooks, house: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function or an object that a definition names hides its output; an observer has nothing to hide it with."""
+
+    async def quiet(event: str, data: Mapping[str, Any]) -> HookResult:
+        print("noise")  # noqa: T201  # the test's subject
+        return HookResult(suppress_output=True)
+
+    class Quiet:
+        async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
+            return await quiet(event, data)
+
+    house.quiet, house.Quiet = quiet, Quiet  # type: ignore[attr-defined]  # a module of this test
+    install(hooks, hook("a", "house:quiet"), hook("b", "house:Quiet"))
+    async with SessionCoordinator(hooks.registry) as session:
+        await session.emit("tool:pre", CALL)
+    assert (capsys.readouterr().out, session.transcript) == ("", ())
+    install(hooks, hook("a", "house:quiet", config={"mode": "async"}))
+    assert len(hooks.registry.explain("tool:pre").observers) == 1
+
+
 @pytest.mark.rule("DEF-4", "DEF-2")
 @pytest.mark.parametrize(
     ("said", "printed", "comes_to"),
