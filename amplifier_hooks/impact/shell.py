@@ -92,6 +92,8 @@ LANGUAGES: Final = {
     "perl": "perl",
     "php": "php",
 }
+TESTS: Final = ("[", "((", "test ", "false", "grep ", "! ")
+"""Beginnings of commands whose answer decides if the rest of a list runs."""
 LOADS_NOTHING: Final = re.compile(
     r"|cat|less( -R)?|more|true|echo|:|vim?|nano|emacs|code --wait|(/bin/)?(ba|z)?sh|gcc|g\+\+|clang(\+\+)?|cc|0|1|"
     r"(--max-old-space-size=\d+|--no-warnings|--enable-source-maps|--experimental-vm-modules|-mod=\w+|-v|-j ?\d+|"
@@ -302,7 +304,7 @@ class ShellWalk:
         first, *rest = node.named_children
         output = self.visit(first, state, stdin)
         before = state.copy()
-        either = any(child.type == "||" for child in node.children)
+        either = any(child.type == "||" for child in node.children) or source(first).startswith(TESTS)
         for child in rest:
             output += self.visit(child, state, stdin)
         if either:
@@ -417,7 +419,10 @@ class ShellWalk:
 
     def _loop(self, node: Node, state: ShellState, stdin: str) -> str:
         self._forget_assigned(node, state)
-        return self._sequence(node, state, stdin)
+        before = state.copy()
+        output = self._sequence(node, state, stdin)
+        state.join(before)  # The body may not run at all.
+        return output
 
     def _forget_assigned(self, body: Node | None, state: ShellState) -> None:
         """Forget the variables that a loop assigns: a later turn may find any value."""
