@@ -26,7 +26,7 @@ from amplifier_hooks.impact.places import (
     show,
     tells_outward,
 )
-from amplifier_hooks.impact.programs import ProgramRun, program_rows, run_program
+from amplifier_hooks.impact.program_rows import ProgramRun, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
 from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
 

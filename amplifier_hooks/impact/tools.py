@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
 from amplifier_hooks.impact.kinds import CallImpact, Impact
-from amplifier_hooks.impact.network import SECRET, url_impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, show
 from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.impact.hosts import is_remote, remote_host
 from amplifier_hooks.impact.inline_code import read_code
-from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun, SplitWords
+    from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
 
 FIND_VALUES: Final = frozenset(
     [

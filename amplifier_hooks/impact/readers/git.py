@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
 
 PROGRAMS: Final = re.compile(
     r"alias\.|core\.(?:sshcommand|pager|editor|hookspath|fsmonitor|gitproxy|askpass|attributesfile|worktree)|pager\.|"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.impact.hosts import is_remote, remote_host
 from amplifier_hooks.impact.inline_code import read_sql
-from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun, SplitWords
+    from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
 
 CURL_DATA: Final = (
     "-d --data --data-raw --data-binary --data-ascii --data-urlencode --json -F --form --form-string -T --upload-file"

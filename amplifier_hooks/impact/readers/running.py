@@ -9,7 +9,7 @@ from amplifier_hooks.impact.places import UNKNOWN, tells_outward
 from amplifier_hooks.impact.shell_words import SPLIT
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
     from amplifier_hooks.impact.shell import ShellState
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")

@@ -9,7 +9,7 @@ from amplifier_hooks.impact.inline_code import read_sql
 from amplifier_hooks.impact.places import NAME, UNKNOWN
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
 
 FILE_DATABASES: Final = ("sqlite3", "sqlite", "duckdb")
 RIGHTS: Final = ("--privileged", "--cap-add", "--device", "--security-opt", "--userns", "--pid", "--uts")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, fields_dict, frozen
 
+from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.network import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
 from amplifier_hooks.impact.tables import load_table
 
