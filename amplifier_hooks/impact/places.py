@@ -40,6 +40,8 @@ SHOWN: Final = str.maketrans(MARKS)
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
+INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+"""Characters that some file systems leave out of a name."""
 LONGEST_PLACE: Final = 300
 
 
@@ -84,6 +86,8 @@ class _Sensitive:
     """
 
     patterns: dict[tuple[str, str], tuple[_Pattern, ...]]
+    globs: dict[str, re.Pattern[str]]
+    """One expression for each anchor, which matches every first name with a glob."""
     rows: tuple[SensitiveRow, ...]
 
 
@@ -108,13 +112,18 @@ def _sensitive() -> _Sensitive:
             parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
             key = (anchor, "*" if "*" in parts[0] else parts[0])
             patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
-    return _Sensitive(patterns, tuple(rows))
+    globs = {
+        anchor: re.compile("|".join(sorted({fnmatch.translate(one.parts[0]) for one in found})))
+        for (anchor, name), found in patterns.items()
+        if name == "*"
+    }
+    return _Sensitive(patterns, globs, tuple(rows))
 
 
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    parts, home_parts = _parts(unicodedata.normalize("NFKC", path)), _parts(home)
+    parts, home_parts = _parts(INVISIBLE.sub("", unicodedata.normalize("NFKC", path))), _parts(home)
     table = _sensitive()
     starts = [("", start) for start in range(len(parts))]
     if parts:
@@ -124,7 +133,7 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     found = [
         pattern.row
         for anchor, start in starts
-        for key in (parts[start], "*")
+        for key in (parts[start], *("*" if anchor in table.globs and table.globs[anchor].match(parts[start]) else ""))
         for pattern in table.patterns.get((anchor, key), ())
         if pattern.matches(parts, start)
     ]
@@ -160,6 +169,12 @@ def names_of(key: str) -> frozenset[str]:
     return _name_set(key)
 
 
+@lru_cache(maxsize=4096)
+def decides_loading(name: str) -> bool:
+    """Return True if a variable decides which programs or libraries a later command loads."""
+    return any(fnmatch.fnmatchcase(name, pattern) for key in ("loading", "loading_paths") for pattern in _names(key))
+
+
 @cache
 def _name_set(key: str) -> frozenset[str]:
     return frozenset(_names(key))
@@ -191,6 +206,8 @@ class Places:
     policy: ImpactPolicy
     stat: Stat
     answers: dict[str, FileFact] = field(factory=dict)
+    links: dict[str, str] = field(factory=dict)
+    """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
 
@@ -212,6 +229,9 @@ class Places:
         known = path
         if mark := re.search(f"[{''.join(MARKS)}]", path):
             known = path[: mark.start()].rpartition("/")[0] or "/"
+        for link, target in self.links.items():
+            if _is_below(known, link):
+                known, path = f"{target}{known[len(link) :]}", f"{target}{path[len(link) :]}"
         if known not in self.answers:
             self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
         answer = self.answers[known]
@@ -316,6 +336,15 @@ class Places:
         if all(self._is_tree(spelling) for spelling in self._spellings(path)) and path not in self.written:
             return Impact("runs_project", place)
         return Impact("runs_unread", place, "a file that is no part of the project")
+
+    def is_foreign(self, folders: tuple[str, ...]) -> bool:
+        """Return True if one of these folders is no part of the project."""
+        return not all(self._is_tree(spelling) for path in folders for spelling in self._spellings(path))
+
+    def is_elsewhere(self, path: str) -> bool:
+        """Return True if a path is neither own nor part of the system."""
+        system = ("/dev", "/proc", "/sys", *_names("programs"))
+        return not self.is_own(path) and not any(_is_below(path, folder) for folder in system)
 
     def content(self, path: str) -> str:
         """Return what a copy of a file holds: the text that the call wrote, or code of the project."""

@@ -15,10 +15,20 @@ from attrs import define, field
 
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.kinds import Impact
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, Places, names_of, show, tells_outward
-from amplifier_hooks.impact.programs import ProgramRun, program_rows, run_program
+from amplifier_hooks.impact.places import (
+    ANY,
+    BUILT,
+    NAME,
+    UNKNOWN,
+    Places,
+    decides_loading,
+    names_of,
+    show,
+    tells_outward,
+)
+from amplifier_hooks.impact.program_rows import ProgramRun, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +39,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 1 << 20
 """Most bytes of a command that is read."""
+LONG: Final = 1 << 16
 MOST_SIGNS: Final = 8_000
 """Most special characters of a command that is read."""
 MOST_STEPS: Final = 4_000
@@ -44,6 +55,8 @@ MOST_CALLS: Final = 2
 LONGEST_OUTPUT: Final = 65_536
 
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
+JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
+"""The end of a line that a backslash takes away, inside a word."""
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
@@ -79,6 +92,15 @@ LANGUAGES: Final = {
     "perl": "perl",
     "php": "php",
 }
+TESTS: Final = ("[", "((", "test ", "false", "grep ", "! ")
+"""Beginnings of commands whose answer decides if the rest of a list runs."""
+LOADS_NOTHING: Final = re.compile(
+    r"|cat|less( -R)?|more|true|echo|:|vim?|nano|emacs|code --wait|(/bin/)?(ba|z)?sh|gcc|g\+\+|clang(\+\+)?|cc|0|1|"
+    r"(--max-old-space-size=\d+|--no-warnings|--enable-source-maps|--experimental-vm-modules|-mod=\w+|-v|-j ?\d+|"
+    r"-[DW] ?[\w=]+|-O\w|-g|-C target-cpu=native|-F|-R|-X|-S|https?://(localhost|127\.0\.0\.1)[:/\w]*| )+"
+)
+"""Values that start no program and load no file."""
+PLACES_IN_VALUE: Final = re.compile(r"[^\s:=,'\"]+")
 PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
 OPERATORS: Final = {
     ">": "writes",
@@ -131,6 +153,12 @@ def _parse(command: str) -> Node:
     import tree_sitter
 
     return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
+
+
+def _has_too_many_words(text: str) -> bool:
+    """Return True if a long text has more words than nodes that are read; a here-document may have many lines."""
+    lines = [] if len(text) <= LONG else text.split("\n") if "<<" in text else [text]
+    return any(sum(line.count(sign) for sign in " \t\n'\"") > MOST_NODES for line in lines if len(line) > MOST_NODES)
 
 
 @define
@@ -191,14 +219,14 @@ class ShellWalk:
                     "only a run tells the commands" if len(text) <= LONGEST else "too long to be read",
                 )
             return UNKNOWN
-        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS:
+        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
             return UNKNOWN
         if UNKNOWN in text and self.depth:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
         self.depth += 1
         try:
-            root = _parse(text)
+            root = _parse(JOINED.sub("", text) if "\\\n" in text else text)
             if root.descendant_count > MOST_NODES:
                 self.add("unreadable", "", "too many parts to be read")
                 return UNKNOWN
@@ -227,7 +255,13 @@ class ShellWalk:
             inner = state.copy()
             return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
 
-        return Expansion(state.variables, run, state.splits)
+        return Expansion(
+            state.variables,
+            run,
+            lambda text: self.script(text, state.copy(), UNKNOWN),
+            lambda name, value: self.assign(name, value, state),
+            state.splits,
+        )
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
         expansion = self._expansion(state)
@@ -249,7 +283,18 @@ class ShellWalk:
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
         self._expansion(state).visit(node)
+        self.refuse_evaluated(source(node))
         return ""
+
+    def refuse_evaluated(self, *texts: str) -> None:
+        """Add `runs_unread` for a text that arithmetic of the shell would run."""
+        if any("[" in text and EVALUATED.search(text) for text in texts):
+            self.add("runs_unread", "arithmetic", "a command in the index of an array")
+
+    def _redirect(self, node: Node, state: ShellState, stdin: str) -> str:
+        """Follow a redirect without a command, as in `$(<file)`."""
+        self._outputs([node], state, "")
+        return self._input([node], (), state, stdin)
 
     def _nothing(self, node: Node, state: ShellState, stdin: str) -> str:
         del node, state, stdin
@@ -259,7 +304,7 @@ class ShellWalk:
         first, *rest = node.named_children
         output = self.visit(first, state, stdin)
         before = state.copy()
-        either = any(child.type == "||" for child in node.children)
+        either = any(child.type == "||" for child in node.children) or source(first).startswith(TESTS)
         for child in rest:
             output += self.visit(child, state, stdin)
         if either:
@@ -285,22 +330,31 @@ class ShellWalk:
         inner = [child for child in behind if child.type in REDIRECTS]
         arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
+        body, ahead = node.child_by_field_name("body"), ""
+        before = state
+        while body is not None and body.type == "list":  # The grammar gives a list the redirects of its last command.
+            *first, last = body.named_children
+            ahead += "".join(self.visit(child, state, stdin) for child in first)
+            before = state.copy() if any(child.type == "||" for child in body.children) else before
+            body = last
         stdin = self._input(redirects, inner, state, stdin)
-        body = node.child_by_field_name("body")
+        opened = state.copy()  # The shell opens files before the statement runs, which may change the folder.
         if body is not None and body.type == "command":
             output = self._command(body, state, stdin, arguments)
         else:
             if arguments:
                 self.add("unreadable", show(source(node)[:80]), "words behind a redirect")
             output = self.visit(body, state, stdin) if body is not None else stdin
-        output = self._outputs([*redirects, *inner], state, output)
+        output = self._outputs([*redirects, *inner], opened, output)
         for child in behind:
             if child.type == "pipeline":
                 for part in child.named_children:
                     output = self.visit(part, state.copy(), output)
             elif child.type in STATEMENTS:
                 output += self.visit(child, state, UNKNOWN)
-        return output
+        if before is not state:
+            state.join(before)
+        return ahead + output
 
     def _input(self, redirects: Sequence[Node], inner: Sequence[Node], state: ShellState, stdin: str) -> str:
         for one in (*redirects, *inner):
@@ -358,14 +412,17 @@ class ShellWalk:
         self._forget_assigned(body, state)
         output = ""
         for value in values if 0 < len(values) <= MOST_TURNS else [UNKNOWN]:
-            state.variables[name] = value
+            self.assign(name, value, state)
             if body is not None:
                 output += self.visit(body, state, stdin)
         return output
 
     def _loop(self, node: Node, state: ShellState, stdin: str) -> str:
         self._forget_assigned(node, state)
-        return self._sequence(node, state, stdin)
+        before = state.copy()
+        output = self._sequence(node, state, stdin)
+        state.join(before)  # The body may not run at all.
+        return output
 
     def _forget_assigned(self, body: Node | None, state: ShellState) -> None:
         """Forget the variables that a loop assigns: a later turn may find any value."""
@@ -398,12 +455,17 @@ class ShellWalk:
             branch = before.copy()
             values = child.children_by_field_name("value")
             for part in child.named_children:
-                output += self._words_only(part, branch, stdin) if part in values else self.visit(part, branch, stdin)
+                if part in values:
+                    self._expansion(branch).text(part)
+                else:
+                    output += self.visit(part, branch, stdin)
             state.join(branch)
         return output
 
     def _function(self, node: Node, state: ShellState, stdin: str) -> str:
-        del stdin
+        redirects = node.children_by_field_name("redirect")
+        self._input(redirects, (), state, stdin)
+        self._outputs(redirects, state, UNKNOWN)
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
             state.functions[source(name)] = body
@@ -412,7 +474,7 @@ class ShellWalk:
     def _assignment(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
         name, value = self._assigned(node, state)
-        self.assign(name, value, state, exported=name in names_of("loading"))
+        self.assign(name, value, state)
         return ""
 
     def _assigned(self, node: Node, state: ShellState) -> tuple[str, str]:
@@ -428,18 +490,26 @@ class ShellWalk:
             value = state.variables.get(key, UNKNOWN) + value
         return key, value
 
-    def assign(self, name: str, value: str, state: ShellState, *, exported: bool = False) -> None:
+    def assign(self, name: str, value: str, state: ShellState) -> None:
         """Give a variable a value. Some variables decide what later commands load."""
         if name == "IFS":
             state.splits = False
-        if exported and name in names_of("loading") and value.strip() not in names_of("loading_harmless"):
+        self.refuse_evaluated(name, value)
+        if decides_loading(name) and (name == "PATH" or not LOADS_NOTHING.fullmatch(value.strip())):
             self._add_loading(name, value, state)
         if name:
             state.variables[name] = value
 
     def _add_loading(self, name: str, value: str, state: ShellState) -> None:
-        """Add `environment`, unless a path keeps the old one and adds folders of the project or the system."""
-        if name == "PATH" and UNKNOWN in value:
+        """Add `environment`, unless the value adds nothing but folders of the project or the system."""
+        if name in names_of("loading_paths"):
+            parts = PLACES_IN_VALUE.findall(value)
+            folder = state.folders[0]
+            if all(self.places.runs(self.places.absolute(part, folder)).kind == "runs_project" for part in parts):
+                return
+            self.add("environment", name, show(value[:80]))
+            return
+        if name == "PATH" and UNKNOWN in value and value != UNKNOWN:
             added = [part for part in value.split(":") if part != UNKNOWN and part]
             system = (
                 "/usr/",
@@ -467,9 +537,14 @@ class ShellWalk:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 name, value = self._assigned(child, state)
-                self.assign(name, value, state, exported=word in ("export", "declare", "typeset"))
+                self.assign(name, value, state)
             else:
                 text = "".join(self._words([child], state)[0])
+                name, joined, value = text.partition("=")
+                if joined:
+                    self.assign(name, value, state)
+                elif text.startswith("-") and "n" in text:
+                    self.add("unreadable", text, "another name for a variable")
                 if word in ("export", "declare", "typeset") and text == "-p":
                     self.add("reads_secret", "environment", "the whole environment")
         if word in ("export", "declare", "typeset") and not node.named_children:
@@ -486,9 +561,10 @@ class ShellWalk:
             given = state.copy()
             for child in assignments:
                 name, value = self._assigned(child, state)
-                self.assign(name, value, given, exported=True)
+                self.assign(name, value, given)
         redirects = node.children_by_field_name("redirect")
         stdin = self._input(redirects, (), given, stdin)
+        opened = given.copy() if redirects else given
         program = node.child_by_field_name("name")
         words: list[str] = []
         if program is not None:
@@ -498,8 +574,17 @@ class ShellWalk:
             if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
                 for secret in dict.fromkeys(secrets):
                     self.add("reads_secret", f"${secret}", "a variable with a secret's name")
-        output = self.command(words, state if not assignments else given, stdin) if words else ""
-        return self._outputs(redirects, given, output)
+        for child in node.named_children:
+            if child.type in STATEMENTS and child.type != "variable_assignment":
+                self.visit(child, given, stdin)  # `time (…)`
+        before = dict(given.variables) if given is not state else {}
+        output = self.command(words, given, stdin) if words else ""
+        if given is not state:
+            # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
+            changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
+            state.folders, state.functions = given.folders, given.functions
+            state.variables |= changed
+        return self._outputs(redirects, opened, output)
 
     def command(self, words: list[str], state: ShellState, stdin: str) -> str:
         """Add the impacts of one program with its arguments, and return what is known of its output."""
@@ -515,7 +600,7 @@ class ShellWalk:
 
     def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
         name, arguments = words[0], words[1:]
-        if any(mark in name for mark in (UNKNOWN, ANY, NAME)):
+        if UNKNOWN in name or ANY in name or NAME in name:
             self.add("unreadable", show(name), "only a run tells the program")
             self.add("runs_unread", show(name), "only a run tells the program")
             return UNKNOWN
@@ -525,6 +610,8 @@ class ShellWalk:
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
         if (builtin := BUILTINS.get(base)) is not None:
+            if base not in PRINTERS or base == "printf":
+                self.refuse_evaluated(*arguments)
             return builtin(BuiltinCall(self, arguments, state, stdin))
         if (row := program_rows().get(base)) is not None:
             return run_program(ProgramRun(self, state, base, arguments, stdin, row))
@@ -619,5 +706,6 @@ class ShellWalk:
         "unset_command": _words_only,
         "test_command": _words_only,
         "command": _command,
+        "file_redirect": _redirect,
         "comment": _nothing,
     }

@@ -34,13 +34,11 @@ QUIET: Final = frozenset(
         "test",
         "[",
         "type",
-        "hash",
         "jobs",
         "fg",
         "bg",
         "disown",
         "let",
-        "getopts",
         "local",
         "setopt",
         "unsetopt",
@@ -101,13 +99,15 @@ def _source(call: BuiltinCall) -> str:
         if read.kind == "reads_secret":
             call.walk.note(read)
         call.walk.note(call.walk.places.runs(path))
+    kept = ("HOME", "PWD", "TMPDIR", "PATH")
+    call.state.variables |= {name: UNKNOWN for name in call.state.variables if name.isidentifier() and name not in kept}
     return UNKNOWN
 
 
 def _exec(call: BuiltinCall) -> str:
-    rest = (
-        call.words[2:] if call.words[:1] == ["-a"] else [word for word in call.words if word not in ("-c", "-l", "--")]
-    )
+    rest = call.words
+    while rest and rest[0].startswith("-"):
+        rest = rest[2:] if rest[0].endswith("a") else rest[1:]
     return call.walk.command(rest, call.state, call.stdin) if rest else ""
 
 
@@ -132,7 +132,8 @@ def _echo(call: BuiltinCall) -> str:
 
 def _printf(call: BuiltinCall) -> str:
     if call.words[:1] == ["-v"]:
-        call.state.variables["".join(call.words[1:2])] = UNKNOWN
+        value = _printf(evolve(call, words=call.words[2:]))
+        call.walk.assign("".join(call.words[1:2]), value, call.state)
         return ""
     form, *values = call.words or [""]
     text = decode_escapes(form)
@@ -151,13 +152,30 @@ def _read(call: BuiltinCall) -> str:
     value = call.stdin.strip() if ANY in call.stdin and "\n" not in call.stdin.strip() else UNKNOWN
     for word in call.words:
         if not word.startswith("-"):
-            call.state.variables[word] = value
+            call.walk.assign(word, value, call.state)
+    return ""
+
+
+def _map(call: BuiltinCall) -> str:
+    """Follow `mapfile`, whose option `-C` runs a command for every line."""
+    for word, value in zip(call.words, call.words[1:], strict=False):
+        if re.fullmatch(r"-\w*C", word):
+            call.walk.script(value, call.state, UNKNOWN)
+    return _read(call)
+
+
+def _hash(call: BuiltinCall) -> str:
+    if "-p" in call.words:
+        call.walk.add("environment", " ".join(call.words), "another program behind a name")
     return ""
 
 
 def _trap(call: BuiltinCall) -> str:
     if call.words and call.words[0] not in ("-", "-p", "-l", ""):
-        call.walk.script(call.words[0], call.state.copy(), call.stdin)
+        words = call.words[1:] if call.words[0] == "--" else call.words
+        later = call.state.copy()
+        call.walk.script("".join(words[:1]), later, call.stdin)
+        call.state.join(later)
     return ""
 
 
@@ -179,8 +197,9 @@ def _unset(call: BuiltinCall) -> str:
 def _set(call: BuiltinCall) -> str:
     if not call.words:
         call.walk.add("reads_secret", "environment", "the whole environment")
-    if "--" in call.words:
-        values = call.words[call.words.index("--") + 1 :]
+    start = next((at for at, word in enumerate(call.words) if word[:1] not in ("-", "+") or word == "--"), None)
+    if start is not None and call.words[start - 1 : start] != ["-o"]:
+        values = call.words[start + (call.words[start] == "--") :]
         call.state.variables |= {str(place): value for place, value in enumerate(values[:9], start=1)}
         call.state.variables["@"], call.state.variables["*"] = SPLIT.join(values), " ".join(values)
     return ""
@@ -188,6 +207,22 @@ def _set(call: BuiltinCall) -> str:
 
 def _pwd(call: BuiltinCall) -> str:
     return call.state.folders[0] if len(call.state.folders) == 1 else UNKNOWN
+
+
+def _bind(call: BuiltinCall) -> str:
+    """Follow `bind`, `complete` and `compgen`, which may run commands later."""
+    if any(re.match(r"-\w*[xCFW]", word) for word in call.words):
+        call.walk.add("runs_unread", " ".join(call.words), "a command that runs later")
+    return UNKNOWN
+
+
+def _history(call: BuiltinCall) -> str:
+    call.walk.add("reads_secret", "history", "the history of commands")
+    return UNKNOWN
+
+
+def _unknown(_call: BuiltinCall) -> str:
+    return UNKNOWN
 
 
 def _quiet(_call: BuiltinCall) -> str:
@@ -208,8 +243,10 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "echo": _echo,
     "printf": _printf,
     "read": _read,
-    "mapfile": _read,
-    "readarray": _read,
+    "mapfile": _map,
+    "readarray": _map,
+    "getopts": lambda call: _read(evolve(call, words=call.words[1:2])),
+    "hash": _hash,
     "trap": _trap,
     "alias": _alias,
     "unset": _unset,
@@ -218,4 +255,7 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "pwd": _pwd,
     "popd": lambda call: _cd(evolve(call, words=["-"])),
     **dict.fromkeys(QUIET, _quiet),
+    **dict.fromkeys(("bind", "complete", "compgen"), _bind),
+    **dict.fromkeys(("type", "dirs", "jobs", "times", "ulimit", "umask"), _unknown),
+    "history": _history,
 }

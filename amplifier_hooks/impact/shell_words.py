@@ -28,8 +28,13 @@ MOST_WORDS: Final = 256
 UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
+BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
+EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
+"""A text that arithmetic runs: the index of an array holds a substitution."""
 BRACKET: Final = re.compile(r"\[[^\]\s/]+\]")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
+LIVE: Final = re.compile(r"[*?{},\\\[]")
+MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -60,6 +65,10 @@ class Expansion:
     variables: dict[str, str]
     run: Callable[[Node], str]
     """Follows the commands of a substitution, and returns their output as far as that is known."""
+    script: Callable[[str], str]
+    """Follows a text of commands that the grammar leaves unread, and returns their output."""
+    assign: Callable[[str, str], None]
+    """Gives a variable its value."""
     splits: bool = True
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
@@ -84,7 +93,12 @@ class Expansion:
         return UNKNOWN
 
     def _plain_word(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
-        return source(node) if quoted else _unquoted(source(node))
+        text = self.backquoted(source(node)) if node.type == "word" else source(node)
+        return text if quoted else _unquoted(text)
+
+    def backquoted(self, text: str) -> str:
+        """Return a text with the output of the commands between backquotes, which the grammar leaves in some texts."""
+        return BACKQUOTED.sub(lambda match: self.script(match[1] or match[2] or ""), text) if "`" in text else text
 
     def _substituted(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
         return self._output(self.run(node), quoted=quoted)
@@ -119,16 +133,20 @@ class Expansion:
         place = start
         for child in node.children:
             gap = whole[place - start : child.start_byte - start].decode("utf-8", "replace")
-            parts.append(_plain(gap))
+            parts.append(_plain(self.backquoted(gap) if node.type == "heredoc_body" else gap))
             place = child.end_byte
             if child.type in PLAIN_TEXT:
-                parts.append(_plain(STRING_ESCAPE.sub(_unescape, source(child))))
+                parts.append(_plain(STRING_ESCAPE.sub(_unescape, self._part(child, node))))
             elif child.type not in ('"', '$"', "$"):
                 parts.append(self.text(child, quoted=True))
             elif child.type == "$":
                 parts.append("$")
-        parts.append(_plain(whole[place - start :].decode("utf-8", "replace")))
+        rest = whole[place - start :].decode("utf-8", "replace")
+        parts.append(_plain(self.backquoted(rest) if node.type == "heredoc_body" else rest))
         return "".join(parts)
+
+    def _part(self, child: Node, whole: Node) -> str:
+        return self.backquoted(source(child)) if whole.type == "heredoc_body" else source(child)
 
     def _variable(self, name: str, *, quoted: bool) -> str:
         if name == "@" and self.variables.get(name) == "":
@@ -147,6 +165,9 @@ class Expansion:
         name = next((child for child in node.named_children if child.type in names), None)
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
         self.visit(node)
+        for child in node.named_children:
+            if child.type in ("regex", "word") and ("$(" in source(child) or "`" in source(child)):
+                self.script(f"echo {source(child)}")
         if name is None or operators == ["#"]:
             return UNKNOWN if name is None else NAME
         key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
@@ -155,6 +176,10 @@ class Expansion:
         if operator in (":+", "+"):
             return given
         value = self._variable(key, quoted=True)
+        if operator == "@" and value != NAME:
+            return self.script(f'echo "{value}"')
+        if operator in ("=", ":="):
+            self.assign(key, value if value and value != UNKNOWN else given)
         if operator in (":-", "-", ":=", "="):
             return self._output(value or given, quoted=quoted)
         if not operator:
@@ -205,6 +230,8 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _unquoted(text: str) -> str:
+    if not LIVE.search(text):
+        return text
     text = BRACKET.sub(ANY, text) if "[" in text and "\\" not in text else text
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
@@ -217,6 +244,8 @@ def _unquoted(text: str) -> str:
 
 def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
+    if not MARKED.search(word):
+        return [word]
     waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
     done: list[str] = []
     while waiting and len(waiting) + len(done) <= MOST_WORDS:

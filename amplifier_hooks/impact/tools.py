@@ -11,15 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
 from amplifier_hooks.impact.kinds import CallImpact, Impact
-from amplifier_hooks.impact.network import url_impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, show
-from amplifier_hooks.impact.shell import ShellWalk
+from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     from amplifier_hooks.impact.kinds import ImpactPolicy, Stat
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
-PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
-DIFFED: Final = re.compile(r"^\+\+\+ (?:b/)?([^\t\n]+)", re.MULTILINE)
+PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
+DIFFED: Final = re.compile(r"^(?:\+\+\+|(?:rename|copy) to|rename from) \"?(?:b/)?([^\t\n\"]+)", re.MULTILINE)
+REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULTILINE)
+DRIVE: Final = re.compile(r"^[A-Za-z]:/(?!/)")
+MAGIC: Final = re.compile(r"^\s*[!%]", re.MULTILINE)
+"""A line of a notebook that runs a command."""
 LONGEST_TEXT: Final = 200_000
 LONGEST_ACTION: Final = 60
 """Most characters of an argument that names an action."""
@@ -119,7 +124,9 @@ class _Look:
     impacts: dict[Impact, None] = field(factory=dict)
 
     def path(self, text: str) -> str:
-        return self.places.absolute(text, self.folder)
+        """Return an absolute path, whichever system it is written for."""
+        text = text.replace("\\", "/")
+        return UNKNOWN if "\0" in text else self.places.absolute(DRIVE.sub(r"/\g<0>", text), self.folder)
 
 
 def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Impact]:
@@ -131,13 +138,22 @@ def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[I
 
 
 def _texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
-    """Return the texts of every argument that a table names, those in lists too."""
+    """Return the texts of every argument that a table names, those in lists and in other arguments too."""
     names = {_plain(name) for name in _arguments(kind)}
-    found: list[str] = []
-    for name, value in arguments.items():
-        if _plain(name) in names:
-            found += _strings(value)
-    return found
+    return [text for name, value in _named(arguments) if _plain(name) in names for text in _strings(value)]
+
+
+def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield every argument with its name, and those inside it unless it is only texts."""
+    if depth > DEEPEST or isinstance(value, str):
+        return
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield str(name), () if isinstance(item, Mapping) else item
+            yield from _named(item, depth + 1)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _named(item, depth + 1)
 
 
 def _strings(value: Any, depth: int = 0) -> list[str]:
@@ -161,7 +177,12 @@ def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
         yield Impact("unreadable", "", "a shell tool without a command")
     for command in commands:
         walk = ShellWalk(look.places)
-        if isinstance(command, str):
+        for name, value in _named(arguments.get("env") or arguments.get("environment")):
+            walk.assign(name, str(value), ShellState((start,), {}))
+        words = _strings(arguments.get("args"))
+        if isinstance(command, str) and words:
+            walk.follow_words([command, *words], start)
+        elif isinstance(command, str):
             walk.follow(command, start)
         elif isinstance(command, list | tuple) and command and all(isinstance(word, str) for word in command):
             walk.follow_words(list(command), start)
@@ -187,7 +208,7 @@ def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     for text in _texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text), recursive=True)
     for text in _strings([arguments.get("glob"), arguments.get("include")]):
-        if (read := look.places.reads(look.path(text))).kind == "reads_secret":
+        if (read := look.places.reads(look.path(text.replace("*", "")))).kind == "reads_secret":
             yield read
 
 
@@ -204,6 +225,10 @@ def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
         for name in DIFFED.findall(patch):
             if name != "/dev/null":
                 yield from look.places.writes(look.path(name), patch)
+        for name in REMOVED.findall(patch):
+            yield from look.places.deletes(look.path(name))
+        if not any(expression.search(patch) for expression in (PATCHED, DIFFED)):
+            yield Impact("unreadable", "", "a patch without the name of a file")
     for text in paths:
         yield from look.places.writes(look.path(text), content)
     if not paths and not patches:
@@ -220,18 +245,27 @@ def _fetch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     sends = method not in ("GET", "HEAD") or any(arguments.get(name) for name in ("body", "data", "json"))
     urls = _texts(arguments, "url") or re.findall(r"https?://[^\s'\"<>)]+", str(arguments.get("prompt", "")))
     for url in urls:
-        yield url_impact(url, look.places.policy, sends=sends)
+        is_file = url.strip().lower().startswith("file:")
+        yield look.places.reads(look.path(url)) if is_file else url_impact(url, look.places.policy, sends=sends)
     if not urls:
         yield Impact("unreadable", "", "a tool that fetches, without an address")
 
 
 def _websearch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    del look, arguments
-    yield Impact("network_known", "a search engine")
+    del look
+    secret = any(SECRET.search(text) for text in _strings(arguments))
+    yield Impact("network_sends" if secret else "network_known", "a search engine")
 
 
 def _code(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    languages = {text.lower() for name in ("language", "lang") for text in _strings(arguments.get(name))}
     for text in _texts(arguments, "code") or _strings(arguments):
+        if languages & SHELLS:
+            walk = ShellWalk(look.places)
+            walk.follow(text, look.folder)
+            yield from walk.impacts
+        elif MAGIC.search(text):
+            yield Impact("runs_unread", "", "a line of a notebook that runs a command")
         yield from read_code(text, "python", look.places, look.folder)
 
 
@@ -250,7 +284,8 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
         return
     words = _words(name)
     actions = [word for text in _texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)]
-    writes = bool(_verbs("writes") & {*words[:2], *actions[:1]})
+    joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
+    writes = bool(_verbs("writes") & {*words[:2], *actions[:1], *joined})
     reads = bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=writes))
     yield from found
@@ -270,6 +305,10 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
     for url in _texts(arguments, "url"):
         if "." in url or "://" in url:
             yield url_impact(url, look.places.policy)
+    for text in _strings([arguments.get("command"), arguments.get("cmd"), arguments.get("script")]):
+        walk = ShellWalk(look.places)
+        walk.follow(text, look.folder)
+        yield from (one for one in walk.impacts if one.kind not in ("unknown_program", "unreadable", "reads"))
     for text in _texts(arguments, "code"):
         yield from read_code(text, "javascript", look.places, look.folder)
     for path in [look.path(text) for text in _texts(arguments, "path") if "://" not in text]:
@@ -282,7 +321,7 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
 def _is_sql(text: str) -> bool:
     """Return True if a text begins with a word of SQL that more words follow."""
     table = load_table("inline_code")["sql"]
-    first = re.sub(r"^\s*(?:--.*\n\s*)*\(?", "", text).split(None, 1)
+    first = re.sub(r"^\s*(?:--.*\n\s*|/\*.*?\*/\s*)*\(?", "", text).split(None, 1)
     return bool(first) and first[0].upper() in {*table["reading"], *table["changing"]} and len(text.split()) > 1
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.impact.hosts import is_remote, remote_host
 from amplifier_hooks.impact.inline_code import read_code
-from amplifier_hooks.impact.network import is_remote, remote_host
 from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
 
 FIND_VALUES: Final = frozenset(
     [
@@ -106,7 +106,7 @@ def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]
 
 def read_sed(run: ProgramRun, words: list[str]) -> None:
     """Read `sed`: its script may write files and run commands; `-i` changes the files that it reads."""
-    in_place = [word for word in words if re.match(r"--in-place|-[nErsuz]*i", word)]
+    in_place = [word for word in words if re.match(r"--i|-[nErsuz]*i", word)]
     plain = [word for word in words if word not in in_place]
     given = run.split(
         plain[1:] if in_place and plain[:1] == [""] else plain, "-l --line-length -e --expression -f --file"
@@ -209,6 +209,9 @@ def read_awk(run: ProgramRun, words: list[str]) -> None:
     """Read `awk`: a program in a language that can write files and run commands."""
     given = run.split(words, "-F -v --field-separator --assign -f --file -e --source -i --include -l --load -E --exec")
     codes, files = given.all("-e", "--source"), given.operands
+    for word in words:
+        if match := re.match(r"(?:-[odp]|--(?:profile|pretty-print|dump-variables)=)(.+)", word):
+            run.writes(match[1])
     for value in given.all("-f", "--file", "-E", "--exec"):
         run.walk.run_file(value, run.state, "awk", [], run.stdin)
     for value in given.all("-i", "--include", "-l", "--load"):
@@ -232,12 +235,14 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
     given = run.split(
         words,
         f"{TAR_PROGRAMS} -f --file -C --directory -T --files-from -b --exclude --transform --xform -X --exclude-from "
+        "--index-file --listed-incremental --volno-file --one-top-level "
         "--strip-components --owner --group --mode --mtime -N -g -H --format -s -K",
     )
     for value in given.all(*TAR_PROGRAMS.split()):
-        if value.split(" ")[0] not in COMPRESSORS:
+        if value and value.split(" ")[0] not in COMPRESSORS:
             run.add("runs_unread", f"tar {value}", "an option that names a program")
-    archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory") or "."
+    archive, folder = given.one("-f", "--file") or "-", given.one("-C", "--directory", "--one-top-level") or "."
+    _read_tar_files(run, given, archive)
     if given.has("-x", "--extract", "--get"):
         run.reads(archive)
         if not given.has("-O", "--to-stdout"):
@@ -253,14 +258,34 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
         run.add("reads", archive)
 
 
+def _read_tar_files(run: ProgramRun, given: SplitWords, archive: str) -> None:
+    """Read the options of `tar` that name more files, or leave the folder."""
+    for value in given.all("--index-file", "--listed-incremental", "-g", "--volno-file"):
+        run.writes(value)
+    for value in given.all("-T", "--files-from"):
+        run.reads(value)
+    if given.has("-P", "--absolute-names", "--recursive-unlink") and given.has("-x", "--extract", "--get"):
+        run.add("writes_outside", "tar", "paths of the archive, wherever they lie")
+    if is_remote(archive) and not given.has("--force-local"):
+        run.add("network_sends", archive)
+
+
+def _files_of(run: ProgramRun, given: SplitWords) -> None:
+    for value in given.all("--log-file", "--backup-dir", "--write-batch", "--temp-dir", "-T"):
+        run.writes(value)
+    for value in given.all("--files-from", "--password-file"):
+        run.reads(value)
+
+
 def read_rsync(run: ProgramRun, words: list[str]) -> None:
     """Read `rsync`: a copy that may delete, between folders or machines."""
     given = run.split(
         words,
         "--exclude --include --exclude-from --include-from -f --filter --bwlimit --timeout --port --chmod --chown "
         "--out-format --log-file --backup-dir --suffix -B --partial-dir --info --compress-level --max-size --min-size "
-        "--files-from -e --rsh --rsync-path",
+        "--files-from -e --rsh --rsync-path --write-batch --temp-dir -T --password-file -M --remote-option",
     )
+    _files_of(run, given)
     for value in given.all("-e", "--rsh", "--rsync-path"):
         if not RSH.fullmatch(value):
             run.add("runs_unread", value, "an option that names a program")

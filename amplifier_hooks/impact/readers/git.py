@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
 
 PROGRAMS: Final = re.compile(
     r"alias\.|core\.(?:sshcommand|pager|editor|hookspath|fsmonitor|gitproxy|askpass|attributesfile|worktree)|pager\.|"
-    r".*\.(?:textconv|command|cmd|process|clean|smudge|driver|program|helper|uploadpack|receivepack|proxy|browser)$|"
+    r".*\.(?:textconv|external|command|cmd|process|clean|smudge|driver|program|helper|uploadpack|receivepack|proxy|browser)$|"
     r"sequence\.editor|protocol\.|url\.|include|credential|filter\.|diff\..*\.|merge\..*\.|gpg\.|http\.proxy|"
     r"http\.sslverify|init\.templatedir|uploadpack\.|remote\.",
     re.IGNORECASE,
@@ -54,7 +54,8 @@ def read_git(run: ProgramRun, words: list[str]) -> None:
             value = rest.pop(0)
         if name == "-C":
             run.state.folders = tuple(run.paths(value))
-        elif name in ("-c", "--config-env"):
+        elif name[:2] == "-c" or name == "--config-env":
+            value = word[2:] if name[:2] == "-c" and word != "-c" else value
             setting, _, given = value.partition("=")
             if PROGRAMS.match(setting) and given not in PLAIN_VALUES:
                 run.add("runs_unread", setting, "a setting that names a program")

@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.impact.network import is_remote, remote_host
+from amplifier_hooks.impact.hosts import is_remote, remote_host
+from amplifier_hooks.impact.inline_code import read_sql
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
 
 CURL_DATA: Final = (
     "-d --data --data-raw --data-binary --data-ascii --data-urlencode --json -F --form --form-string -T --upload-file"
 )
-CURL_FILES: Final = "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii"
+CURL_FILES: Final = "-o --output -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr"
 CURL_VALUES: Final = (
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
     "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
     "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
-    "--continue-at --max-filesize --proto --stderr --noproxy --oauth2-bearer --url-query -X --request --output-dir "
+    "--continue-at --max-filesize --proto --preproxy --socks5 "
+    "--doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
     "-K --config --url"
 )
 WGET_BODY: Final = ("--post-file", "--body-file", "--post-data", "--body-data")
@@ -41,6 +43,8 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
         run.add("network_sends", "--config", "the file of settings is not read")
     for value in given.all(*CURL_FILES.split()):
         run.writes(value)
+    _read_curl_way(run, given)
+    folder = given.one("--output-dir") or "."
     for name, value in given.found:
         upload = name in ("-T", "--upload-file")
         if name in CURL_DATA.split() and (upload or value.startswith("@") or "=@" in value):
@@ -49,10 +53,19 @@ def read_curl(run: ProgramRun, words: list[str]) -> None:
             run.add("unreadable", "--header", "headers in a file")
     for url in urls:
         if given.has("-O", "--remote-name", "-J", "--remote-name-all"):
-            run.writes(url.rpartition("/")[2] or "index")
+            run.writes(f"{folder}/{url.rpartition('/')[2] or 'index'}")
         run.url(url, sends=method not in ("GET", "HEAD", "OPTIONS"))
         if url.lower().startswith("file:"):
             run.reads(url)
+
+
+def _read_curl_way(run: ProgramRun, given: SplitWords) -> None:
+    """Read the options of `curl` that lead around the host of the address, or read files."""
+    for value in given.all("-x", "--proxy", "--preproxy", "--socks5", "--connect-to", "--resolve", "--doh-url"):
+        run.add("network_new", value, "another way to the host")
+    for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
+        if "=" not in value:
+            run.reads(value)
 
 
 def read_wget(run: ProgramRun, words: list[str]) -> None:
@@ -65,6 +78,8 @@ def read_wget(run: ProgramRun, words: list[str]) -> None:
         run.add("runs_unread", "wget", "a setting that names a program")
     if given.has("-i", "--input-file"):
         run.add("unreadable", "wget", "the list of addresses is not read")
+    for value in given.all("-o", "--output-file", "-a", "--append-output"):
+        run.writes(value)
     target = given.one("-O", "--output-document")
     folder = given.one("-P", "--directory-prefix") or "."
     for url in given.operands:
@@ -76,6 +91,8 @@ def read_wget(run: ProgramRun, words: list[str]) -> None:
 def read_ssh(run: ProgramRun, words: list[str]) -> None:
     """Read `ssh`: a command on another machine; some options run programs on this one."""
     given = run.split(words, "-p -i -l -F -L -R -D -b -c -E -e -I -J -m -O -o -Q -S -W -w -B", stop=True)
+    for value in given.all("-E"):
+        run.writes(value)
     for value in given.all("-o"):
         if SSH_PROGRAM.match(value):
             run.add("runs_unread", value, "an option that names a program")
@@ -113,6 +130,13 @@ def read_cloud(run: ProgramRun, words: list[str]) -> None:
     names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)][:5]
     verbs = {part for name in names for part in (name.split("-")[0], name)}
     place = " ".join(names[:3])
+    if any(word.startswith("--endpoint") for word in words):
+        run.add("network_sends", place, "another host")
+    for word in words:
+        if word[:1] in ("/", "~") and any(run.walk.places.is_elsewhere(path) for path in run.paths(word)):
+            run.writes(word)
+        elif run.name == "bq" and " " in word:
+            run.walk.note(*read_sql(word, "bq"))
     if verbs & {*table["secrets"]}:
         run.add("reads_secret", place)
     elif verbs & {*table["writes"]} or not verbs & {*table["reads"]}:

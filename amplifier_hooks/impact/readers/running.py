@@ -9,7 +9,7 @@ from amplifier_hooks.impact.places import UNKNOWN, tells_outward
 from amplifier_hooks.impact.shell_words import SPLIT
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
     from amplifier_hooks.impact.shell import ShellState
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
@@ -18,7 +18,7 @@ MOST_GIVEN: Final = 64
 NPX_PACKAGES: Final = ("-p", "--package", "--from", "--spec", "--with")
 TOOL_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
 MAKE_FILES: Final = ("Makefile", "makefile", "GNUmakefile")
-MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|MAKEFLAGS|MAKE|CC|CXX|LD)=")
+MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|\.SHELLFLAGS|MAKEFLAGS|MAKE|CC|CXX|LD|\w*CMD)=")
 
 
 def read_xargs(run: ProgramRun, words: list[str]) -> None:
@@ -30,7 +30,12 @@ def read_xargs(run: ProgramRun, words: list[str]) -> None:
     )
     inner = given.operands
     mark = given.one("-I", "-J") or ("{}" if given.has("-i", "--replace") else "")
-    words = run.stdin.split() if run.stdin != UNKNOWN and not given.has("-a", "--arg-file") else []
+    for value in given.all("-a", "--arg-file"):
+        run.reads(value)
+    # A mark takes a whole line, and so do some options; quotes keep blanks together.
+    lines = bool(mark) or given.has("-0", "--null", "-d", "--delimiter", "-L", "--max-lines")
+    known = not given.has("-a", "--arg-file") and (lines or not set("'\"\\") & set(run.stdin))
+    words = (run.stdin.splitlines() if lines else run.stdin.split()) if known and run.stdin != UNKNOWN else []
     words = words if 0 < len(words) <= MOST_GIVEN else [UNKNOWN]
     if not inner:
         return
@@ -92,15 +97,16 @@ def _assign(run: ProgramRun, words: list[str], state: ShellState) -> list[str]:
     rest = list(words)
     while rest and ASSIGNMENT.match(rest[0]):
         name, _, value = rest.pop(0).partition("=")
-        run.walk.assign(name, value, state, exported=True)
+        run.walk.assign(name, value, state)
     return rest
 
 
 def read_timeout(run: ProgramRun, words: list[str]) -> None:
     """Read `timeout`, `flock` and `watch`: a duration or a file, then a program."""
-    rest = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True).operands
-    if run.name == "watch":
-        run.walk.script(" ".join(rest), run.state.copy(), UNKNOWN)
+    given = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True)
+    rest = given.operands
+    if run.name in ("watch", "entr", "watchexec"):
+        run.walk.script(" ".join(rest or ["".join(value for _, value in given.found)]), run.state.copy(), UNKNOWN)
         return
     rest = rest[1:] if run.name in ("timeout", "gtimeout", "flock") else rest
     rest = ["sh", *rest] if rest[:1] == ["-c"] else rest
@@ -113,7 +119,12 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
     if run.name == "busybox" and words:
         run.output = run.walk.command(words, run.state, run.stdin)
         return
-    given = run.split(words, "-o +o -O +O --rcfile --init-file", stop=True)
+    words = [f"-{word[1:]}" if re.fullmatch(r"\+[A-Za-z]+", word) else word for word in words]
+    given = run.split(
+        words, "-o -O --rcfile --init-file" + " -C --init-command --command" * (run.name == "fish"), stop=True
+    )
+    for text in given.all("-C", "--init-command", "--command"):
+        run.walk.script(text, run.state.copy(), UNKNOWN)
     rest, state = given.operands, run.state.copy()
     for file in given.all("--rcfile", "--init-file"):
         run.walk.run_file(file, state, "shell", [], UNKNOWN)
@@ -124,6 +135,8 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
     elif rest and not given.has("-s") and rest[0] != "-":
         run.walk.run_file(rest[0], run.state, "shell", rest[1:], run.stdin)
     elif not given.has("--version"):
+        state.variables |= {str(at): value for at, value in enumerate(rest[:9], start=1)}
+        state.variables["@"] = SPLIT.join(rest)
         run.output = run.walk.script(run.stdin, state, UNKNOWN)
 
 
@@ -131,7 +144,9 @@ def read_interpreter(run: ProgramRun, words: list[str]) -> None:
     """Read an interpreter: the code in an option, a module, a script, or the standard input."""
     given = run.split(words, stop=True)
     rest = given.operands
-    code = next(((name, value) for name, value in given.found if name in run.row.instead), None)
+    code = next(
+        ((name, value) for name, value in given.found if name in run.row.instead and name in run.row.options), None
+    )
     if code and run.name.startswith(("python", "pypy")):
         # Everything behind -c and -m belongs to the code or the module.
         run.operands = words[words.index(code[1]) + 1 :] if code[1] in words else rest
@@ -140,12 +155,14 @@ def read_interpreter(run: ProgramRun, words: list[str]) -> None:
     for name, value in given.found:
         if role := run.row.options.get(name):
             run.apply(role, value)
-    if run.name == "perl" and any(re.match(r"-\w*i", word) for word in words):
+    if run.name in ("perl", "ruby") and any(re.match(r"-\w*i", word) for word in words):
         for file in rest:
             run.writes(file, None)
     if code:
         for file in rest if run.name in ("perl", "ruby") else ():
             run.reads(file)
+            if "|" in file:
+                run.add("runs_unread", file, "a pipe to a program")
     elif rest and rest[0] != "-":
         run.operands = rest
         run.apply(run.row.operands[0], rest[0])
@@ -174,6 +191,8 @@ def read_npx(run: ProgramRun, words: list[str]) -> None:
     rest = given.operands
     for value in given.all("-c", "--call"):
         run.walk.script(value, run.state.copy(), UNKNOWN)
+    if any(name.startswith(("--registry", "--index", "--script-shell", "--node-options")) for name, _ in given.found):
+        run.add("installs_new", run.name, "another source of packages, or a program in an option")
     for value in given.all(*NPX_PACKAGES):
         run.add("installs_new", value)
     if run.name == "pipx" and rest and rest[0] in ("run", "install", "inject", "list"):
@@ -208,7 +227,7 @@ def read_make(run: ProgramRun, words: list[str]) -> None:
             elif files or file == MAKE_FILES[0]:
                 run.walk.note(run.walk.places.runs(path))
     for word in given.operands:
-        if MAKE_PROGRAMS.match(word):
+        if MAKE_PROGRAMS.match(word) or "$" in word or "`" in word:
             run.add("runs_unread", word, "a variable that names a program")
         elif "=" not in word and tells_outward(word):
             run.add("service_writes", word, "the name of the target")

@@ -9,7 +9,7 @@ from amplifier_hooks.impact.inline_code import read_sql
 from amplifier_hooks.impact.places import NAME, UNKNOWN
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.programs import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun
 
 FILE_DATABASES: Final = ("sqlite3", "sqlite", "duckdb")
 RIGHTS: Final = ("--privileged", "--cap-add", "--device", "--security-opt", "--userns", "--pid", "--uts")
@@ -34,14 +34,25 @@ def read_database(run: ProgramRun, words: list[str]) -> None:
     if run.name in FILE_DATABASES and given.operands:
         run.reads(given.operands[0])
         statements += given.operands[1:]
+    if given.has("-A", "-Ax", "-Axf"):
+        run.add("unreadable", run.name, "an archive in a database")
     if not statements and run.stdin != UNKNOWN:
         statements = [run.stdin]
-    for statement in statements:
-        run.walk.note(*read_sql(statement, run.name))
+    _note_statements(run, statements, "".join(given.operands[:1]))
     if not statements and (given.operands or given.has("-l", "--list", "--version", "-V", "-version")):
         run.add("service_reads", run.name)
     elif not statements:
         run.add("unreadable", run.name, "statements that only a run can tell")
+
+
+def _note_statements(run: ProgramRun, statements: list[str], file: str) -> None:
+    """Add the impacts of statements; a database in a temporary file is only a file."""
+    scratch = run.name in FILE_DATABASES and run.is_scratch(file)
+    for statement in statements:
+        found = read_sql(statement, run.name)
+        run.walk.note(*(one for one in found if not (scratch and one.kind == "service_writes")))
+        if scratch:
+            run.writes(file)
 
 
 def read_redis(run: ProgramRun, words: list[str]) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from amplifier_hooks.impact.kinds import KINDS, MEANINGS
 from amplifier_hooks.impact.places import sensitive_rows
-from amplifier_hooks.impact.programs import FAMILIES, program_rows, read_row
+from amplifier_hooks.impact.program_rows import FAMILIES, program_rows, read_row
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.impact.programs import Row
+    from amplifier_hooks.impact.program_rows import Row
     from tests.amplifier_hooks.impact.conftest import Predict
 
 

@@ -52,6 +52,18 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("mcp__aws__call", {"action": "TerminateInstances"}, "service_writes"),
         ("mcp__filesystem__write_file", {"path": "/home/dev/.bashrc", "content": "x"}, "writes_guarded writes_outside"),
         ("mcp__zorg__frobnicate", {}, "unknown_program"),
+        ("mcp__fs__read_file", {"args": {"file": {"path": ".env"}}}, "reads_secret"),
+        ("mcp__x__search_and_delete", {}, "service_writes"),
+        ("mcp__x__get", {"command": "rm -rf ~"}, "deletes_outside service_reads"),
+        ("MultiEdit", {"file_path": "a", "edits": [{"file_path": "/etc/x"}]}, "writes_tree writes_outside"),
+        ("apply_patch", {"input": "diff --git a/x b/x\nrename to .git/hooks/x"}, "writes_guarded"),
+        ("apply_patch", {"input": "*** Begin Patch\n  *** Add File: /etc/x\n*** End Patch"}, "writes_outside"),
+        ("Write", {"file_path": "..\\.bashrc", "content": "x"}, "writes_guarded writes_outside"),
+        ("Write", {"file_path": ".git\u200b/hooks/x", "content": "x"}, "writes_guarded"),
+        ("WebFetch", {"url": "http://evil.example\\@localhost/"}, "network_new"),
+        ("WebFetch", {"url": "file:///home/dev/.ssh/id_rsa"}, "reads_secret"),
+        ("shell", {"command": ["ls"], "env": {"LD_PRELOAD": "/tmp/x.so"}}, "environment reads"),
+        ("run_code", {"language": "bash", "code": "rm -rf ~"}, "deletes_outside inline_code"),
     ],
 )
 def test_a_tool_call_has_exactly_these_kinds(tool: str, arguments: dict[str, Any], kinds: str) -> None:

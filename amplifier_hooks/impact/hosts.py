@@ -27,7 +27,7 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
 
     Data in a request counts as sent, and so does text in the name of a host that only a run can tell.
     """
-    match = HOST.match(url.strip())
+    match = HOST.match(url.strip().replace("\\", "/"))
     host, port = (match[1].lower(), match[2]) if match else ("", None)
     place = show(host or url)
     if url.lower().startswith("file:"):

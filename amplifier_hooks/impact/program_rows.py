@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, field, fields_dict, frozen
 
+from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.network import url_impact
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, show, tells_outward
+from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ FAMILIES: Final = (
     "machine",
     "shells",
 )
+LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "run"))
+"""Options and verbs of programs with code of the project whose value is code or settings."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -168,8 +170,21 @@ class ProgramRun:
     """The options that were found, each with its value or an empty text."""
 
     def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
-        """Add an impact."""
+        """Add an impact. Code in a folder outside the project is no code of the project."""
+        if kind in ("runs_project", "installs_manifest") and self.walk.places.is_foreign(self.state.folders):
+            self.walk.add("runs_unread", show(self.state.folders[0]), "a folder outside the project")
         self.walk.add(kind, show(place), reason)
+
+    def refuse_outside(self, words: Sequence[str]) -> None:
+        """Add `runs_unread` for every place outside the project that a program with code of the project is told."""
+        for before, word in zip(["", *words], words, strict=False):
+            text = word.partition("=")[2] if word[:1] == "-" else word
+            loads = before in LOADING_OPTIONS
+            for path in self.paths(text) if text[:1] in ("/", "~") or text[:2] == ".." else ():
+                if any(one.place == show(path) for one in self.walk.impacts):
+                    continue
+                if self.walk.places.is_elsewhere(path) or (loads and self.walk.places.is_foreign((path,))):
+                    self.add("runs_unread", path, "a place outside the project")
 
     def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
         """Return the arguments, split by the options of the row and by more options that take `values`."""
@@ -194,6 +209,11 @@ class ProgramRun:
         """Delete a file or folder."""
         for path in self.paths(text) if text else ():
             self.walk.note(*self.walk.places.deletes(path, recursive=recursive))
+
+    def is_scratch(self, text: str) -> bool:
+        """Return True if a file lies in a temporary folder and nowhere else."""
+        places = self.walk.places
+        return all(places.is_own(path) and places.is_foreign((path,)) for path in self.paths(text))
 
     def url(self, text: str, *, sends: bool = False) -> None:
         """Connect to an address."""
@@ -230,8 +250,32 @@ def run_program(run: ProgramRun) -> str:
     if words and words[-1] in HELP and not words[2:] and not run.row.by:
         return NAME
     path = [run.name]
+    if not run.row.kinds or "system" not in run.row.kinds:
+        _read_named(run, words)
     _read(run, words, path)
     return run.output if run.output is not None else _output(run)
+
+
+def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
+    """Judge what the names of options say of their values, for options that no row knows; this only raises."""
+    for word, following in zip(words, [*words, ""][1:], strict=True):
+        name, joined, value = word.partition("=")
+        if name[:1] != "-" or name in run.row.options or name in ("--", "-"):
+            continue
+        value = value if joined else following
+        parts = frozenset(name.lstrip("-").replace("_", "-").split("-"))
+        if parts & names_of("options_that_write") and value[:1] != "-":
+            kept = [
+                one
+                for path in run.paths(value)
+                for one in run.walk.places.writes(path, None)
+                if value and one.kind in ("writes_outside", "writes_guarded")
+            ]
+            run.walk.note(*kept)
+        elif parts & names_of("options_that_load") and value[:1] in ("/", "~", "."):
+            run.walk.note(
+                *(one for path in run.paths(value) if (one := run.walk.places.runs(path)).kind != "runs_project")
+            )
 
 
 def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
@@ -252,10 +296,14 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
             _apply_flag(run, flag)
         elif role := row.options.get(name):
             run.apply(role, value)
+        elif value and "reads*" in row.operands:
+            _object(run, value, "")
     if row.verbs:
         _read_verb(run, path)
         return
     _add_kinds(run, row.kinds, row.reason, path)
+    if "runs_project" in row.kinds:
+        run.refuse_outside(words)
     if row.stdin and not [word for word in run.operands if word != "-"]:
         run.apply(row.stdin, run.stdin)
     _apply_roles(run)
@@ -328,7 +376,7 @@ def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
     if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
-    return next((full for full in (*row.options, *row.flags) if full.startswith(name)), name)
+    return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
 
 
 def _apply_flag(run: ProgramRun, flag: str) -> None:
@@ -427,6 +475,16 @@ def _changes(run: ProgramRun, text: str, _argument: str) -> None:
     run.writes(text, None, hint=run.walk.source)
 
 
+def _converts(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read a source; the last operand may be the target, and a source may be an address."""
+    if "://" in text:
+        run.url(text)
+        return
+    run.reads(text)
+    if text == run.operands[-1] and any(not run.walk.places.is_own(path) for path in run.paths(text)):
+        run.writes(text)
+
+
 def _builds(run: ProgramRun, text: str, _argument: str) -> None:
     run.writes(text, BUILT)
 
@@ -443,7 +501,11 @@ def _copies(run: ProgramRun, text: str, _argument: str) -> None:
     folder = text.endswith(("/", ".")) or len(sources) > 1 or any(places.is_folder(path) for path in run.paths(text))
     for source in sources:
         content = next(places.content(path) for path in run.paths(source))
-        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text, content)
+        target = f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text
+        run.writes(target, content)
+        if run.name in ("ln", "link"):
+            for path in run.paths(target):
+                places.links[path] = places.absolute(source, path.rpartition("/")[0] or "/")
 
 
 def _deletes(run: ProgramRun, text: str, _argument: str) -> None:
@@ -493,11 +555,61 @@ def _url(run: ProgramRun, text: str, _argument: str) -> None:
     run.url(text)
 
 
+def _remote(run: ProgramRun, text: str, _argument: str) -> None:
+    """Fetch from a remote of git: a name, or an address that the command itself holds."""
+    if text.startswith("ext::"):
+        run.add("runs_unread", text, "an address that runs a program")
+    elif "://" in text or is_remote(text):
+        run.url(text if "://" in text else remote_host(text))
+
+
 def _package(run: ProgramRun, text: str, _argument: str) -> None:
-    local = text.startswith((".", "/")) and all(
+    local = (text.startswith((".", "/")) or text.endswith(".go")) and all(
         run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text)
     )
     run.add("installs_manifest" if local else "installs_new", text)
+
+
+def _resource(run: ProgramRun, text: str, _argument: str) -> None:
+    if any(name.partition("/")[0] in ("secret", "secrets") for name in text.lower().split(",")):
+        run.add("reads_secret", text, "secrets of a cluster")
+
+
+def _object(run: ProgramRun, text: str, _argument: str) -> None:
+    """Show a file as git keeps it: `HEAD:.env` holds what `.env` holds."""
+    run.walk.note(
+        *(
+            read
+            for path in run.paths(text.rpartition(":")[2])
+            if (read := run.walk.places.reads(path)).kind == "reads_secret"
+        )
+    )
+
+
+def _glob(run: ProgramRun, text: str, _argument: str) -> None:
+    """Search the files that a pattern names: a pattern may choose the files that hold secrets."""
+    for path in run.paths(text.replace("*", "")):
+        if (read := run.walk.places.reads(path)).kind == "reads_secret" and text[:1] != "!":
+            run.walk.note(read)
+
+
+def _pair(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read the file behind an option that takes a name and a file."""
+    at = run.words.index(text) if text in run.words else len(run.words)
+    run.reads("".join(run.words[at + 1 : at + 2]))
+
+
+def _manifest(run: ProgramRun, text: str, _argument: str) -> None:
+    """Install what a file names: one of the project, or one from elsewhere."""
+    known = "://" not in text and all(run.walk.places.runs(path).kind == "runs_project" for path in run.paths(text))
+    run.add("installs_manifest" if known else "installs_new", text)
+
+
+def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
+    """Run the words behind the program of a version manager, whose own words come first."""
+    words = run.operands
+    start = next((at for at, word in enumerate(words) if word in program_rows()), 0)
+    run.output = run.walk.command(words[start:], run.state, run.stdin)
 
 
 def _folder(run: ProgramRun, text: str, _argument: str) -> None:
@@ -539,13 +651,18 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
         run.add("runs_project", text)
     else:
         run.add("runs_project" if UNKNOWN not in text else "unreadable", text)
+    if text in ("timeit", "pdb"):
+        for word in words:
+            _code(run, word, "python")
+    if text not in program_rows():
+        run.refuse_outside(words)
     run.operands = []
 
 
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
     """Set a variable for a program: some decide which programs or libraries it loads."""
     name, _, value = text.partition("=")
-    run.walk.assign(name, value, run.state, exported=True)
+    run.walk.assign(name, value, run.state)
 
 
 ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
@@ -555,6 +672,7 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "writes": _writes,
     "copies": _copies,
     "changes": _changes,
+    "converts": _converts,
     "builds": _builds,
     "target": _target,
     "deletes": _deletes,
@@ -565,7 +683,14 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "sql": _sql,
     "task": _task,
     "url": _url,
+    "remote": _remote,
     "package": _package,
+    "resource": _resource,
+    "object": _object,
+    "glob": _glob,
+    "pair": _pair,
+    "manifest": _manifest,
+    "tail": _tail,
     "folder": _folder,
     "kind": _kind,
     "module": _module,

@@ -1,0 +1,79 @@
+"""The cost of saying what a shell command would do, against a bare parse of the same command by its grammar.
+
+The commands stand for what agents run: one program, a chain, a loop, a script that the command writes, and code in an
+option. A last one has 1 MiB. Nothing runs, and no file is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
+from amplifier_hooks.impact.shell import load_grammar
+from amplifier_hooks.impact.tools import predict_impact
+from benchmarks.options import parser
+from benchmarks.rounds import QUICK, THOROUGH, Samples, Timed, measure
+from benchmarks.table import VERDICT, Report, number, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MICROSECONDS_AT_MOST: Final = 500.0
+LONG_AT_MOST: Final = 50_000.0
+POLICY: Final = ImpactPolicy("/home/dev/shop", "/home/dev")
+LINE: Final = "a line of some text\n"
+CODE: Final = "import json\nfor line in open('data.json'):\n    print(json.loads(line)['name'])\n"
+
+COMMANDS: Final = {
+    "one program": "git status --short",
+    "a chain": "cd src && grep -rn 'def main' . | head -5; pytest -q tests 2>&1 | tail -20",
+    "a loop": "for f in *.py; do wc -l $f; sed -n 1,5p $f; done > lines.txt",
+    "a script of 4 KB": f"cat > a.py <<'EOF'\n{CODE * (4_000 // len(CODE))}EOF\npython a.py",
+    "code of 4 KB": f'python3 -c "{CODE * (4_000 // len(CODE))}"',
+    "1 MiB": f"cat > a.txt <<'EOF'\n{LINE * (1_000_000 // len(LINE))}EOF",
+}
+
+
+def _repeated(work: Callable[[str], None], command: str) -> Timed:
+    async def timed(count: int) -> float:
+        start = perf_counter()
+        for _ in range(count):
+            work(command)
+        return perf_counter() - start
+
+    return timed
+
+
+def _parse(command: str) -> None:
+    import tree_sitter
+
+    tree_sitter.Parser(load_grammar()).parse(command.encode())
+
+
+def _predict(command: str) -> None:
+    predict_impact("Bash", {"command": command}, POLICY, FileFact)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, print, and keep what was printed if wanted."""
+    chosen = parser("impact", __doc__).parse_args(arguments)
+    effort = QUICK if chosen.quick else THOROUGH
+    report = Report("impact", ("tree-sitter", "tree-sitter-bash"))
+    report.text("The impact of one command, beside a bare parse of the same command; µs, median, and the ratio.")
+    rows = [
+        _row(
+            name,
+            asyncio.run(measure({"bare": _repeated(_parse, command), "ours": _repeated(_predict, command)}, effort)),
+        )
+        for name, command in COMMANDS.items()
+    ]
+    report.table(["command", "bare parse", "ours", "ratio", *VERDICT], rows)
+    report.finish(write=chosen.write)
+
+
+def _row(name: str, samples: dict[str, Samples]) -> list[str]:
+    bare, ours = samples["bare"], samples["ours"]
+    most = LONG_AT_MOST if name == "1 MiB" else MICROSECONDS_AT_MOST
+    return [name, number(bare.usual), number(ours.usual), number(ours.ratio(bare)), *verdict(ours.usual, most)]
