@@ -436,3 +436,22 @@ async def test_a_grant_that_the_store_has_revoked(desk: Desk) -> None:
     assert await desk.approvals.revoke_grant(grant.id, "", "s1")
     assert ((await desk.session.call_tool("Write", {"n": 1}, desk.ran.append, call_id="c2")).status) == "pending"
     assert desk.ran == [{"n": 1}]
+
+
+@pytest.mark.rule("COO-9", "APR-6")
+async def test_a_call_cancelled_while_hooks_hear_of_its_approval() -> None:
+    """A call that is cancelled while a hook hears that it was allowed withdraws the allowance, and runs nothing."""
+    registry, ran, heard = asking(), list[Any](), asyncio.Event()
+
+    @registry.on("approval:granted")
+    async def listener(_event: str, _data: Any) -> None:
+        heard.set()
+        await asyncio.Event().wait()
+
+    approver = ScriptedApprover("Allow")
+    call = asyncio.create_task(SessionCoordinator(registry, approvals=approver).call_tool("Write", {}, ran.append))
+    await heard.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (approver.step_names, ran) == (["request", "withdraw"], [])
