@@ -70,6 +70,7 @@ RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
 DEFAULT_PROMPT: Final = "Allow this operation?"
 DEFAULT_OPTIONS: Final = ("Allow", "Deny")
 APPROVAL_TIMEOUT: Final = 300.0
+"""Seconds after which a request for approval expires, unless its hook names others."""
 LONGEST_RISK_REASON: Final = 2_048
 """Most bytes of a reason for a risk."""
 LONGEST: Final = 1e10

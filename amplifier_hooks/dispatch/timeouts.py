@@ -1,5 +1,8 @@
 """Drives a chain that waits, step by step in its caller's task, and interrupts it when a deadline passes.
 
+The default timeouts stand beside their use: `dispatch/chain.py` for hooks in code, `definitions/settings.py` and
+`definitions/kinds/` for hooks from files.
+
 An interrupted walk always ends at the current hook: the wait first removes the remaining hooks from the walk, so
 whatever the hook does next (raise, return, swallow the cancellation and continue), no hook follows in this walk.
 

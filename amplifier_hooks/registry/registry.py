@@ -269,8 +269,8 @@ class HookRegistry(Registrar):
     def source_trust(self, hook: str, event: str) -> SourceTrust:
         """Return the trust level and origin of the hook with this name, and its right to inject text at this event.
 
-        No hook may inject where a text has no effect, and a plugin's or tenant's hook not where it could not have
-        registered. Among hooks that share a name the least trusted counts.
+        No hook may inject where a text has no effect. A plugin's or tenant's hook may inject only where it may
+        register. Among hooks that share a name the least trusted counts.
         """
         named = self._roster.find_by_name(hook)
         row = self._vocabulary.find(event)

@@ -4,7 +4,7 @@ Commands. An allow is about one simple command: words, quoted or not, and nothin
 allows a command with any of ``; & | < > ( ) $ ` \ ! ^ %``, a new line, or a pattern of file names, because a command
 that looks like `git push` may end in `; rm -rf /`. That holds inside quotes too: shells differ in their quotes, and a
 command may be the argument of another shell. A command with a program or an option that runs another program meets no
-pattern that ends in ` *`; `programs` has the table.
+pattern that ends in ` *`; `launchers` has the table.
 
 The words of a deny or ask count anywhere in the arguments, whatever the quotes and the paths of programs. Such a rule
 is a net and no wall, since a command can be spelt without any of its words.
@@ -57,7 +57,7 @@ from amplifier_hooks.text.paths import (
     texts_of,
     words_in,
 )
-from approval_backends.rules.programs import BUNDLED, OPTIONS
+from approval_backends.rules.launchers import BUNDLED, OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

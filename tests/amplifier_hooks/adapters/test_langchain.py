@@ -406,7 +406,7 @@ async def test_a_run_is_a_turn(*, broken: bool) -> None:
                 await agent.ainvoke(GO)
         else:
             await agent.ainvoke(GO)
-    assert told == ([("status", "error"), ("go", None)] if broken else [("status", "completed"), ("go", "done")])
+    assert told == ([("status", "error"), ("go", None)] if broken else [("status", "success"), ("go", "done")])
 
 
 async def test_texts_stay_at_their_place() -> None:
@@ -499,8 +499,8 @@ async def test_what_is_tried_again_is_one_turn(fails: str) -> None:
         agent: Any = create_agent(model, [StructuredTool.from_function(write)], middleware=own)
         result = await agent.ainvoke(GO)
         assert result["messages"][-1].text == "done"
-        assert told == ["completed"]
-    assert told == ["completed"]
+        assert told == ["success"]
+    assert told == ["success"]
     assert asked.count("tool:pre") == (2 if fails == "tool" else 1)
     assert asked.count("llm:pre") == (3 if fails == "model" else 2)
 
@@ -528,7 +528,7 @@ async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> Non
             await agent.ainvoke(GO)
         assert told == ["cancelled", "error"]
         await agent.ainvoke(GO)
-    assert told == ["cancelled", "error", "error", "completed"]
+    assert told == ["cancelled", "error", "error", "success"]
 
 
 async def test_what_is_no_text_of_a_prompt_stays() -> None:
