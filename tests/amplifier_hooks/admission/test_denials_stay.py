@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.act import Act, Call
+from amplifier_hooks.admission.build_request import request_id
 from amplifier_hooks.errors import HookAbortError, StopInForce
-from amplifier_hooks.ports import ActionFacts, Decision, RuleVerdict, Stop
+from amplifier_hooks.ports import ActionFacts, Decision, Question, RuleVerdict, Stop
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover
 from approval_backends import DeferredApprovals
 from approval_backends.lifecycle import Decider
@@ -455,3 +457,30 @@ async def test_a_call_cancelled_while_hooks_hear_of_its_approval() -> None:
     with pytest.raises(asyncio.CancelledError):
         await call
     assert (approver.step_names, ran) == (["request", "withdraw"], [])
+
+
+@pytest.mark.rule("APR-12")
+def test_no_two_questions_have_one_spelling() -> None:
+    """A question has an id of its own, although its parts in a row read like those of another."""
+    act = Act("", "s1", "tool:pre", "Write", "", b"{}")
+    asked = (Call(id="c1"), "0", "a", "bc"), (Call(id="c"), "10", "a", "bc"), (Call(id="c1"), "0", "ab", "c")
+    ids = {
+        request_id(act, call, attempt, (Question(hook=hook, prompt="Write?", version=version),))
+        for call, attempt, hook, version in asked
+    }
+    assert len(ids) == len(asked)
+
+
+@pytest.mark.rule("APR-13", "BCK-6")
+async def test_a_hook_that_asks_nothing_lowers_no_risk() -> None:
+    """An act is no less risky for the rules because a hook that asks nothing calls the act harmless."""
+    registry, ran = HookRegistry(), list[Any]()
+    registry.on("tool:pre", lambda event, data: HookResult(risk="low"), name="harmless")
+    looks = list[str]()
+
+    def rule(facts: ActionFacts) -> RuleVerdict | None:
+        looks.append(facts.risk)
+        return DENY if len(looks) > 1 and facts.risk != "low" else None
+
+    outcome = await SessionCoordinator(registry, rules=Policy(rule)).call_tool("Write", {}, ran.append)
+    assert (outcome.cause, looks, ran) == ("denied_by_rule", ["medium", "medium"], [])
