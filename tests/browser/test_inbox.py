@@ -228,6 +228,8 @@ async def test_two_pages_at_once(office: Office, visit: Browsers) -> None:
             await see(page, "#card", f"make r{number}")
         mara, jun = await spot(pages["Mara"], "Allow once"), await spot(pages["Jun"], "Deny")
         await asyncio.gather(pages["Mara"].mouse.click(*mara), pages["Jun"].mouse.click(*jun))
+        for page in pages.values():
+            await see(page, ".outcome", "this")
         record = await office.record(f"r{number}")
         assert record.decision is not None
         winner = record.decision.by
