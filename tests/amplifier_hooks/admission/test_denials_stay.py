@@ -484,3 +484,21 @@ async def test_a_hook_that_asks_nothing_lowers_no_risk() -> None:
 
     outcome = await SessionCoordinator(registry, rules=Policy(rule)).call_tool("Write", {}, ran.append)
     assert (outcome.cause, looks, ran) == ("denied_by_rule", ["medium", "medium"], [])
+
+
+@pytest.mark.rule("COO-4")
+async def test_a_gate_sees_the_folder_of_the_call(tmp_path: Path) -> None:
+    """A gate that denies a folder sees the folder of the call, and not the session's root."""
+    registry, ran = HookRegistry(), list[Any]()
+    registry.gate("tool:pre", lambda event, data: HookResult.deny("no") if data["cwd"] == "/" else None, name="guard")
+    outcome = await SessionCoordinator(registry, cwd=str(tmp_path)).call_tool("Write", {}, ran.append, cwd="/")
+    assert (outcome.by, ran) == ("guard", [])
+
+
+@pytest.mark.rule("APR-12")
+async def test_the_end_of_a_session_withdraws_a_question_that_waits(desk: Desk) -> None:
+    """A question that waits in the store is withdrawn when its session ends for good."""
+    desk.begin(asking())
+    assert (await desk.call()).status == "pending"
+    await desk.session.end()
+    assert await desk.approvals.pending(ROBIN) == []
