@@ -276,7 +276,7 @@ class RunStore(Openable):
         """Extend the hold of a run."""
 
         def extend(record: RunRecord, now: datetime) -> Change:
-            return _held(move_run(record, "renew", now, by), now, lease), ()
+            return _under_hold(move_run(record, "renew", now, by), now, lease), ()
 
         return await self._change(run, extend, tenant=tenant)
 
@@ -330,7 +330,7 @@ class RunStore(Openable):
 
     async def owe(self, run: str, lease: float) -> RunRecord:
         """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
-        return await self._change(run, lambda record, now: (_held(record, now, lease) if record.owes else record, ()))
+        return await self._change(run, lambda record, now: (_under_hold(record, now, lease) if record.owes else record, ()))
 
     # -- runs without a holder -----------------------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class RunStore(Openable):
         """Take hold of ended runs whose finish hooks have no coordinator."""
         owing = f"owes = 1 AND coalesce(held_until, 0) <= coalesce({self.NOW}, $1) ORDER BY id LIMIT {CHUNK}"
         found = await self._find(owing, micros_of(self._clock()))
-        return await self._change_all(found, lambda record, now: (_held(record, now, lease), ()))
+        return await self._change_all(found, lambda record, now: (_under_hold(record, now, lease), ()))
 
     async def purge(self, older_than: float = RUNS_KEPT) -> int:
         """Remove runs that ended so long ago. Return their number."""
@@ -468,5 +468,5 @@ def _load(body: str) -> RunRecord:
         raise CorruptStore(f"a run cannot be read: {problem}") from problem
 
 
-def _held(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
+def _under_hold(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
     return replace(record, held_until=now + timedelta(seconds=seconds))
