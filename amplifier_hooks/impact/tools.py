@@ -285,7 +285,7 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     words = _words(name)
     actions = [word for text in _texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)]
     joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
-    writes = bool(_verbs("writes") & {*words[:2], *actions[:1], *joined})
+    writes = bool(_verbs("writes") & {*words[:2], *actions[:1], *joined} or _verbs("destroys") & {*words})
     reads = bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=writes))
     yield from found

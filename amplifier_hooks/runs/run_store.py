@@ -330,7 +330,9 @@ class RunStore(Openable):
 
     async def owe(self, run: str, lease: float) -> RunRecord:
         """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
-        return await self._change(run, lambda record, now: (_under_hold(record, now, lease) if record.owes else record, ()))
+        return await self._change(
+            run, lambda record, now: (_under_hold(record, now, lease) if record.owes else record, ())
+        )
 
     # -- runs without a holder -----------------------------------------------------------------------------------------
 

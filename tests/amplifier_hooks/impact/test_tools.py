@@ -47,6 +47,8 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("shell", {"command": ["rm", "-rf", "~"]}, "deletes_outside"),
         ("mcp__github__merge_pull_request", {"pr": 1}, "service_writes"),
         ("mcp__github__list_issues", {}, "service_reads"),
+        ("mcp__x__get_user_delete", {}, "service_writes"),
+        ("mcp__x__get_last_commit", {}, "service_reads"),
         ("mcp__postgres__query", {"sql": "DROP TABLE users"}, "service_writes service_reads"),
         ("mcp__postgres__query", {"sql": "SELECT 1"}, "service_reads"),
         ("mcp__aws__call", {"action": "TerminateInstances"}, "service_writes"),
