@@ -50,6 +50,8 @@ DEEPEST: Final = 60
 """Deepest nesting of commands."""
 MOST_TURNS: Final = 32
 """Most turns of one loop that are followed with a value each."""
+MOST_FOLDERS: Final = 4
+"""Most folders that a command may be in before it counts as being anywhere."""
 MOST_CALLS: Final = 2
 """Most calls of one function inside itself."""
 LONGEST_OUTPUT: Final = 65_536
@@ -101,6 +103,8 @@ LOADS_NOTHING: Final = re.compile(
 )
 """Values that start no program and load no file."""
 PLACES_IN_VALUE: Final = re.compile(r"[^\s:=,'\"]+")
+ASSIGNING: Final = frozenset(("read", "mapfile", "readarray", "getopts", "printf", "let"))
+"""Builtins that give variables a value."""
 PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
 OPERATORS: Final = {
     ">": "writes",
@@ -128,9 +132,20 @@ class ShellState:
         """Return the state of a subshell."""
         return ShellState(self.folders, dict(self.variables), dict(self.functions), self.splits)
 
+    def enter(self, folders: Sequence[str]) -> None:
+        """Be in one of these folders; of too many, in any folder at all."""
+        found = tuple(dict.fromkeys(folders))
+        self.folders = found if len(found) <= MOST_FOLDERS else (*found[:MOST_FOLDERS], UNKNOWN)
+
+    def give(self, arguments: Sequence[str]) -> None:
+        """Give the shell or a function its arguments: `$1` to `$9`, `$@` and `$*`."""
+        given = [*arguments, *[""] * 9][:9]
+        self.variables |= {str(place): value for place, value in enumerate(given, start=1)}
+        self.variables["@"], self.variables["*"] = SPLIT.join(arguments), " ".join(arguments)
+
     def join(self, other: ShellState) -> None:
         """Take over what another branch may have left: a variable that differs could be anything."""
-        self.folders = tuple(dict.fromkeys((*self.folders, *other.folders)))[:4]
+        self.enter((*self.folders, *other.folders))
         for name in self.variables.keys() | other.variables.keys():
             if self.variables.get(name) != other.variables.get(name):
                 self.variables[name] = UNKNOWN
@@ -278,7 +293,8 @@ class ShellWalk:
             if child.type == "ERROR":
                 self.add("unreadable", show(source(child)[:80]), "the shell's grammar does not read it")
             output.append(self.visit(child, state, stdin))
-        return "".join(output)[:LONGEST_OUTPUT]
+        text = "".join(output)
+        return text if len(text) <= LONGEST_OUTPUT else UNKNOWN
 
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
@@ -431,6 +447,12 @@ class ShellWalk:
             node = waiting.pop()
             if node.type == "variable_assignment" and (name := node.child_by_field_name("name")) is not None:
                 state.variables[source(name)] = UNKNOWN
+            elif node.type == "command":
+                program, *words = source(node).split() or [""]
+                if program == "shift":
+                    state.give([UNKNOWN] * 9)
+                elif program in ASSIGNING:
+                    state.variables |= dict.fromkeys(words, UNKNOWN)
             waiting += node.named_children
 
     def _branches(self, node: Node, state: ShellState, stdin: str) -> str:
@@ -638,9 +660,7 @@ class ShellWalk:
             return UNKNOWN
         body = state.functions[name]
         kept = {key: state.variables.get(key) for key in ("@", "*", *"123456789")}
-        state.variables |= {str(place): value for place, value in enumerate(arguments[:9], start=1)}
-        state.variables |= {str(place): "" for place in range(len(arguments) + 1, 10)}
-        state.variables["@"], state.variables["*"] = SPLIT.join(arguments), " ".join(arguments)
+        state.give(arguments)
         self.calling.append(name)
         try:
             if not isinstance(body, str):

@@ -26,7 +26,6 @@ QUIET: Final = frozenset(
         "return",
         "break",
         "continue",
-        "shift",
         "wait",
         "umask",
         "ulimit",
@@ -78,7 +77,7 @@ def _cd(call: BuiltinCall) -> str:
     old = call.state.folders
     new = tuple(dict.fromkeys(call.walk.places.absolute(target, folder) for folder in old))
     sure = all(call.walk.places.is_folder(folder) for folder in new if UNKNOWN not in folder)
-    call.state.folders = new if sure else tuple(dict.fromkeys((*new, *old)))[:4]
+    call.state.enter(new if sure else (*new, *old))
     call.state.variables["OLDPWD"], call.state.variables["PWD"] = old[0], call.state.folders[0]
     return ""
 
@@ -200,8 +199,15 @@ def _set(call: BuiltinCall) -> str:
     start = next((at for at, word in enumerate(call.words) if word[:1] not in ("-", "+") or word == "--"), None)
     if start is not None and call.words[start - 1 : start] != ["-o"]:
         values = call.words[start + (call.words[start] == "--") :]
-        call.state.variables |= {str(place): value for place, value in enumerate(values[:9], start=1)}
-        call.state.variables["@"], call.state.variables["*"] = SPLIT.join(values), " ".join(values)
+        call.state.give(values)
+    return ""
+
+
+def _shift(call: BuiltinCall) -> str:
+    values = call.state.variables.get("@", UNKNOWN).split(SPLIT)
+    count = "".join(call.words[:1]) or "1"
+    known = count.isdigit() and not any(UNKNOWN in value for value in values)
+    call.state.give(values[int(count) :] if known else [UNKNOWN] * 9)
     return ""
 
 
@@ -252,6 +258,7 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "unset": _unset,
     "unalias": _unset,
     "set": _set,
+    "shift": _shift,
     "pwd": _pwd,
     "popd": lambda call: _cd(evolve(call, words=["-"])),
     **dict.fromkeys(QUIET, _quiet),

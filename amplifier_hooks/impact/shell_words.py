@@ -77,7 +77,8 @@ class Expansion:
         """Return the words that a node becomes: none, one, or several."""
         text = self.text(node)
         words = [word for word in text.split(SPLIT) if word] if SPLIT in text else [text]
-        return [plain for word in words[:MOST_WORDS] for plain in _braced(word)]
+        words = words if len(words) <= MOST_WORDS else [UNKNOWN]
+        return [plain for word in words for plain in _braced(word)]
 
     def value(self, node: Node) -> str:
         """Return the text of a node that does not fall apart, as the value of an assignment does."""

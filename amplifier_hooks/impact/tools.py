@@ -35,7 +35,6 @@ REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULT
 DRIVE: Final = re.compile(r"^[A-Za-z]:/(?!/)")
 MAGIC: Final = re.compile(r"^\s*[!%]", re.MULTILINE)
 """A line of a notebook that runs a command."""
-LONGEST_TEXT: Final = 200_000
 LONGEST_ACTION: Final = 60
 """Most characters of an argument that names an action."""
 DEEPEST: Final = 8
@@ -213,7 +212,7 @@ def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 
 def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    content = "\n".join(_texts(arguments, "text"))[:LONGEST_TEXT]
+    content = "\n".join(_texts(arguments, "text"))
     paths = _texts(arguments, "path")
     patches = [
         text for text in _strings(arguments) if "*** Begin Patch" in text or text.startswith(("--- ", "diff --git"))

@@ -127,7 +127,7 @@ def read_scp(run: ProgramRun, words: list[str]) -> None:
 def read_cloud(run: ProgramRun, words: list[str]) -> None:
     """Read the command line of a cloud: one of its first words is a verb."""
     table = load_table("cloud_verbs")
-    names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)][:5]
+    names = [word for word in words if re.fullmatch(r"[a-z][a-z0-9-]*", word)]
     verbs = {part for name in names for part in (name.split("-")[0], name)}
     place = " ".join(names[:3])
     if any(word.startswith("--endpoint") for word in words):

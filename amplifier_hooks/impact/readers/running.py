@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks.impact.places import UNKNOWN, tells_outward
-from amplifier_hooks.impact.shell_words import SPLIT
 
 if TYPE_CHECKING:
     from amplifier_hooks.impact.program_rows import ProgramRun
@@ -55,7 +54,7 @@ def read_parallel(run: ProgramRun, words: list[str]) -> None:
         run.add("network_sends", "other machines", "runs on other machines")
     place = next((at for at, word in enumerate(rest) if word.startswith(":::")), len(rest))
     inner, words = rest[:place], rest[place + 1 :] or [UNKNOWN]
-    for word in words[:MOST_GIVEN]:
+    for word in words if len(words) <= MOST_GIVEN else [UNKNOWN]:
         line = [part.replace("{}", word) for part in inner]
         if not inner:
             run.walk.script(word, run.state.copy(), UNKNOWN)
@@ -129,14 +128,13 @@ def read_shell(run: ProgramRun, words: list[str]) -> None:
     for file in given.all("--rcfile", "--init-file"):
         run.walk.run_file(file, state, "shell", [], UNKNOWN)
     if given.has("-c"):
-        state.variables |= {str(at): value for at, value in enumerate(rest[2:11], start=1)}
-        state.variables["@"], state.variables["0"] = SPLIT.join(rest[2:]), "".join(rest[1:2])
+        state.give(rest[2:])
+        state.variables["0"] = "".join(rest[1:2])
         run.output = run.walk.script(rest[0] if rest else UNKNOWN, state, run.stdin)
     elif rest and not given.has("-s") and rest[0] != "-":
         run.walk.run_file(rest[0], run.state, "shell", rest[1:], run.stdin)
     elif not given.has("--version"):
-        state.variables |= {str(at): value for at, value in enumerate(rest[:9], start=1)}
-        state.variables["@"] = SPLIT.join(rest)
+        state.give(rest)
         run.output = run.walk.script(run.stdin, state, UNKNOWN)
 
 

@@ -344,6 +344,27 @@ def test_any_text_gives_an_answer(command: str) -> None:
     shell(command)
 
 
+@pytest.mark.rule("IMP-1", "IMP-2")
+@pytest.mark.parametrize(
+    "command",
+    [
+        'X="' + "a " * 300 + '~"; rm -f $X',
+        "parallel rm -f ::: " + "a " * 70 + "~",
+        "echo " + "a " * 70 + "~ | xargs rm -f",
+        "{ printf '%s' '" + "echo a\n" * 9_500 + "'; echo 'rm -rf ~'; } | sh",
+        "f() { shift; rm -f $1; }; f 1 ~",
+        "set -- 1 ~; shift; rm -f $1",
+        'f() { while [ $# -gt 0 ]; do rm -f "$1"; shift; done; }; f a ~',
+        "x=a; while read -r y; do rm -f $x; read x; done",
+        "cd ~; " + "cd ./src; " * 8 + "rm -f x",
+        "aws --profile list --region a --output b --query c s3 rm s3://x",
+    ],
+)
+def test_nothing_is_cut_silently(command: str, predict: Predict) -> None:
+    """Many words, long outputs, shifted arguments and many folders hide no part of a command."""
+    assert not predict(command).kinds <= HARMLESS
+
+
 @pytest.mark.rule("IMP-7")
 @pytest.mark.parametrize(
     "command",

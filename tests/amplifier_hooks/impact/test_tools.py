@@ -37,6 +37,7 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("Write", {"content": "x"}, "unreadable"),
         ("Edit", {"file_path": "package.json", "new_string": '"postinstall": "x"'}, "writes_guarded"),
         ("Edit", {"file_path": "package.json", "new_string": '"version": "2"'}, "writes_tree"),
+        ("Write", {"file_path": "package.json", "content": " " * 250_000 + '"postinstall"'}, "writes_guarded"),
         ("apply_patch", {"input": "*** Begin Patch\n*** Delete File: src/a.py\n*** End Patch"}, "deletes_one"),
         ("Grep", {"pattern": ".", "path": "/home/dev/.ssh"}, "reads_secret"),
         ("WebFetch", {"url": "https://docs.example/x"}, "network_new"),
