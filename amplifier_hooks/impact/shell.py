@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
 
-from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.places import (
     ANY,
@@ -155,12 +154,10 @@ class ShellState:
 
 @cache
 def load_grammar() -> Language:
-    """Return the grammar of the shell, loaded once. Raise `MissingExtra` if it is not installed."""
-    try:
-        import tree_sitter
-        import tree_sitter_bash
-    except ModuleNotFoundError:
-        raise MissingExtra("reading a shell command", "shell") from None
+    """Return the grammar of the shell, loaded once."""
+    import tree_sitter
+    import tree_sitter_bash
+
     return tree_sitter.Language(tree_sitter_bash.language())
 
 

@@ -105,9 +105,6 @@ def predict_impact(
         stat: Answers questions about absolute paths. `CallImpact.answers` has every question with its answer.
         folder: Folder in which the call starts; by default the project folder.
         annotations: Annotations of the tool by its server, with the names of the Model Context Protocol.
-
-    Raises:
-        MissingExtra: The call is a shell command, and its grammar is not installed.
     """
     look = _Look(Places(policy, stat), folder or policy.root)
     impacts = dict.fromkeys(_impacts(look, tool, arguments))

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, evolve, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration, MissingExtra
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.kinds import ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
@@ -93,10 +93,7 @@ class Subject:
         if not (self.paths.cwd and self.paths.home):
             return "the folder of the call, or the home folder, is unknown"
         policy = ImpactPolicy(self.facts.root or self.paths.cwd, self.paths.home)
-        try:
-            return predict_impact(self.facts.tool, self.facts.arguments, policy, ask_file_system, folder=self.paths.cwd)
-        except MissingExtra as problem:
-            return str(problem)
+        return predict_impact(self.facts.tool, self.facts.arguments, policy, ask_file_system, folder=self.paths.cwd)
 
     @cached_property
     def is_json(self) -> bool:
