@@ -210,6 +210,8 @@ class Places:
     """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
+    touched: dict[str, None] = field(factory=dict)
+    """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
 
     def absolute(self, text: str, folder: str) -> str:
         """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""
@@ -242,6 +244,7 @@ class Places:
 
     def reads(self, path: str, *, recursive: bool = False) -> Impact:
         """Return the impact of reading an absolute path."""
+        self.touched[path] = None
         place = show(path)
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
@@ -263,6 +266,7 @@ class Places:
         `content` is the text, as far as the call tells, or None if the text stays as it is; `hint` is a text that an
         unknown content may come from.
         """
+        self.touched[path] = None
         place = show(path)
         if path in names_of("devices") or path.startswith("/dev/fd/"):
             return
@@ -296,6 +300,7 @@ class Places:
 
     def deletes(self, path: str, *, recursive: bool = False) -> Iterator[Impact]:
         """Yield the impacts of deleting an absolute path, or of moving it away."""
+        self.touched[path] = None
         place = show(path)
         rows = sensitive_rows(path, self.policy.home)
         for row in rows:
@@ -330,6 +335,7 @@ class Places:
 
     def runs(self, path: str) -> Impact:
         """Return the impact of running the file at an absolute path."""
+        self.touched[path] = None
         place = show(path)
         if UNKNOWN in path:
             return Impact("unreadable", place, "only a run tells which file runs")

@@ -130,6 +130,12 @@ def program_rows() -> dict[str, Row]:
     return rows
 
 
+def program_name(word: str) -> str:
+    """Return the name of a program without its folder and without `.exe`."""
+    base = word.rpartition("/")[2]
+    return base[:-4].lower() if base[-4:].lower() == ".exe" else base
+
+
 @frozen
 class SplitWords:
     """The arguments of a program, split into operands and options; an option without a value has an empty one."""
@@ -194,6 +200,12 @@ class ProgramRun:
     def paths(self, text: str) -> list[str]:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
         return [self.walk.places.absolute(text, folder) for folder in self.state.folders]
+
+    def enter(self, text: str) -> None:
+        """Go to a folder for the rest of this program."""
+        self.state = self.state.copy()
+        self.state.folders = tuple(self.paths(text))
+        self.walk.entered += self.state.folders
 
     def reads(self, text: str, *, recursive: bool = False) -> None:
         """Read a file or folder; `-` is the standard input."""
@@ -374,6 +386,8 @@ def _takes_value(row: Row, name: str) -> bool:
 
 def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
+    if row.single and _takes_value(row, name[1:]):
+        return name[1:]
     if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
     return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
@@ -463,6 +477,7 @@ def _reads(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _lists(run: ProgramRun, text: str, _argument: str) -> None:
+    run.walk.places.touched.update(dict.fromkeys(run.paths(text)))
     run.add("reads", text)
 
 
@@ -613,8 +628,7 @@ def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
 
 
 def _folder(run: ProgramRun, text: str, _argument: str) -> None:
-    run.state = run.state.copy()
-    run.state.folders = tuple(run.paths(text))
+    run.enter(text)
 
 
 def _kind(run: ProgramRun, text: str, argument: str) -> None:
