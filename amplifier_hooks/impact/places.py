@@ -37,6 +37,7 @@ NAME: Final = "\ue003"
 
 MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
 SHOWN: Final = str.maketrans(MARKS)
+PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
@@ -213,8 +214,11 @@ class Places:
     touched: dict[str, None] = field(factory=dict)
     """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
 
-    def absolute(self, text: str, folder: str) -> str:
-        """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""
+    def absolute(self, text: str, folder: str, *, logical: bool = False) -> str:
+        """Return a path as the system reads it, without `.` and `..`; marks stay in it.
+
+        Behind a link, `..` leads to the parent of its target, unless `logical`, as for `cd`.
+        """
         path = text.strip()
         if path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
@@ -223,7 +227,13 @@ class Places:
             path = self.policy.home + path[1:]
         elif path.startswith("~"):
             path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
-        path = posixpath.normpath(posixpath.join(folder, path))
+        path = posixpath.join(folder, path)
+        if "/.." in path and not logical:
+            for parent in PARENT.finditer(path):
+                beginning = posixpath.normpath(path[: parent.start()])
+                if (real := self.fact(beginning).path) != beginning:
+                    return self.absolute(f"{real}{path[parent.start() :]}", "/")
+        path = posixpath.normpath(path)
         return path[1:] if path.startswith("//") else path
 
     def fact(self, path: str) -> FileFact:

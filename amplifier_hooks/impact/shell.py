@@ -21,6 +21,7 @@ from amplifier_hooks.impact.places import (
     UNKNOWN,
     Places,
     decides_loading,
+    is_secret_name,
     names_of,
     show,
     tells_outward,
@@ -569,21 +570,25 @@ class ShellWalk:
         del stdin
         self._record(source(node).split(), state)
         word = node.children[0].type if node.children else ""
+        letters, names = "", []
         for child in node.named_children:
             if child.type == "variable_assignment":
                 name, value = self._assigned(child, state)
                 self.assign(name, value, state)
+                names.append("")
             else:
                 text = "".join(self._words([child], state)[0])
                 name, joined, value = text.partition("=")
                 if joined:
                     self.assign(name, value, state)
-                elif text.startswith("-") and "n" in text:
+                elif text.startswith("-") and "n" in text and word != "export":
                     self.add("unreadable", text, "another name for a variable")
-                if word in ("export", "declare", "typeset") and text == "-p":
-                    self.add("reads_secret", "environment", "the whole environment")
-        if word in ("export", "declare", "typeset") and not node.named_children:
+                letters, names = (letters + text, names) if text[:1] in ("-", "+") else (letters, [*names, name])
+        if word in ("export", "declare", "typeset", "readonly") and not names and "f" not in letters.lower():
             self.add("reads_secret", "environment", "the whole environment")
+        for name in names if "p" in letters else ():
+            if is_secret_name(name):
+                self.add("reads_secret", f"${name}", "a variable with a secret's name")
         return ""
 
     # -- commands ------------------------------------------------------------------------------------------------------

@@ -176,6 +176,8 @@ class Expansion:
         key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
         given = "".join(self.text(child, quoted=True) for child in node.named_children if child != name)
         operator = operators[0] if operators else ""
+        if operator == "!" and name.type != "subscript":
+            self.secrets.append(f"!{key}")
         if operator in (":+", "+"):
             return given
         value = self._variable(key, quoted=True)
