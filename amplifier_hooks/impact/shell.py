@@ -242,7 +242,7 @@ class ShellWalk:
                 )
                 self._record([UNKNOWN], state)
             return UNKNOWN
-        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS or _has_too_many_words(text):
+        if len(SIGNS.findall(text)) > MOST_SIGNS or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
             self._record([UNKNOWN], state)
             return UNKNOWN
@@ -280,15 +280,20 @@ class ShellWalk:
     def _expansion(self, state: ShellState) -> Expansion:
         def run(node: Node) -> str:
             inner = state.copy()
-            return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            self.depth += expansion.depth
+            try:
+                return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            finally:
+                self.depth -= expansion.depth
 
-        return Expansion(
+        expansion = Expansion(
             state.variables,
             run,
             lambda text: self.script(text, state.copy(), UNKNOWN),
             lambda name, value: self.assign(name, value, state),
             state.splits,
         )
+        return expansion
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
         expansion = self._expansion(state)

@@ -26,6 +26,8 @@ FIRST, LAST = "\ue00a", "\ue00b"
 """Brackets that nothing quotes; the grammar splits a word at them."""
 RESERVED: Final = re.compile("[\ue000-\ue00b]")
 MOST_WORDS: Final = 256
+MOST_NESTED: Final = 8
+"""Deepest nesting of `${…}` inside each other that is followed."""
 
 UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": FIRST, "]": LAST}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -72,6 +74,8 @@ class Expansion:
     assign: Callable[[str, str], None]
     """Gives a variable its value."""
     splits: bool = True
+    depth: int = 0
+    """Nesting of `${…}` inside each other."""
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
 
@@ -116,11 +120,13 @@ class Expansion:
 
     def visit(self, node: Node) -> None:
         """Follow every substitution below a node whose text does not matter."""
-        for child in node.named_children:
+        waiting = node.named_children[::-1]
+        while waiting:
+            child = waiting.pop()
             if child.type in ("command_substitution", "process_substitution"):
                 self.run(child)
             else:
-                self.visit(child)
+                waiting += child.named_children[::-1]
 
     def _joined(self, node: Node, *, quoted: bool) -> str:
         return "".join(self.text(child, quoted=quoted) for child in node.children)
@@ -164,6 +170,15 @@ class Expansion:
 
     def _expansion(self, node: Node, *, quoted: bool) -> str:
         """Return the value of `${…}`. Forms that cut or replace keep the value's mark, not its text."""
+        if self.depth >= MOST_NESTED:
+            return self.script(UNKNOWN)
+        self.depth += 1
+        try:
+            return self._expanded(node, quoted=quoted)
+        finally:
+            self.depth -= 1
+
+    def _expanded(self, node: Node, *, quoted: bool) -> str:
         names = ("variable_name", "special_variable_name", "subscript")
         name = next((child for child in node.named_children if child.type in names), None)
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
