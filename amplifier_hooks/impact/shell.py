@@ -28,7 +28,7 @@ from amplifier_hooks.impact.places import (
 )
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impact.shell_words import ACTIVE, EVALUATED, RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -296,8 +296,15 @@ class ShellWalk:
         return expansion
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
-        expansion = self._expansion(state)
-        return [word for node in nodes for word in expansion.words(node)], expansion.secrets
+        expansion: Expansion | None = None
+        words: list[str] = []
+        for node in nodes:
+            if node.type == "word" and not ACTIVE.search(plain := source(node)):
+                words.append(plain)
+                continue
+            expansion = expansion or self._expansion(state)
+            words += expansion.words(node)
+        return words, expansion.secrets if expansion else []
 
     def _value(self, node: Node | None, state: ShellState) -> str:
         return "" if node is None else self._expansion(state).value(node)

@@ -38,6 +38,9 @@ EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 LIVE: Final = re.compile(r"[*?{},\\\[\]]")
+SUBSTITUTED: Final = re.compile(rb"[$`\\]|\A[^\"]")
+ACTIVE: Final = re.compile(r"[*?{},\\\[\]`]")
+"""A sign by which a word becomes another text, or several."""
 MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}{FIRST}{LAST}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
@@ -137,6 +140,8 @@ class Expansion:
         The grammar drops blanks between expansions, so the gaps are copied.
         """
         whole = node.text or b""
+        if node.type == "string" and not SUBSTITUTED.search(whole):
+            return _plain(whole[1:-1].decode("utf-8", "replace"))
         start = node.start_byte
         parts: list[str] = []
         place = start
