@@ -13,7 +13,7 @@ import typer
 
 from amplifier_hooks.cli import doctor, ledger, token
 from amplifier_hooks.cli.approvals import approvals_commands, stop_commands
-from amplifier_hooks.cli.audit import audit_commands
+from amplifier_hooks.cli.audit import audit_commands, report_command
 from amplifier_hooks.cli.chat import chat_command
 from amplifier_hooks.cli.common import terminal_io
 from amplifier_hooks.cli.demo import demo_command
@@ -68,6 +68,7 @@ IN_SHORT: Final = {
     "approvals": "Look at the requests that wait for an answer, and answer them.",
     "stop": "Stop the acts of a session, of a tenant, or all, in every process.",
     "resume": "End a stop.",
+    "report": "Tell what report-only hooks and rules would have done.",
     "audit": "Read the record, and find out whether it is unchanged.",
     "runs": "Queue runs of agents, look at them, and run what is queued.",
     "token": "Say who may use the HTTP API, for which tenant, and for what.",
@@ -88,6 +89,7 @@ command("test", project_commands.TEST, project_commands.TRIED)(project_commands.
 command("chat", chat_command.CHAT, chat_command.ENDING)(chat_command.chat)
 command("doctor", doctor.DOCTOR, doctor.DOCTOR_CODES)(doctor.doctor)
 command("ledger", ledger.LEDGER)(ledger.ledger)
+command("report", report_command.REPORT, report_command.REPORT_CODES)(report_command.report)
 command("import", programs_commands.IMPORT)(programs_commands.import_hooks)
 command("install", programs_commands.INSTALL)(programs_commands.install)
 command("uninstall", programs_commands.UNINSTALL)(programs_commands.uninstall)
