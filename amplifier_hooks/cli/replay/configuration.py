@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from amplifier_hooks.cli.project.read_project import content_digest, make_importable
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.install.build_hooks import ASKING as ANSWERING
+from amplifier_hooks.definitions.kinds.python import find_hook
 from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.events import TOOL_PRE
@@ -60,7 +61,8 @@ class ReplayHooks:
 def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     """Return the hooks of a file that can judge calls of the past; `now` is the time of the call, in seconds.
 
-    Raises `InvalidDefinitions` with every mistake, and `OSError` for a file that cannot be read.
+    Raises `InvalidDefinitions` with every mistake of the definitions, `HookUnavailable` for a ready-made hook that
+    cannot be built, and `OSError` for a file that cannot be read.
     """
     found = load_files(path)
     left_out: dict[str, str] = {}
@@ -93,25 +95,28 @@ def _enter_ready_made(
     registry: HookRegistry, entry: ReadyMadeEntry, now: Callable[[], float], left_out: dict[str, str]
 ) -> None:
     """Register a ready-made hook that can judge calls of the past; add any other to `left_out`."""
-    hook = _ready_made(entry)
-    judge = None if hook is None else hook.for_replay(now)
-    if judge is None:
-        points = () if hook is None else hook.points()
-        judges = hook is None or any(one.intent in ANSWERING and applies(one.event, TOOL_PRE) for one in points)
-        left_out[entry.name] = NEEDS_MORE if judges else NO_PART
-        return
     try:
-        judge.register(registry.scope(entry.name, built_in=True, report_only=entry.report_only))
+        hook = _ready_made(entry)
+        judge = None if hook is None else hook.for_replay(now)
+        if judge is not None:
+            judge.register(registry.scope(entry.name, built_in=True, report_only=entry.report_only))
+            return
     except HookError as problem:
         raise HookUnavailable(f"{entry.spot}: {problem}") from problem
+    judges = hook is None or any(point.intent in ANSWERING and point.event == TOOL_PRE for point in hook.points())
+    left_out[entry.name] = NEEDS_MORE if judges else NO_PART
 
 
 def _ready_made(entry: ReadyMadeEntry) -> ReadyMade[Any] | None:
-    """Return a ready-made hook with its settings; None for a hook of another package in another shape."""
+    """Return a ready-made hook with its settings; None for a hook of another package in another shape.
+
+    Raises `HookUnavailable` for a name that no installed package has, and the errors of the settings.
+    """
     from amplifier_hooks.library.parts.ready_made import ReadyMade
 
-    points = list_installed().get(entry.name, [])
-    kind = points[0].load() if points else None
+    if entry.name not in list_installed():
+        raise HookUnavailable(f"no installed package has a hook called {entry.name!r}")
+    kind = find_hook(entry.name)
     if not (isinstance(kind, type) and issubclass(kind, ReadyMade)):
         return None
     made: ReadyMade[Any] = kind.from_config(entry.config)

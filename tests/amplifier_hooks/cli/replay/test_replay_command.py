@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from amplifier_hooks import HookRegistry, SessionCoordinator
+from amplifier_hooks import HookRegistry, SessionCoordinator, library
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import trust_content
 from amplifier_hooks.definitions import load_files
+from amplifier_hooks.library.parts.ready_made import ReadyMade
 from amplifier_hooks.library.tool_ledger import ToolLedger
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.storage.state_folder import StateFolder
@@ -266,6 +267,8 @@ def test_lists_cover_secrets_and_escape(folder: Path) -> None:
         (["--hooks", "nowhere.yaml"], 1, "nowhere.yaml"),
         (["--hooks", "broken.yaml"], 1, "broken.yaml:2"),
         (["--rules", "broken.yaml"], 1, "broken.yaml"),
+        (["--hooks", "unknown.yaml"], 1, "unknown.yaml:3: no installed package has a hook called 'protected_path'"),
+        (["--hooks", "settings.yaml"], 1, "settings.yaml:3"),
     ],
 )
 @pytest.mark.rule("CLI-3")
@@ -273,6 +276,8 @@ def test_wrong_calls(arguments: list[str], code: int, said: str, folder: Path) -
     """A path that is not there is a wrong call, and a file that cannot be used a failure that names it."""
     transcript(folder, call("Read", file_path="/shop/a.py"))
     configure(folder, "version: 1\nhooks: 3\n", "broken.yaml")
+    configure(folder, "version: 1\nlibrary:\n  protected_path: {}\n", "unknown.yaml")
+    configure(folder, "version: 1\nlibrary:\n  protected_paths: {action: shrug}\n", "settings.yaml")
     told = run(*arguments)
     assert told.exit_code == code
     assert said in told.stderr
@@ -288,3 +293,17 @@ def test_the_example_in_the_documents(folder: Path) -> None:
     told = run(example / "session.jsonl", "--hooks", example / "amplifier-hooks.yaml")
     assert block == f"$ amplifier-hooks replay --from claude-code session.jsonl\n{told.stdout}"
     assert run(example / "session.jsonl", "--hooks", example / "strict.yaml").exit_code == 0
+
+
+@pytest.mark.rule("LIB-8")
+def test_every_hook_that_decides_about_calls_replays() -> None:
+    """Each ready-made hook that answers before a tool call is replayed, except for those that write."""
+    ready_made = [getattr(library, name) for name in library.__all__]
+    kinds = [kind for kind in ready_made if isinstance(kind, type) and issubclass(kind, ReadyMade)]
+    deciding = {
+        kind.name: kind.replays
+        for kind in kinds
+        if any(point.event == "tool:pre" and point.intent in ("gate", "on") for point in kind().points())
+    }
+    assert {name for name, replays in deciding.items() if not replays} == {"audit_log", "tool_ledger"}
+    assert {kind.name for kind in kinds if kind.replays} <= deciding.keys()
