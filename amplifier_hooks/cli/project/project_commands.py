@@ -104,6 +104,17 @@ def init(
     if kept is not None:
         typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
+    offer_replay()
+
+
+def offer_replay() -> None:
+    """Name the command that shows decisions about past sessions, for each program that keeps transcripts here."""
+    from amplifier_hooks.programs.transcripts import SOURCES
+
+    for source in SOURCES.values():
+        if source.folder().is_dir():
+            text = f"amplifier-hooks replay --from {source.name} shows what they would have decided about your sessions"
+            typer.echo(f"{text} with {source.title}.", err=True)
 
 
 def validate(

@@ -79,6 +79,17 @@ def test_init(folder: Path) -> None:
     assert hooks_of_folder(folder, lambda path, found: False).registry.hooks()
 
 
+@pytest.mark.rule("CLI-7", "CLI-10")
+def test_init_offers_a_replay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a program keeps transcripts, init names the command that replays them."""
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.setenv(name, str(folder.parent / name))
+    (folder.parent / "CODEX_HOME" / "sessions").mkdir(parents=True)
+    told = called("init").stderr
+    assert "amplifier-hooks replay --from codex shows" in told
+    assert "claude-code" not in told
+
+
 @pytest.mark.rule("LIB-6")
 async def test_init_lets_agents_work(folder: Path) -> None:
     """The rate limit that init writes lets 200 calls of one session in 10 seconds pass."""
