@@ -61,9 +61,9 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
     await page.click("text=Try it")
     await see(page, "#hook .wrong", "This is not JSON")
     assert await page.input_value("textarea") == "{"
-    assert (await workshop.admin.get("/v1/hooks/stats", params={"hook_name": "protect-production"})).json()["statistics"][0][
-        "runs"
-    ] == 3
+    assert (await workshop.admin.get("/v1/hooks/stats", params={"hook_name": "protect-production"})).json()[
+        "statistics"
+    ][0]["runs"] == 3
     assert page.url.endswith(protect)
 
 

@@ -210,17 +210,20 @@ async def test_the_list_of_runs() -> None:
 @pytest.mark.rule("RUN-20", "API-7")
 async def test_parameters_that_no_route_has() -> None:
     """Every route, pages and health included, refuses a query parameter that it does not have, and names it."""
-    async with house(agent()) as inside, office(routers=[runs_router(inside.runs)]) as there:
-        async with await there.client("hooks:admin", "approvals:decide", *SCOPES, tenant="") as client:
-            described = there.api.app.openapi()["paths"]
-            routes = [(path, method) for path, methods in described.items() for method in methods]
-            for template, method in [*routes, ("/", "get"), ("/pages/page.js", "get"), ("/assets/text.js", "get")]:
-                path = re.sub(r"\{\w+\}", "run_00000000", template)
-                answer = await client.request(method, path, params={"runner": "r", "hook_bloked": True})
-                assert (path, answer.status_code) == (path, 422)
-                assert "query.hook_bloked: no such parameter" in answer.json()["detail"]
-            for path, short in (("", "event"), ("", "tenant"), ("/logs", "hook"), ("/stats", "event")):
-                assert (await client.get(f"/v1/hooks{path}", params={short: "x"})).status_code == 422
+    async with (
+        house(agent()) as inside,
+        office(routers=[runs_router(inside.runs)]) as there,
+        await there.client("hooks:admin", "approvals:decide", *SCOPES, tenant="") as client,
+    ):
+        described = there.api.app.openapi()["paths"]
+        routes = [(path, method) for path, methods in described.items() for method in methods]
+        for template, method in [*routes, ("/", "get"), ("/pages/page.js", "get"), ("/assets/text.js", "get")]:
+            path = re.sub(r"\{\w+\}", "run_00000000", template)
+            answer = await client.request(method, path, params={"runner": "r", "hook_bloked": True})
+            assert (path, answer.status_code) == (path, 422)
+            assert "query.hook_bloked: no such parameter" in answer.json()["detail"]
+        for path, short in (("", "event"), ("", "tenant"), ("/logs", "hook"), ("/stats", "event")):
+            assert (await client.get(f"/v1/hooks{path}", params={short: "x"})).status_code == 422
     assert len(routes) >= 25
 
 
