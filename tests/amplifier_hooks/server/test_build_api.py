@@ -16,14 +16,16 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
+from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import Office, new_hook, office
-from tests.runs import agent, house
+from tests.runs import agent, agent_hook, house
 from tests.stores import DSN, schema, server
 
 Operation = APIOperation[Any, Any, Any, Any]
@@ -51,8 +53,9 @@ async def whole(kind: str) -> AsyncIterator[Office]:
             database: Any = PostgresDatabase(DSN, *API_TABLES, RUN_TABLES, schema=name)
         else:
             database = MemoryDatabase(*API_TABLES, RUN_TABLES)
-        inside = await stack.enter_async_context(house(agent("writer"), store=runs_in(database)))
-        routers = [runs_router(inside.runs)]
+        blueprints = agent("writer", finish=agent_hook("audit")), agent("audit")
+        inside = await stack.enter_async_context(house(*blueprints, store=runs_in(database)))
+        routers = [runs_router(inside.runs), agents_router(inside.runs, NoRecord())]
         yield await stack.enter_async_context(office(database, routers=routers))
 
 
@@ -64,7 +67,7 @@ def served(kind: str, tenant: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
     async def serve() -> None:
         async with whole(kind) as there:
-            scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin")
+            scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin", "runs:write")
             _, secret = await there.api.tokens.create("fuzz", scopes=scopes, tenant=tenant)
             there.api.admission.runners = there.api.admission.writes
             listener = loopback_socket(0)

@@ -14,11 +14,13 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks import HookRegistry
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.runs.run_states import Holder, RunEvent
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.event_stream import as_stream, while_there
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.sqlite import MemoryDatabase
@@ -212,8 +214,8 @@ async def test_parameters_that_no_route_has() -> None:
     """Every route, pages and health included, refuses a query parameter that it does not have, and names it."""
     async with (
         house(agent()) as inside,
-        office(routers=[runs_router(inside.runs)]) as there,
-        await there.client("hooks:admin", "approvals:decide", *SCOPES, tenant="") as client,
+        office(routers=[runs_router(inside.runs), agents_router(inside.runs, NoRecord())]) as there,
+        await there.client("hooks:admin", "approvals:decide", "runs:write", *SCOPES, tenant="") as client,
     ):
         described = there.api.app.openapi()["paths"]
         routes = [(path, method) for path, methods in described.items() for method in methods]
