@@ -115,7 +115,7 @@ SHARED: Final = "/assets/"
 
 def pages_router() -> APIRouter:
     """Return the routes of the pages: the page itself at `/`, and the files it loads."""
-    router = APIRouter(include_in_schema=False, dependencies=[Depends(refuse_unknown_parameters)])
+    router = APIRouter(include_in_schema=False)
     own, shared = Assets(files("amplifier_hooks.server").joinpath("web")), Assets()
 
     @router.get("/")
