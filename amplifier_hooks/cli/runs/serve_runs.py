@@ -152,6 +152,7 @@ async def serve_until_cancelled(
     as_json: bool,
 ) -> None:
     """Serve the API of the runs until cancelled."""
+    from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
@@ -182,6 +183,10 @@ async def serve_until_cancelled(
             listener,
         ),
     ):
+        for blueprint in agents:
+            _, outdated = apply_overrides(blueprint, await runs.overrides.find(blueprint.name))
+            for point in outdated:
+                typer.echo(for_terminal(f"{blueprint.name}: hooks.{point}: {OUTDATED}"), err=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
         typer.echo(
