@@ -125,8 +125,8 @@ class RunHooks(HookKit):
     async def ask_start_hooks(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
         """Ask the start hooks if a run may go on, and with which parameters.
 
-        The blueprint's hook is reported when it begins, other events with the outcome. Cancelling the call cancels the
-        hook that is running.
+        A service or an agent is reported when it begins, all other events with the outcome. Cancelling the call cancels
+        the hook that is running.
         """
         try:
             data = freeze_parameters(blueprint, record.parameters)
@@ -148,11 +148,14 @@ class RunHooks(HookKit):
         if entry is None:
             return StartOutcome(parameters=act.arguments(), told=tuple(told))
         begun = hook_event(self.clock.now(), "hook_start", START, entry.type, entry.target)
-        await self.note(record.id, (*told, begun))
+        told.append(begun)
+        if entry.type != "python":
+            await self.note(record.id, told)
+            told = []
         await self._tell_hook(record, begun)
         own = await _emit_start(self._registry_of(blueprint), act, payload)
         done = evolve(act, input=freeze(own.data["parameters"]))
-        told = [await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error)]
+        told.append(await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error))
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
             payload = {**first.data, "parameters": done.arguments()}
