@@ -90,6 +90,14 @@ FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in MOVES
 BEGUN: Final[frozenset[Status]] = frozenset({"claimed", "done", "failed", "unknown"})
 """States in which the approval is used up."""
 
+STANDING: Final[tuple[frozenset[Status], ...]] = (
+    BEGUN,
+    frozenset({"denied"}),
+    OPEN,
+    frozenset({"expired", "cancelled"}),
+)
+"""States in which a request stands for its call, the strongest first. A superseded request stands for no call."""
+
 CLAIM_WITHIN: Final = 60.0
 """Seconds. An approval given at the last moment can still be claimed for so long."""
 
