@@ -222,6 +222,15 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
     )
 
 
+def sees_stop(decider: Decider, stop: Stop) -> bool:
+    """Return True if the stop is in force and reaches a session of the decider."""
+    return (
+        stop.ended is None
+        and (not decider.tenant or stop.tenant in ("", decider.tenant))
+        and (decider.sessions is None or not stop.session or stop.session in decider.sessions)
+    )
+
+
 def judge(  # noqa: C901, PLR0911, PLR0912  # one way out for each reason
     record: RequestRecord | None,
     answer: ApprovalAnswer,
