@@ -522,3 +522,18 @@ async def test_the_tools_own_check_holds_for_changed_arguments(*, waits: bool) -
         await agent.run("go", capabilities=[SessionCapability(session)])
     assert ran == []
     assert "not b" in read[-1]
+
+
+async def test_the_calls_of_a_denied_answer_are_known() -> None:
+    """A call of a denied answer does not run later either, when the model has given another answer."""
+    ran: list[Any] = []
+    hooks = HookRegistry()
+    hooks.gate("llm:post", lambda event, data: HookResult.deny("no") if "call-1" in str(data) else None, name="guard")
+    agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
+    async with SessionCoordinator(hooks=hooks) as session:
+        with pytest.raises(HookAbortError):
+            await agent.run("go", capabilities=[SessionCapability(session)])
+        await agent.run("go", capabilities=[SessionCapability(session)])
+        later = await session.call_tool("write", {"path": "a"}, ran.append, call_id="call-1")
+        assert (later.denied, ran) == (True, [])
+        assert (await session.call_tool("write", {"path": "b"}, ran.append, call_id="call-2")).ok
