@@ -409,7 +409,7 @@ async def test_parallel_hooks_on_request() -> None:
 
 @pytest.mark.rule("LIB-6", "COO-9")
 async def test_the_example_hooks() -> None:
-    """The example hooks run as written or are in the library; other than described, outcomes have `.ok` and `.reason`."""
+    """Example hooks run as written or are in the library; other than described, outcomes have `.ok` and `.reason`."""
 
     async def simple_hook(event: str, data: Any) -> HookResult:
         return HookResult(action="continue")
