@@ -428,12 +428,12 @@ async def test_an_edit_begins_anew() -> None:
 # -- time, failures and tasks ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rule("REG-17", "DSP-5")
+@pytest.mark.rule("REG-17", "DSP-5", "REG-13")
 @pytest.mark.parametrize("part", ["first", "rest"])
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_each_part_has_the_timeout(part: str, stubborn: bool) -> None:
     """A hook object that hangs before or after `call_next` is cut off there, and the operation stands."""
-    over = asyncio.Event()
+    over, raised = asyncio.Event(), []
 
     async def hang() -> None:
         for _ in range(3 if stubborn else 1):
@@ -442,13 +442,18 @@ async def test_each_part_has_the_timeout(part: str, stubborn: bool) -> None:
             except asyncio.CancelledError:
                 if not stubborn:
                     raise
-        over.set()
 
     async def execute(context: Any, call_next: CallNext) -> Any:
         if part == "rest":
             await call_next()
-        await hang()
-        return await call_next()
+        try:
+            await hang()
+            await call_next()
+        except (asyncio.CancelledError, OperationRanTwice) as error:
+            raised.append(type(error))
+            raise
+        finally:
+            over.set()
 
     registry = with_hook(execute, timeout=0.05)
     async with SessionCoordinator(registry) as session:
@@ -456,9 +461,9 @@ async def test_each_part_has_the_timeout(part: str, stubborn: bool) -> None:
         outcome = await session.call_tool("Read", {}, lambda _: "read")
         assert outcome.value == "read"
         assert asyncio.get_running_loop().time() - before < 0.35
-    if stubborn:
-        await asyncio.wait_for(over.wait(), 5)
-        assert [hook.leaks for hook in registry.hooks()] == [1]
+    await asyncio.wait_for(over.wait(), 5)
+    assert [hook.leaks for hook in registry.hooks()] == [int(stubborn)]
+    assert raised == [OperationRanTwice if part == "rest" and stubborn else asyncio.CancelledError]
 
 
 @pytest.mark.rule("REG-17")
@@ -538,6 +543,110 @@ async def test_a_hook_object_that_calls_a_tool_itself() -> None:
     async with SessionCoordinator(registry) as session:
         assert (await session.call_tool("Outer", {}, lambda _: order.append("Outer runs"))).ok
     assert order == ["Outer begins", "Inner begins", "Inner runs", "Inner ends", "Outer runs", "Outer ends"]
+
+
+@pytest.mark.rule("REG-17")
+@pytest.mark.parametrize("event", ["tool:pre", "memory:pre"])
+async def test_an_event_inside_of_a_decision_has_no_operation(event: str) -> None:
+    """A hook object that answers an event which a gate or an approver emits does not wait for the act in hand."""
+    whys: list[str] = []
+    registry = HookRegistry()
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        try:
+            await call_next()
+        except OperationNotRun as error:
+            whys.append(error.why)
+            raise
+
+    async def approve(request: ApprovalRequest) -> Decision:
+        if event == "memory:pre":
+            await registry.emit(event, {"content": "inner"})
+        return allows(request)
+
+    async def gate(_event: str, data: Any) -> HookResult:
+        if event == "tool:pre" and data["tool_name"] == "Outer":
+            await registry.emit(event, {"tool_name": "Inner", "tool_input": {}})
+        return HookResult.ask("?")
+
+    registry.add(Hook(execute, event), match="Inner" if event == "tool:pre" else None)
+    registry.gate("tool:pre", gate, priority=99, recheck=False)
+    async with SessionCoordinator(registry, approvals=ScriptedApprover(approve)) as session:
+        assert (await session.call_tool("Outer", {}, lambda _: "ran")).value == "ran"
+    assert whys == ["nothing here runs the operation"]
+
+
+@pytest.mark.rule("REG-17", "REG-6")
+async def test_calling_on_after_an_abort() -> None:
+    """`call_next` raises in a hook object that has set `abort`, and the operation is denied for its reason."""
+    raised: list[str] = []
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        context.abort, context.abort_reason = True, "closed"
+        try:
+            await call_next()
+        except HookAbortError as error:
+            raised.append(error.reason)
+            raise
+
+    async with SessionCoordinator(with_hook(execute)) as session:
+        outcome = await session.call_tool("Write", {}, pytest.fail)
+    assert (outcome.by, outcome.reason, raised) == ("it", "Operation denied by it: closed", ["closed"])
+
+
+@pytest.mark.rule("REG-17")
+async def test_the_inner_rest_ends_first() -> None:
+    """Of two hook objects, the one that answered last is told first, as around an operation that runs."""
+    order: list[str] = []
+    registry = HookRegistry()
+
+    def add(name: str) -> None:
+        async def execute(context: Any, call_next: CallNext) -> Any:
+            try:
+                await call_next()
+            finally:
+                order.append(name)
+
+        registry.add(Hook(execute, name=name))
+
+    add("outer")
+    add("inner")
+    async with SessionCoordinator(registry) as session:
+        await session.call_tool("Write", {}, lambda _: None)
+        registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), priority=99)
+        await session.call_tool("Write", {}, pytest.fail)
+    assert order == ["inner", "outer"] * 2
+
+
+@pytest.mark.rule("REG-17", "COO-4")
+async def test_equal_values_of_other_types_are_changes() -> None:
+    """A hook object that replaces 1 by True has changed the input, although the two are equal in Python."""
+    got: list[Any] = []
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        context.arguments["n"] = True
+        return await call_next()
+
+    async with SessionCoordinator(with_hook(execute)) as session:
+        await session.call_tool("Write", {"n": 1}, got.append)
+    assert got[0]["n"] is True
+
+
+@pytest.mark.rule("REG-17", "EVT-8")
+async def test_metadata_that_is_the_operations_own() -> None:
+    """Where the payload has a field `metadata` of its own, a hook object's notes stay beside it."""
+    seen: list[Any] = []
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        context.metadata["note"] = 1
+        context.content = "b"
+        await call_next()
+        seen.append(context.metadata)
+
+    async with SessionCoordinator(with_hook(execute, "memory.store.pre")) as session:
+        data = {"content": "a", "metadata": {"who": "me"}}
+        assert await session.operation("memory", data, lambda data: data) == {**data, "content": "b"}
+    assert seen[0]["note"] == 1
 
 
 @pytest.mark.rule("REG-17", "EVT-8")
