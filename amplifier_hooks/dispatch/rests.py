@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 ELSEWHERE: Final = "nothing here runs the operation"
+REPORT_ONLY: Final = "a report-only hook does not stand around it"
 
 REPLACEABLE: Final = ("result", "status_code", "response_headers")
 """Fields of a context that an operation sets, and that a rest may replace."""
@@ -78,12 +79,16 @@ class Rest:
             raise self.error
 
     async def wait_for_operation(self) -> bool:
-        """Keep the rest for the operation whose act is being decided. Without one, end it, and return False."""
+        """Keep the rest for the operation whose act is being decided. Without one, end it, and return False.
+
+        The rest of a report-only hook never waits, because it could replace the result.
+        """
         act = COLLECTING.get()
-        if act is not None and act.takes(self):
+        if act is not None and act.takes(self) and not self.hook.report_only:
             act.waiting.append(self)
             return True
-        await Rests(self.run.event, waiting=[self], why=ELSEWHERE).end()
+        why = REPORT_ONLY if self.hook.report_only else ELSEWHERE
+        await Rests(self.run.event, waiting=[self], why=why).end()
         return False
 
     @property

@@ -425,6 +425,27 @@ async def test_an_edit_begins_anew() -> None:
     assert sorted(ends, key=str) == [({"n": 1}, None), ({"n": 2}, 2)]
 
 
+@pytest.mark.rule("REG-17", "DSP-11")
+@pytest.mark.parametrize("calls_on", [True, False])
+async def test_a_report_only_hook_object(calls_on: bool) -> None:
+    """A report-only hook object changes no input, answers in no operation's place, and replaces no result."""
+    whys: list[str] = []
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        context.arguments["n"] = 2
+        if not calls_on:
+            return "cached"
+        try:
+            await call_next()
+        except OperationNotRun as error:
+            whys.append(error.why)
+        return "replaced"
+
+    async with SessionCoordinator(with_hook(execute, report_only=True)) as session:
+        assert (await session.call_tool("Write", {"n": 1}, lambda given: given)).value == {"n": 1}
+    assert len(whys) == calls_on
+
+
 # -- time, failures and tasks ------------------------------------------------------------------------------------------
 
 
