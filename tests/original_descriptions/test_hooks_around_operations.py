@@ -7,11 +7,13 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -263,7 +265,13 @@ async def test_crud_and_scopes(handlers: Path) -> None:
         hook = (await client.post("/v1/hooks", json=body)).json()
         place = f"/v1/hooks/{hook['hook_id']}"
         assert (await reader.get("/v1/hooks")).status_code == 403
-        assert [one["name"] for one in (await client.get("/v1/hooks")).json()["hooks"]] == ["g"]
+        for wanted, names in (
+            ({}, ["g"]),
+            ({"event_type": "tool.execute.pre", "enabled": "true"}, ["g"]),
+            ({"event_type": "tool:post"}, []),
+            ({"tenant_id": "acme"}, []),
+        ):
+            assert [one["name"] for one in (await client.get("/v1/hooks", params=wanted)).json()["hooks"]] == names
         tried = (await client.post(f"{place}/test", json={"sample_context": CALL})).json()
         assert {"result", "context_after"} <= set(tried)
         assert (await client.put(place, json={"priority": 20})).status_code == 428
@@ -311,6 +319,30 @@ async def test_middleware_for_requests() -> None:
         passed, refused = await client.get("/"), await client.get("/no")
     assert (passed.status_code, passed.headers["x-hook"]) == (202, "1")
     assert (refused.status_code, refused.json()["detail"]) == (403, "closed")
+
+
+@pytest.mark.rule("API-5", "API-17")
+async def test_the_tenant_of_a_request() -> None:
+    """The described `request.state.user.tenant_id` is the tenant whose hooks run; without one a request is refused."""
+    registry = HookRegistry()
+    registry.gate("request.pre", lambda event, data: HookResult.deny("acme is closed"), tenant="acme")
+
+    async def home(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hi")
+
+    class AuthMiddleware(BaseHTTPMiddleware):
+        async def dispatch(self, request: Any, call_next: Any) -> Any:
+            if tenant := request.headers.get("x-tenant"):
+                request.state.user = SimpleNamespace(tenant_id=tenant)
+            return await call_next(request)
+
+    app = Starlette(routes=[Route("/", home)])
+    app.add_middleware(HooksMiddleware, hooks=registry)
+    app.add_middleware(AuthMiddleware)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://app") as client:
+        answers = [await client.get("/", headers=headers) for headers in ({"x-tenant": "acme"}, {"x-tenant": "b"}, {})]
+    assert [answer.status_code for answer in answers] == [403, 200, 403]
+    assert answers[0].json()["detail"] == "acme is closed"
 
 
 @pytest.mark.rule("LIB-5")
