@@ -147,6 +147,11 @@ class SplitWords:
         """Return True if one of these options was found, with or without a value behind `=`."""
         return any(name in names or name.partition("=")[0] in names for name, _ in self.found)
 
+    def may_have(self, *names: str) -> bool:
+        """Return True if one of these options was found, perhaps abbreviated."""
+        short = tuple(name for name, _ in self.found if name[:2] == "--" and name[3:])
+        return self.has(*names) or any(full.startswith(name) for full in names for name in short)
+
     def all(self, *names: str) -> list[str]:
         """Return the values of these options."""
         return [value for name, value in self.found if name in names]
@@ -562,7 +567,16 @@ def _moves(run: ProgramRun, text: str, _argument: str) -> None:
 
 def _runs(run: ProgramRun, text: str, argument: str) -> None:
     """Run a file: `runs:shell` or `runs:python` names its language, as far as the program fixes it."""
+    if "://" in text or text.startswith("data:"):
+        run.add("runs_unread", text, "code that is no file of the project")
+        return
     run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
+
+
+def _setup(run: ProgramRun, text: str, argument: str) -> None:
+    """Set an option of a program by name, as `-o name=value` does; the value may name folders of code."""
+    for word in text.partition("=")[2].split():
+        _runs(run, word, argument)
 
 
 def _shell(run: ProgramRun, text: str, _argument: str) -> None:
@@ -722,6 +736,7 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "deletes": _deletes,
     "moves": _moves,
     "runs": _runs,
+    "setup": _setup,
     "shell": _shell,
     "code": _code,
     "sql": _sql,

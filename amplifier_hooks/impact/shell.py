@@ -62,6 +62,8 @@ JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+START: Final = re.compile(r"\\?[\w.-]+|'[^'\n]*'|\"[^\"\\$`\n]*\"")
+"""The word behind `<<` of a here-document whose end the grammar finds as shells do."""
 DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
 STATEMENTS: Final = frozenset(
     [
@@ -106,6 +108,8 @@ PLACES_IN_VALUE: Final = re.compile(r"[^\s:=,'\"]+")
 ASSIGNING: Final = frozenset(("read", "mapfile", "readarray", "getopts", "printf", "let"))
 """Builtins that give variables a value."""
 PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
+BACKGROUND: Final = ("&>", "&>>")
+"""Redirects of bash. Other shells read an `&`, and then a redirect that begins another command."""
 OPERATORS: Final = {
     ">": "writes",
     ">>": "writes",
@@ -372,6 +376,9 @@ class ShellWalk:
         inner = [child for child in behind if child.type in REDIRECTS]
         arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
+        if arguments and any(child.type in BACKGROUND for one in (*redirects, *inner) for child in one.children):
+            self.add("unreadable", show(source(node)[:80]), "a command of its own where the shell is no bash")
+            self._record([UNKNOWN], state)
         body, ahead = node.child_by_field_name("body"), ""
         before = state
         while body is not None and body.type == "list":  # The grammar gives a list the redirects of its last command.
@@ -414,6 +421,9 @@ class ShellWalk:
         if body is None:
             return ""
         start = next((source(child) for child in redirect.children if child.type == "heredoc_start"), "")
+        if not START.fullmatch(start):
+            self.add("unreadable", show(start), "quotes inside the end of a here-document")
+            self._record([UNKNOWN], state)
         if start[:1] in "'\"\\" and start:
             return source(body)
         return self._expansion(state).string(body)

@@ -110,7 +110,7 @@ LONGEST: Final = 4_096
 """Characters of a command that an allow may be for; an approver reads no more."""
 
 IN_QUOTES: Final = r"[^\W_]|[ _@+=:,./#~*?{}\[\]-]"
-READ_ALIKE: Final = re.compile(rf"(?:[\w@+=:,./ \n;&|<>-]|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+")
+READ_ALIKE: Final = re.compile(rf"(?:[\w@+=:,./ \n;|<>-]|&(?!>)|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+")
 """A text that all shells read in the same way."""
 NEUTRAL: Final = frozenset(("cd", ":", "true", "false", "exit", "wait"))
 """Commands that an allow does not name: they only choose the folder or the result of others."""

@@ -52,7 +52,7 @@ def read_git(run: ProgramRun, words: list[str]) -> None:
         name, joined, value = word.partition("=")
         if word in GLOBAL_VALUES and rest and not joined:
             value = rest.pop(0)
-        if name == "-C":
+        if name in ("-C", "--work-tree"):
             run.enter(value)
         elif name[:2] == "-c" or name == "--config-env":
             value = word[2:] if name[:2] == "-c" and word != "-c" else value
@@ -77,13 +77,18 @@ def read_config(run: ProgramRun, words: list[str]) -> None:
     """Read `git config`: only a name and a value change anything."""
     given = run.split(words, "--type --default -t -f --file --blob --comment")
     rest = given.operands
+    files = given.all("-f", "--file")
     if rest[:1] in (["get"], ["list"]) or given.has(*LOOKS) or (len(rest) <= 1 and not given.has(*CHANGES)):
+        for file in files:
+            run.reads(file)
         name = rest[-1] if rest else ""
         run.add("reads_secret" if re.search(r"token|password|extraheader", name, re.IGNORECASE) else "reads", name)
         return
     rest = rest[1:] if rest[:1] == ["set"] else rest
     name = rest[0] if rest else "config"
     wide = given.has("--global", "--system")
+    for file in files:
+        run.writes(file)
     harmless = HARMLESS.fullmatch(name) and not wide
     run.add("git_local" if harmless else "git_configures", name, "every repository" if wide else "")
 
@@ -98,7 +103,7 @@ def read_push(run: ProgramRun, words: list[str]) -> None:
         run.add("network_known", "git push --dry-run")
         return
     run.add("git_publishes", target)
-    if given.has(*FORCES) or any(one[:1] in ("+", ":") for one in given.operands[1:]):
+    if given.may_have(*FORCES) or any(one[:1] in ("+", ":") for one in given.operands[1:]):
         run.add("git_loses_work", target, "the other side can lose commits")
     if given.operands and ADDRESS.match(given.operands[0]):
         run.url(given.operands[0], sends=True)
@@ -109,7 +114,7 @@ def read_checkout(run: ProgramRun, words: list[str]) -> None:
     given = run.split(words, "-b -B -c -C --create --orphan -s --source --conflict -U --pathspec-from-file")
     rest, target = given.operands, " ".join(given.operands)
     creates = given.has("-b", "--orphan", "-c", "--create")
-    loses = given.has(
+    loses = given.may_have(
         *[
             "-f",
             "--force",
