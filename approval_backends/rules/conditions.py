@@ -62,7 +62,7 @@ from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from amplifier_hooks.impact.call_paths import PathPattern
     from amplifier_hooks.impact.kinds import CallImpact, ImpactKind
@@ -182,6 +182,20 @@ class CommandPattern:
         return False
 
 
+def without_options(words: tuple[str, ...], most: int) -> Iterator[tuple[str, ...]]:
+    """Yield a command, and its first `most` words without the options between its program and its subcommand.
+
+    An option may have a value of its own in the next word; both readings are given.
+    """
+    yield words
+    program = next((at for at, word in enumerate(words) if "=" not in word), 0)
+    places = {program + 1}
+    for at, word in enumerate(words):
+        if at in places:
+            yield (program_name(words[program]), *words[at : at + most - 1])
+            places |= {at + 1, at + 2} if word[:1] == "-" else set()
+
+
 @frozen
 class CommandCondition:
     """A condition on the command of a call."""
@@ -261,7 +275,9 @@ class CommandCondition:
             return ConditionFinding(met=True, why=f"{self.spec} stands in it")
         paths = subject.paths
         readings = [paths.read_command(one) for one in arguments.values()] if self.argument else paths.readings
-        commands = [command.words for reading in readings for command in reading.commands]
+        found = dict.fromkeys(command.words for reading in readings for command in reading.commands)
+        most = max(len(pattern.words) for pattern in self.patterns)
+        commands = [reading for words in found for reading in without_options(words, most)]
         if any(pattern.occurs(command) for pattern in self.patterns for command in commands):
             return ConditionFinding(met=True, why=f"{self.spec} stands in it")
         if any(pattern.may_occur(command) for pattern in self.patterns for command in commands):

@@ -355,6 +355,27 @@ def test_a_program_that_starts_others_needs_an_allow_for_both(command: str, allo
     assert (rules(both).judge(shell(command)) is not None) is allowed
 
 
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [
+        ("git -C . push", "deny"),
+        ("git --no-pager -c a=b push -q", "deny"),
+        ("X=1 git -C . push", "deny"),
+        ("git.exe push", "deny"),
+        ("git -C . $X", "deny"),
+        ("git " + "-a " * 1_000 + "push", "deny"),
+        ("git log --all push", None),
+        ("git commit -m push", None),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_options_between_a_program_and_its_subcommand_hide_nothing(command: str, action: str | None) -> None:
+    """A deny for a subcommand is met whatever options stand in front of the subcommand."""
+    verdict = rules("- {id: no-push, action: deny, tool: Bash, command: git push}\n").judge(shell(command))
+    assert (verdict and verdict.action) == action
+
+
 LAUNCHING = [
     "sort --compress-program=evil x",
     "sort --comp evil x",
