@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 import msgspec
 
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
 __all__ = [
@@ -126,6 +127,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the backend keeps an "always", in every session; None keeps it until this session ends."""
     assessments: tuple[Assessment, ...] = ()
     """Every assessment of the risk by hooks, rules and the host."""
+    impacts: tuple[Impact, ...] = ()
+    """Everything that the call would do. A card shows it, and an "always" covers nothing beyond it."""
 
     @property
     def prompt(self) -> str:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.approvals import act_of, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, TooManyRequests
@@ -187,6 +188,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         risk="high",
         wait=2.5,
         assessments=(Assessment(by=odd, risk="high", reason=odd), Assessment(by="", risk="low")),
+        impacts=(Impact("reads_secret", odd, odd), Impact("reads")),
     )
     first = await subject.store.submit(request)
     read = await subject.store.get(request.id)

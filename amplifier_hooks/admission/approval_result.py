@@ -99,6 +99,7 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
         "options": [option.label for option in request.options],
         "risk": request.risk,
         "assessments": [asdict(one) for one in request.assessments],
+        "impacts": [asdict(one) for one in request.impacts],
         "expires": request.expires.isoformat(),
     }
 
@@ -167,6 +168,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "options": [option.label for option in request.options],
         "risk": request.risk,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "impacts": [asdict(one) for one in request.impacts],
         "expires": request.expires.isoformat(),
     }
     if approval is not None:

@@ -29,7 +29,7 @@ from amplifier_hooks.admission.approval_result import (
     request_summary,
     stop_facts,
 )
-from amplifier_hooks.admission.build_request import Origin, build_request
+from amplifier_hooks.admission.build_request import Origin, build_request, predict_impacts
 from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
@@ -242,7 +242,15 @@ class Approver:
         await self._settle_all()
         now = self.clock.now()
         request = resumed or build_request(
-            outcome, act, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable, given=given
+            outcome,
+            act,
+            self.origin,
+            now,
+            call=call,
+            attempt=attempt,
+            durable=self.lease.durable,
+            given=given,
+            impacts=await predict_impacts(act, self.origin.cwd),
         )
         if call.chosen and resumed is None and (begun := await self._find_begun(request)) is not None:
             return begun

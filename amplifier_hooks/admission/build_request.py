@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -13,9 +14,14 @@ import msgspec
 from amplifier_hooks.approvals import common_options
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.errors import MissingExtra
+from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.foreign_code import within
+from amplifier_hooks.impacts import Impact, ImpactPolicy
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalRequest, Question
 from amplifier_hooks.result import RISKS, Assessment, Risk, highest
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +34,9 @@ DOMAIN: Final = b"amplifier-hooks/request/1\n"
 
 LONGEST: Final = 366 * 86_400.0
 """Maximum of seconds. A hook may name any finite time, but dates end sooner."""
+
+ANALYSIS_TIMEOUT: Final = 5.0
+"""Timeout of the analysis of a call, in seconds."""
 
 HOST: Final = "host"
 UNASSESSED: Final = Assessment(by="", risk="medium")
@@ -104,6 +113,40 @@ def request_id(act: Act, call: Call, attempt: str, questions: tuple[Question, ..
     return hashed.hexdigest()[:32]
 
 
+async def predict_impacts(act: Act, root: str) -> tuple[Impact, ...]:
+    """Return what a tool call would do, without running anything; the session's `root` is the project folder.
+
+    The analysis asks the file system, so it runs in a thread: one thread, so that questions keep the order of their
+    calls. A call that cannot be analysed has the impact `unreadable`. An act that is no tool call has no impact.
+    """
+    if act.event != TOOL_PRE:
+        return ()
+    if not (act.cwd or root):
+        return (Impact("unreadable", "", "the folder of the call is unknown"),)
+    try:
+        return await within(ANALYSIS_TIMEOUT, _thread().run(_impacts_of, act, root or act.cwd))
+    except TimeoutError:
+        return (Impact("unreadable", "", "the file system does not answer"),)
+
+
+@cache
+def _thread() -> DaemonPool:
+    return DaemonPool(1, "impact")
+
+
+def _impacts_of(act: Act, root: str) -> tuple[Impact, ...]:
+    from pathlib import Path  # the tables and readers of impact load with the first question, in the thread
+
+    from amplifier_hooks.impact.file_facts import ask_file_system
+    from amplifier_hooks.impact.tools import predict_impact
+
+    try:
+        policy = ImpactPolicy(root, str(Path.home()))
+        return predict_impact(act.name, act.arguments(), policy, ask_file_system, folder=act.cwd or root).impacts
+    except (MissingExtra, RuntimeError) as problem:  # the latter: a user without a home folder
+        return (Impact("unreadable", "", str(problem)),)
+
+
 def build_request(
     outcome: Outcome,
     act: Act,
@@ -114,6 +157,7 @@ def build_request(
     attempt: str,
     durable: bool,
     given: str = "",
+    impacts: tuple[Impact, ...] = (),
 ) -> ApprovalRequest:
     """Return the request for an outcome that asks.
 
@@ -156,6 +200,7 @@ def build_request(
         given=given,
         wait=inline if returns and inline < time else None,
         assessments=assessments,
+        impacts=impacts,
     )
 
 

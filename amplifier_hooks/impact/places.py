@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactPolicy
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import FileFact, Impact, ImpactPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.impact.kinds import ImpactKind, Stat
+    from amplifier_hooks.impacts import ImpactKind, Stat
 
 UNKNOWN: Final = "\ue000"
 """Any text at all."""

@@ -21,8 +21,8 @@ from amplifier_hooks.impact.tables import load_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amplifier_hooks.impact.kinds import ImpactKind
     from amplifier_hooks.impact.shell import ShellState, ShellWalk
+    from amplifier_hooks.impacts import ImpactKind
 
 FAMILIES: Final = (
     "files",

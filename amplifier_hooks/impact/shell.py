@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from attrs import define, field
 
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.places import (
     ANY,
     BUILT,
@@ -29,13 +28,14 @@ from amplifier_hooks.impact.places import (
 from amplifier_hooks.impact.program_rows import ProgramRun, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
 from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impacts import Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tree_sitter import Language, Node
 
-    from amplifier_hooks.impact.kinds import ImpactKind
+    from amplifier_hooks.impacts import ImpactKind
 
 LONGEST: Final = 1 << 20
 """Most bytes of a command that is read."""

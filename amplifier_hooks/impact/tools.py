@@ -18,15 +18,15 @@ from attrs import define, field
 
 from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.kinds import CallImpact, Impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, show
 from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import CallImpact, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from amplifier_hooks.impact.kinds import ImpactPolicy, Stat
+    from amplifier_hooks.impacts import ImpactPolicy, Stat
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)

@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, offered
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
+from amplifier_hooks.impacts import ImpactKind
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
@@ -57,6 +58,14 @@ class RiskReasonBody(BaseModel):
     reason: str
 
 
+class ImpactBody(BaseModel):
+    """One thing that the call would do."""
+
+    kind: ImpactKind
+    place: str
+    reason: str
+
+
 class OptionBody(BaseModel):
     """An answer that the approver can choose."""
 
@@ -93,6 +102,7 @@ class ApprovalBody(BaseModel):
     cwd: str
     risk: Risk
     risk_reasons: list[RiskReasonBody]
+    impacts: list[ImpactBody]
     questions: list[QuestionBody]
     options: list[OptionBody]
     default: Default
@@ -123,6 +133,7 @@ class ApprovalBody(BaseModel):
             cwd=request.cwd,
             risk=request.risk,
             risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
+            impacts=[ImpactBody(kind=one.kind, place=one.place, reason=one.reason) for one in request.impacts],
             questions=[
                 QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
                 for one, key in zip(request.questions, keys, strict=True)

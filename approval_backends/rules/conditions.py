@@ -38,8 +38,8 @@ from attrs import define, evolve, frozen
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import ImpactPolicy
 from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 from amplifier_hooks.text.paths import (
     COMMAND_NAMES,
@@ -62,7 +62,7 @@ from approval_backends.rules.launchers import BUNDLED, OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.impact.kinds import CallImpact, ImpactKind
+    from amplifier_hooks.impacts import CallImpact, ImpactKind
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
     from amplifier_hooks.text.paths import PathPattern

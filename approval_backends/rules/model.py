@@ -21,8 +21,8 @@ from amplifier_hooks.events import (
     find,
     suggestion,
 )
-from amplifier_hooks.impact.kinds import KINDS, ImpactKind
 from amplifier_hooks.impact.tools import argument_names
+from amplifier_hooks.impacts import KINDS, ImpactKind
 from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence

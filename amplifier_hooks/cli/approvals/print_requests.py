@@ -198,6 +198,7 @@ def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
         "cwd": request.cwd,
         "risk": request.risk,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "impacts": [{"kind": one.kind, "place": one.place, "reason": one.reason} for one in request.impacts],
         "questions": [
             {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
             for question, key in zip(request.questions, grant_keys(request), strict=True)

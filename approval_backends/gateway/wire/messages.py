@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
 
+from amplifier_hooks.impacts import ImpactKind
 from amplifier_hooks.ports import OptionKind
 from amplifier_hooks.result import Default, Risk
 from approval_backends.card.contents import ToolKind
@@ -348,6 +349,15 @@ class RiskReason(WireMessage):
     reason: str
 
 
+class WireImpact(WireMessage):
+    """One thing that the call would do. `meaning` says the kind in words."""
+
+    kind: ImpactKind
+    meaning: str
+    place: str = ""
+    reason: str = ""
+
+
 class Choice(WireMessage):
     """One of the offered answers."""
 
@@ -381,6 +391,7 @@ class CardView(WireMessage):
     views: list[ViewPart]
     questions: list[WireQuestion]
     risk_reasons: list[RiskReason] = []
+    impacts: list[WireImpact] = []
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None
@@ -549,6 +560,7 @@ class PermissionExtra(WireMessage):
     cwd: str
     risk: Risk
     risk_reasons: list[RiskReason] = []
+    impacts: list[WireImpact] = []
     default: Default
     expires: Time
     server_time: Time

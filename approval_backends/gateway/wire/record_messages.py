@@ -9,6 +9,7 @@ from attrs import evolve
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, offered
 from amplifier_hooks.errors import NO_ANSWER
+from amplifier_hooks.impacts import MEANINGS
 from amplifier_hooks.text.escape import clip, for_page
 from approval_backends.card.contents import agent_statement, headline, hook_questions, reach, reach_of, views
 from approval_backends.card.edit_arguments import edit_request, editable_text
@@ -34,6 +35,7 @@ from approval_backends.gateway.wire.messages import (
     TextBlock,
     TextContent,
     ViewPart,
+    WireImpact,
     WireOutcome,
     WireQuestion,
     WireToolCall,
@@ -110,6 +112,7 @@ def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -
             for why in hook_questions(request, for_page)
         ],
         risk_reasons=_risk_reasons(request),
+        impacts=_impacts(request),
         claim=agent_statement(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable_text(request.arguments),
@@ -242,6 +245,7 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
                 cwd=for_page(request.cwd),
                 risk=request.risk,
                 risk_reasons=_risk_reasons(request),
+                impacts=_impacts(request),
                 default=request.default,
                 expires=record.expires,
                 server_time=now,
@@ -262,6 +266,13 @@ def _key(text: str) -> str:
 
 def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
     return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
+
+
+def _impacts(request: ApprovalRequest) -> list[WireImpact]:
+    return [
+        WireImpact(kind=one.kind, meaning=MEANINGS[one.kind], place=for_page(one.place), reason=for_page(one.reason))
+        for one in request.impacts
+    ]
 
 
 def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import ImpactPolicy
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, stat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from amplifier_hooks.impact.kinds import CallImpact
+    from amplifier_hooks.impacts import CallImpact
     from tests.amplifier_hooks.impact.conftest import Predict
 
 HARMLESS: Final = frozenset(

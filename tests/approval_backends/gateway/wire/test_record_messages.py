@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.text.escape import for_page
 from approval_backends.gateway.wire.frames import GatewayCall, read, write_frame
@@ -307,3 +308,21 @@ def test_card_of_what_is_over() -> None:
     assert isinstance(card, CardView)
     assert card.status == "approved"
     assert card.ending is not None
+
+
+@pytest.mark.rule("WIR-5", "WIR-7")
+def test_impacts_on_the_wire() -> None:
+    """A card and a question of the plain protocol have every impact with its meaning in words, escaped."""
+    impacts = (Impact("deletes_outside", "~/a\u202eb", "x\u202e"), Impact("reads"))
+    record = a_record(impacts=impacts)
+    said = [
+        {
+            "kind": "deletes_outside",
+            "meaning": "deletes outside the project folder",
+            "place": "~/a\\u{202E}b",
+            "reason": "x\\u{202E}",
+        },
+        {"kind": "reads", "meaning": "reads files, or the state of this machine", "place": "", "reason": ""},
+    ]
+    assert fields(card_view(record, NOW.wall))["impacts"] == said
+    assert fields(permission(record, NOW.wall).meta)["amplifier-hooks"]["impacts"] == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
-from attrs import field, frozen
+import msgspec
 
 ImpactKind = Literal[
     "reads",
@@ -76,8 +76,7 @@ MEANINGS: Final[dict[ImpactKind, str]] = {
 }
 
 
-@frozen
-class Impact:
+class Impact(msgspec.Struct, frozen=True, gc=False):
     """One thing that a call would do. `place` is a path, a host or a name; `reason` says what shows the impact."""
 
     kind: ImpactKind
@@ -88,8 +87,7 @@ class Impact:
 FileKind = Literal["missing", "file", "folder", "other", "unknown"]
 
 
-@frozen
-class FileFact:
+class FileFact(msgspec.Struct, frozen=True, gc=False):
     """An answer to a question about a path: the path behind every link, and what lies there."""
 
     path: str
@@ -100,8 +98,7 @@ Stat = Callable[[str], FileFact]
 """A function that answers a question about an absolute path."""
 
 
-@frozen
-class CallImpact:
+class CallImpact(msgspec.Struct, frozen=True, gc=False):
     """The impacts of a call, and the answers that the analysis used."""
 
     impacts: tuple[Impact, ...]
@@ -113,8 +110,7 @@ class CallImpact:
         return frozenset(impact.kind for impact in self.impacts)
 
 
-@frozen
-class ImpactPolicy:
+class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
     """The facts about a session that impact depends on; none of them is looked up.
 
     Args:
@@ -131,4 +127,4 @@ class ImpactPolicy:
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/var/folders")  # noqa: S108
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
-    trusted_programs: tuple[str, ...] = field(default=())
+    trusted_programs: tuple[str, ...] = ()
