@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
+from amplifier_hooks.impacts import covers
 from amplifier_hooks.ports import Grant, GrantKey, Option, OptionKind
 from amplifier_hooks.result import RISKS, Risk
 
@@ -129,10 +130,12 @@ def kept_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
     return tuple(replace(key, session=None) for key in keys)
 
 
-def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) -> tuple[Grant, ...]:
+def make_grants(
+    request: ApprovalRequest, decision: Decision, time: datetime, age: float | None = None
+) -> tuple[Grant, ...]:
     """Return the grants that a decision makes: none, unless the approver chose an "always" within the ceiling of risk.
 
-    They last as long as the decision says.
+    They last as long as the decision says, from `time` on, and from the store's `age`, if it has one.
     """
     option = next((option for option in request.options if option.id == decision.option), None)
     if option is None or not option.lasts or not within_ceiling(option, request.risk):
@@ -150,6 +153,8 @@ def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) ->
             request=request.id,
             created=time,
             expires=None if keep is None else time + timedelta(seconds=keep),
+            ends=None if keep is None or age is None else age + keep,
+            impacts=request.impacts,
         )
         for number, key in enumerate(keys, start=1)
     )
@@ -158,11 +163,16 @@ def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) ->
 def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
     """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
 
-    A grant allows nothing of a higher risk than that of the request for which it was given, and nothing of high risk.
+    A grant allows nothing of a higher risk than that of the request for which it was given, nothing of high risk, and
+    no call with an impact that its card did not name.
     """
     grants, risk = tuple(grants), RISKS.index(request.risk)
     denied = {grant.key for grant in grants if not grant.allows}
-    allowed = {grant.key for grant in grants if grant.allows and risk <= RISKS.index(grant.ceiling)}
+    allowed = {
+        grant.key
+        for grant in grants
+        if grant.allows and risk <= RISKS.index(grant.ceiling) and covers(grant.impacts, request.impacts)
+    }
     asked = [set(keys) for keys in zip(grant_keys(request), kept_keys(request), strict=True)]
     if any(denied & keys for keys in asked):
         return "deny"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import posixpath
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -82,6 +83,41 @@ class Impact(msgspec.Struct, frozen=True, gc=False):
     kind: ImpactKind
     place: str = ""
     reason: str = ""
+
+    def is_within(self, named: Impact) -> bool:
+        """Return True if a card that names an impact names this one, too.
+
+        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder.
+        """
+        if self.kind != named.kind:
+            return False
+        if self.kind in BOUNDED or self == named:
+            return True
+        folder = posixpath.dirname(named.place)
+        return self.kind == "writes_outside" and folder not in ("", "/") and posixpath.dirname(self.place) == folder
+
+
+BOUNDED: Final[frozenset[ImpactKind]] = frozenset(
+    (
+        "reads",
+        "writes_tree",
+        "writes_temporary",
+        "deletes_one",
+        "deletes_generated",
+        "inline_code",
+        "git_local",
+        "network_local",
+        "network_known",
+        "installs_manifest",
+    )
+)
+"""Kinds whose meaning bounds the harm of every place."""
+
+
+def covers(named: Iterable[Impact], impacts: Iterable[Impact]) -> bool:
+    """Return True if every one of the impacts is within one that is named."""
+    known = tuple(named)
+    return all(any(one.is_within(other) for other in known) for one in impacts)
 
 
 FileKind = Literal["missing", "file", "folder", "other", "unknown"]

@@ -289,7 +289,8 @@ class GrantKey(msgspec.Struct, frozen=True, kw_only=True):
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """An "allow always" or "deny always" that an approver gave to one hook's question.
 
-    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk.
+    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk. `impacts` are
+    those that its card named: an "allow always" covers no call with an impact beyond them.
     """
 
     id: str
@@ -301,7 +302,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     created: datetime
     expires: datetime | None = None
+    ends: float | None = None
+    """The age of the store, in seconds, at which the grant ends, where it has an end and the store has an age."""
     revoked: datetime | None = None
+    impacts: tuple[Impact, ...] = ()
 
 
 GrantMatch = tuple[Literal["allow", "deny"], tuple[Grant, ...]]

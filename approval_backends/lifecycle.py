@@ -361,4 +361,13 @@ def grants_of(record: RequestRecord) -> tuple[Grant, ...]:
     """Return the grants that this record makes with its present status: those of a denial, or of a claimed approval."""
     if record.decision is None or record.decided is None or record.status not in ("denied", "claimed"):
         return ()
-    return make_grants(record.request, record.decision, record.decided.wall)
+    return make_grants(record.request, record.decision, record.decided.wall, record.decided.age)
+
+
+def is_in_force(grant: Grant, now: Moment) -> bool:
+    """Return True if a grant is neither revoked nor over; of wall clock and age, the earlier end counts."""
+    return (
+        grant.revoked is None
+        and (grant.expires is None or grant.expires > now.wall)
+        and (grant.ends is None or grant.ends > now.age)
+    )

@@ -671,6 +671,31 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     expect("and not for longer than that", holds=await store.grants_for(later) == await store.grants_for(again) == [])
 
 
+async def grants_end_by_the_age_of_the_store(subject: StoreSubject) -> None:
+    """A clock that is set back, across a start of the machine, prolongs no grant that is kept."""
+    store, kept = subject.store, a_request()
+    await store.submit(kept)
+    await _allow_always(store, kept, 100.0)
+    await subject.advance(50)
+    expect("a kept grant holds for its time", holds=match_grants(kept, await store.grants_for(kept)) == "allow")
+    await subject.reboot(3_600)
+    expect("and not for longer", holds=await store.grants_for(kept) == [] == await store.grants())
+
+
+async def a_grant_names_impacts(subject: StoreSubject) -> None:
+    """A grant keeps the impacts that its card named, and covers no call with another one."""
+    store = subject.store
+    named = (Impact("git_publishes", "origin \ud800main"), Impact("reads", "a"))
+    request = a_request(impacts=named)
+    await store.submit(request)
+    await _allow_always(store, request)
+    found = await store.grants_for(request)
+    expect("a grant has the impacts of its card", holds=[grant.impacts for grant in found] == [named])
+    calls = (named[:1], (Impact("reads", "b"),), (*named, Impact("deletes_one", "a")), (Impact("git_publishes", "x"),))
+    verdicts = [match_grants(replace(request, impacts=impacts), found) for impacts in calls]
+    expect("it covers no other impact", holds=verdicts == ["allow", "allow", None, None])
+
+
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     """Ending a session withdraws its pending and approved requests, not those that run, and not another session's."""
     store = subject.store
@@ -896,6 +921,8 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_refused_call_leaves_no_grant,
     an_always_has_a_ceiling,
     grants_end_with_their_session,
+    grants_end_by_the_age_of_the_store,
+    a_grant_names_impacts,
     ending_a_session_ends_its_questions,
     several_workers_serve_one_session,
     quotas_hold,

@@ -165,9 +165,10 @@ def load_grammar() -> Language:
 
 
 def _parse(command: str) -> Node:
+    grammar = load_grammar()
     import tree_sitter
 
-    return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
+    return tree_sitter.Parser(grammar).parse(command.encode("utf-8", "replace")).root_node
 
 
 def _has_too_many_words(text: str) -> bool:

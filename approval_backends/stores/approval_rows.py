@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
 from approval_backends.lifecycle import Moment, RequestRecord
@@ -30,15 +31,15 @@ COLUMNS: Final = (
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
 KEY_TEXTS: Final = ("agent", "hook", "version", "tool", "cwd", "scope")
-GRANT_COLUMNS: Final = (
-    f"id, tenant, session, {', '.join(KEY_TEXTS)}, allows, ceiling, by_whom, channel, request, created, expires"
-)
+GIVEN: Final = ("allows", "ceiling", "by_whom", "channel", "request", "created", "expires", "ends", "impacts")
+GRANT_COLUMNS: Final = ", ".join(("id", "tenant", "session", *KEY_TEXTS, *GIVEN))
 STOP_COLUMNS: Final = "id, tenant, session, why, by_whom, at, ended, ended_by"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TOPIC: Final = 200
 
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 _decision: Final = msgspec.json.Decoder(Decision)
+_impacts: Final = msgspec.json.Decoder(tuple[Impact, ...])
 _result: Final = msgspec.json.Decoder(KeptResult)
 
 
@@ -179,13 +180,15 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
     """Return the values of `GRANT_COLUMNS`."""
     by, channel, request = map(to_stored_text, (grant.by, grant.channel, grant.request))
     expires = None if grant.expires is None else micros(grant.expires)
-    given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires
-    return to_stored_text(grant.id), *key_values(grant.key), *given
+    ends = None if grant.ends is None else round(grant.ends * 1e6)
+    given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires, ends
+    return to_stored_text(grant.id), *key_values(grant.key), *given, _json(grant.impacts)
 
 
 def load_grant(row: Row) -> Grant:
     """Return a grant from the values of `GRANT_COLUMNS`."""
-    name, tenant, session, *texts, allows, ceiling, by, channel, request, created, expires = row
+    name, tenant, session, *texts = row[: -len(GIVEN)]
+    allows, ceiling, by, channel, request, created, expires, ends, impacts = row[-len(GIVEN) :]
     key = GrantKey(
         tenant=from_stored_text(tenant),
         session=None if session == "*" else from_stored_text(session[1:]),
@@ -201,6 +204,8 @@ def load_grant(row: Row) -> Grant:
         request=from_stored_text(request),
         created=time_of(created),
         expires=None if expires is None else time_of(expires),
+        ends=None if ends is None else ends / 1e6,
+        impacts=_decode(_impacts, impacts),
     )
 
 

@@ -21,6 +21,7 @@ from approval_backends.lifecycle import (
     Refusal,
     RequestRecord,
     grants_of,
+    is_in_force,
     is_over,
     judge,
     move_request,
@@ -222,12 +223,11 @@ class MemoryStore:
     async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
-        now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
+        now, wanted = self._now(), None if sessions is None else frozenset(sessions)
         return [
             grant
             for grant in self._grants.values()
-            if grant.revoked is None
-            and (grant.expires is None or grant.expires > now)
+            if is_in_force(grant, now)
             and tenant in (None, grant.key.tenant)
             and (wanted is None or grant.key.session is None or grant.key.session in wanted)
         ]

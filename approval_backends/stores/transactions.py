@@ -151,7 +151,7 @@ class DatabaseStore(Openable):
                 raise RequestMismatch(request.id)
             return known
         now = yield from self._now()
-        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, round(now.age * SECOND)))
+        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, _age(now)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
@@ -284,7 +284,8 @@ class DatabaseStore(Openable):
         now = yield from self._now()
         found: list[Grant] = []
         for key, kept in keys:
-            rows = yield Statement(GRANTS_FOR, (*key_values(key), to_stored_text(kept.scope), micros(now.wall)))
+            scope = to_stored_text(kept.scope)
+            rows = yield Statement(GRANTS_FOR, (*key_values(key), scope, micros(now.wall), _age(now)))
             found += [load_grant(row) for row in rows]
         return found
 
@@ -293,7 +294,7 @@ class DatabaseStore(Openable):
         """Return the grants in force, oldest first."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(GRANTS, (micros(now.wall), owner))
+        rows = yield Statement(GRANTS, (micros(now.wall), _age(now), owner))
         wanted = None if sessions is None else frozenset(sessions)
         found = [load_grant(row) for row in rows]
         return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
@@ -303,7 +304,7 @@ class DatabaseStore(Openable):
         """End a grant."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner))
+        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner, _age(now)))
         for (request,) in rows:
             yield Wake(request)
         return bool(rows)
@@ -450,6 +451,10 @@ class DatabaseStore(Openable):
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
 
 
+def _age(now: Moment) -> int:
+    return round(now.age * SECOND)
+
+
 def _event(record: RequestRecord, kind: EventKind, now: Moment) -> tuple[Any, ...]:
     return to_stored_text(record.id), kind, micros(now.wall), record.version
 
@@ -521,15 +526,17 @@ GRANTS_FOR: Final = (
     f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE tenant = $1 "
     "AND agent = $3 AND hook = $4 AND version = $5 AND tool = $6 AND cwd = $7 "
     "AND ((session = $2 AND scope = $8) OR (session = '*' AND scope = $9)) "
-    "AND revoked IS NULL AND (expires IS NULL OR expires > $10)"
+    "AND revoked IS NULL AND (expires IS NULL OR expires > $10) AND (ends IS NULL OR ends > $11)"
 )
 GRANTS: Final = (
     f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE revoked IS NULL "
-    "AND (expires IS NULL OR expires > $1) AND (CAST($2 AS TEXT) IS NULL OR tenant = $2) ORDER BY created, id"
+    "AND (expires IS NULL OR expires > $1) AND (ends IS NULL OR ends > $2) "
+    "AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) ORDER BY created, id"
 )
 REVOKE: Final = (
     "UPDATE {schema}.approval_grant SET revoked = $2 WHERE id = $1 AND revoked IS NULL "
-    "AND (expires IS NULL OR expires > $2) AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) RETURNING request"
+    "AND (expires IS NULL OR expires > $2) AND (ends IS NULL OR ends > $4) "
+    "AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) RETURNING request"
 )
 END_GRANTS: Final = (
     "UPDATE {schema}.approval_grant SET revoked = $3 WHERE tenant = $1 AND session = $2 AND revoked IS NULL"
