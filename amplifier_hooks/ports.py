@@ -69,6 +69,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     label: str
     kind: OptionKind
+    session_only: bool = False
+    """True if an "always" ends with its session, also where the store keeps grants for a project."""
 
     @property
     def allows(self) -> bool:
@@ -117,6 +119,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk = "medium"
     """The highest of the assessments."""
     cwd: str = ""
+    project: str = ""
+    """The session's root. A grant that outlives its session holds there, in every folder of a call."""
     call: str = ""
     """The id of the call that asks, if the call can be made again: it selects this request, and is never hashed."""
     given: str = ""
@@ -161,7 +165,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     """The digest of the act that was shown, where the backend knows it: an answer about another act does not count."""
     keep: float | None = None
-    """Seconds for which an "always" lasts, in every session; None keeps it until its session ends."""
+    """Seconds for which an "always" lasts, in every session of the project; None keeps it until its session ends."""
+    seconds: float | None = None
+    """The approver's own limit: seconds after which an "always" ends, if it has not ended before."""
+    times: int | None = None
+    """The approver's own limit: the number of calls that an "always" covers."""
 
 
 class ApprovalBackend(Protocol):
@@ -290,7 +298,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """An "allow always" or "deny always" that an approver gave to one hook's question.
 
     `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk. `impacts` are
-    those that its card named: an "allow always" covers no call with an impact beyond them.
+    those that its card named: an "allow always" covers no call with an impact beyond them. `used` counts the calls that
+    the grant has covered; `times`, if the approver set it, is the most.
     """
 
     id: str
@@ -306,6 +315,18 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The age of the store, in seconds, at which the grant ends, where it has an end and the store has an age."""
     revoked: datetime | None = None
     impacts: tuple[Impact, ...] = ()
+    times: int | None = None
+    used: int = 0
+
+
+class GrantUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call that a grant has covered. `action` is the beginning of its arguments, as JSON."""
+
+    at: datetime
+    session: str
+    tool: str
+    action: str
+    digest: str
 
 
 GrantMatch = tuple[Literal["allow", "deny"], tuple[Grant, ...]]
@@ -331,6 +352,14 @@ class GrantStore(Protocol):
         """
         ...
 
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
+        """Count a call that these grants cover, right before it runs.
+
+        Returns False, and counts nothing, if one of them is over or used up. Raises `StopInForce` while a stop covers
+        the session.
+        """
+        ...
+
     async def list_grants(self, tenant: str, session: str) -> Sequence[Grant]:
         """Return the grants in force in a session, oldest first."""
         ...
@@ -341,6 +370,16 @@ class GrantStore(Protocol):
 
     async def end_grants(self, tenant: str, session: str) -> None:
         """End the grants of a session that has ended."""
+        ...
+
+
+@runtime_checkable
+class ProjectGrants(Protocol):
+    """The port of a store of grants that may keep an "always" longer than its session."""
+
+    @property
+    def keep_grants(self) -> float | None:
+        """Seconds for which an "always" for a project lasts; None if the store keeps none beyond its session."""
         ...
 
 

@@ -44,7 +44,15 @@ from amplifier_hooks.errors import (
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalRequest, CallStore, Decision, DurableApprovals, StopSource, Unfinished
+from amplifier_hooks.ports import (
+    ApprovalRequest,
+    CallStore,
+    Decision,
+    DurableApprovals,
+    ProjectGrants,
+    StopSource,
+    Unfinished,
+)
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import UserMessage
 
@@ -251,6 +259,7 @@ class Approver:
             durable=self.lease.durable,
             given=given,
             impacts=await predict_impacts(act, self.origin.cwd),
+            keep=self._keep,
         )
         if call.chosen and resumed is None and (begun := await self._find_begun(request)) is not None:
             return begun
@@ -267,8 +276,10 @@ class Approver:
 
         Raises `StopInForce` while a stop covers the session.
         """
+        if approval.grants:
+            return await self._use_grants(approval)
         if self.backend is None or not approval.claimable:
-            return approval.allowed  # a default or a grant needs no claim
+            return approval.allowed  # a default needs no claim
         try:
             claimed = await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
         except StopInForce:
@@ -279,6 +290,23 @@ class Approver:
         if claimed:
             await self._remember(approval)
         return claimed
+
+    async def _use_grants(self, approval: Approval) -> bool:
+        """Count the call that grants cover. Return True if the act may run."""
+        try:
+            used = await within(BACKEND_TIMEOUT, self.grants.use_grants(approval.request, approval.grants))
+        except StopInForce:
+            raise
+        except Exception as error:  # noqa: BLE001  # a store may raise anything; a call that is not counted does not run
+            log.warning("approval_grants_failed", error=describe(error))
+            return False
+        return used is True
+
+    @property
+    def _keep(self) -> float | None:
+        """The seconds for which the store keeps an "always" for a project, if it keeps any."""
+        grants: object = self.grants
+        return grants.keep_grants if isinstance(grants, ProjectGrants) else None
 
     @property
     def knows_stops(self) -> bool:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from amplifier_hooks.approvals import common_options
+from amplifier_hooks.approvals import common_options, with_project
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import MissingExtra
@@ -158,8 +158,11 @@ def build_request(
     durable: bool,
     given: str = "",
     impacts: tuple[Impact, ...] = (),
+    keep: float | None = None,
 ) -> ApprovalRequest:
     """Return the request for an outcome that asks.
+
+    `keep` is the seconds for which the store keeps an "always" for the project; None if it keeps none.
 
     If no caller could come back to the request, it expires at the end of the inline wait.
     """
@@ -180,6 +183,7 @@ def build_request(
     )
     assessments = origin.assessments(act.name, view, outcome)
     risk = highest(assessments) or UNASSESSED.risk
+    options = common_options(outcome.asks, risk)
     return ApprovalRequest(
         id=request_id(act, call, attempt, questions),
         tenant=act.tenant,
@@ -190,17 +194,19 @@ def build_request(
         arguments=view,
         digest=act.digest,
         questions=questions,
-        options=common_options(outcome.asks, risk),
+        options=options if keep is None else with_project(options),
         default=default_of(outcome, origin),
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),
         risk=risk,
         cwd=act.cwd,
+        project=origin.cwd,
         call=call.id if call.returns else "",
         given=given,
         wait=inline if returns and inline < time else None,
         assessments=assessments,
         impacts=impacts,
+        keep=keep,
     )
 
 

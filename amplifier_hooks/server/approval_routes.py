@@ -172,6 +172,8 @@ class AnswerBody(BaseModel):
     option: str = Field(min_length=1, max_length=200, description="The id of one of the options.")
     message: str | None = Field(None, max_length=4_000, description="With a denial: a message to the model.")
     arguments: dict[str, Any] | None = Field(None, description="With an approval: arguments to run instead.")
+    seconds: float | None = Field(None, gt=0, le=366 * 86_400.0, description='With an "always": seconds until it ends.')
+    times: int | None = Field(None, ge=1, le=1_000_000, description='With an "always": calls that it covers.')
     decision_id: str | None = Field(
         None, min_length=1, max_length=200, description="Your own id, so that one decision can be sent twice."
     )
@@ -232,6 +234,8 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
                 message=verdict.message,
                 arguments=verdict.arguments,
                 decision_id=verdict.decision_id,
+                seconds=verdict.seconds,
+                times=verdict.times,
                 check=partial(http.app.state.admission.check_again, caller),
             )
         except BaseException as problem:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.impacts import Impact
-from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, GrantUse, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
 from approval_backends.lifecycle import Moment, RequestRecord
 from approval_backends.stores.approval_store import RequestEvent
@@ -31,8 +31,21 @@ COLUMNS: Final = (
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
 KEY_TEXTS: Final = ("agent", "hook", "version", "tool", "cwd", "scope")
-GIVEN: Final = ("allows", "ceiling", "by_whom", "channel", "request", "created", "expires", "ends", "impacts")
+GIVEN: Final = (
+    "allows",
+    "ceiling",
+    "by_whom",
+    "channel",
+    "request",
+    "created",
+    "expires",
+    "ends",
+    "impacts",
+    "times",
+    "used",
+)
 GRANT_COLUMNS: Final = ", ".join(("id", "tenant", "session", *KEY_TEXTS, *GIVEN))
+USE_COLUMNS: Final = "at, session, tool, action, digest"
 STOP_COLUMNS: Final = "id, tenant, session, why, by_whom, at, ended, ended_by"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TOPIC: Final = 200
@@ -182,13 +195,13 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
     expires = None if grant.expires is None else micros(grant.expires)
     ends = None if grant.ends is None else round(grant.ends * 1e6)
     given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires, ends
-    return to_stored_text(grant.id), *key_values(grant.key), *given, _json(grant.impacts)
+    return to_stored_text(grant.id), *key_values(grant.key), *given, _json(grant.impacts), grant.times, grant.used
 
 
 def load_grant(row: Row) -> Grant:
     """Return a grant from the values of `GRANT_COLUMNS`."""
     name, tenant, session, *texts = row[: -len(GIVEN)]
-    allows, ceiling, by, channel, request, created, expires, ends, impacts = row[-len(GIVEN) :]
+    allows, ceiling, by, channel, request, created, expires, ends, impacts, times, used = row[-len(GIVEN) :]
     key = GrantKey(
         tenant=from_stored_text(tenant),
         session=None if session == "*" else from_stored_text(session[1:]),
@@ -206,7 +219,21 @@ def load_grant(row: Row) -> Grant:
         expires=None if expires is None else time_of(expires),
         ends=None if ends is None else ends / 1e6,
         impacts=_decode(_impacts, impacts),
+        times=times,
+        used=used,
     )
+
+
+def use_values(use: GrantUse) -> tuple[Any, ...]:
+    """Return the values of `USE_COLUMNS`."""
+    return micros(use.at), to_stored_text(use.session), to_stored_text(use.tool), to_stored_text(use.action), use.digest
+
+
+def load_use(row: Row) -> GrantUse:
+    """Return a use of a grant from the values of `USE_COLUMNS`."""
+    at, session, tool, action, digest = row
+    session, tool, action = map(from_stored_text, (session, tool, action))
+    return GrantUse(at=time_of(at), session=session, tool=tool, action=action, digest=digest)
 
 
 def load_stop(row: Row) -> Stop:

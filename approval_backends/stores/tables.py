@@ -23,7 +23,11 @@ APPROVAL_TABLES: Final = (
         tool TEXT NOT NULL, cwd TEXT NOT NULL, scope TEXT NOT NULL,
         allows BIGINT NOT NULL, ceiling TEXT NOT NULL, by_whom TEXT NOT NULL, channel TEXT NOT NULL,
         request TEXT NOT NULL, created BIGINT NOT NULL, expires BIGINT, ends BIGINT, impacts TEXT NOT NULL,
-        revoked BIGINT
+        times BIGINT, used BIGINT NOT NULL, revoked BIGINT
+    )""",
+    """CREATE TABLE {schema}.approval_use (
+        grant_id TEXT NOT NULL, number BIGINT NOT NULL, at BIGINT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL,
+        action TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (grant_id, number)
     )""",
     "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
     """CREATE TABLE {schema}.approval_clock (

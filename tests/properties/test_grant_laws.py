@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import BOUNDED, FileFact, ImpactPolicy
 from amplifier_hooks.ports import Question
 from approval_backends.lifecycle import Moment, RequestRecord, grants_of, judge, move_request, new_record
-from approval_backends.testing import ALWAYS, a_request, an_answer
+from approval_backends.testing import ALWAYS, a_request, an_answer, verdict_of
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Grant
@@ -59,8 +58,8 @@ def test_a_grant_for_one_action(given_for: dict[str, Any], other: dict[str, Any]
     for_session, kept = granted(request, start), granted(request, start, 60.0)
     asked = a_request(questions=QUESTIONS, **other)
     act = ("tenant", "event", "tool")
-    assert (match_grants(asked, for_session) == "allow") is same(given_for, other, "session", *act)
-    assert (match_grants(asked, kept) == "allow") is same(given_for, other, *act)
+    assert (verdict_of(asked, for_session) == "allow") is same(given_for, other, "session", *act)
+    assert (verdict_of(asked, kept) == "allow") is same(given_for, other, *act)
 
 
 PIECES: Final = (
@@ -102,7 +101,7 @@ def test_no_impact_beyond_the_card() -> None:
     random, covered = Random(1), 0
     for _ in range(10_000):
         first, later = a_call(random), a_call(random)
-        allows = match_grants(later, granted(first, Moment(first.created))) == "allow"
+        allows = verdict_of(later, granted(first, Moment(first.created))) == "allow"
         assert allows is (card_words(later) <= card_words(first)), (first.arguments, later.arguments)
         covered += allows
     assert 100 < covered < 5_000

@@ -160,8 +160,17 @@ class Preview(ClientMessage):
     arguments: str
 
 
+LONGEST_LIMIT: Final = 366 * 86_400.0
+"""Most seconds to which an approver can limit an "always"."""
+MOST_TIMES: Final = 1_000_000
+"""Most calls to which an approver can limit an "always"."""
+
+
 class Decide(ClientMessage):
-    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of the arguments shown."""
+    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of the arguments shown.
+
+    `seconds` and `times` limit an "always".
+    """
 
     request_id: Key
     digest: Key
@@ -169,6 +178,8 @@ class Decide(ClientMessage):
     decision_id: Annotated[str, Field(min_length=8, max_length=128)]
     message: str | None = Field(default=None, max_length=LONGEST_MESSAGE)
     arguments: str | None = None
+    seconds: float | None = Field(default=None, gt=0, le=LONGEST_LIMIT)
+    times: int | None = Field(default=None, ge=1, le=MOST_TIMES)
 
 
 class HistoryWanted(ClientMessage):
@@ -461,8 +472,16 @@ class History(WireMessage):
     server_time: Time
 
 
+class WireGrantUse(WireMessage):
+    """One call that a grant has covered."""
+
+    at: Time
+    tool: str
+    action: str
+
+
 class GrantRow(WireMessage):
-    """A grant."""
+    """A grant. `used` counts the calls that it has covered, and `uses` has the last ones, oldest first."""
 
     grant_id: str
     request_id: str
@@ -476,6 +495,9 @@ class GrantRow(WireMessage):
     channel: str
     since: Time
     expires: Time | None = None
+    times: int | None = None
+    used: int = 0
+    uses: list[WireGrantUse] = []
 
 
 class Grants(WireMessage):

@@ -35,6 +35,7 @@ from approval_backends.gateway.wire.messages import (
     TextBlock,
     TextContent,
     ViewPart,
+    WireGrantUse,
     WireImpact,
     WireOutcome,
     WireQuestion,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, Option
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option
     from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
@@ -60,6 +61,9 @@ WHOLE_INPUT: Final = 256 * 1024
 
 LINE_COSTS: Final = 40
 """Characters that a line of a diff takes beyond its text."""
+
+USES_SHOWN: Final = 5
+"""Most calls that are shown of those a grant has covered."""
 
 UNDECIDED: Final[frozenset[Status]] = frozenset({"expired", "cancelled", "superseded"})
 
@@ -185,8 +189,8 @@ def refusal_message(refusal: Refusal) -> Refused:
     return Refused(code=refusal.code, reason=for_page(refusal.reason))
 
 
-def grant_row(grant: Grant) -> GrantRow:
-    """Return a grant as a sentence and its facts."""
+def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> GrantRow:
+    """Return a grant as a sentence, its facts, and the last calls that it has covered."""
     key = grant.key
     return GrantRow(
         grant_id=_key(grant.id),
@@ -201,6 +205,11 @@ def grant_row(grant: Grant) -> GrantRow:
         channel=for_page(grant.channel),
         since=grant.created,
         expires=grant.expires,
+        times=grant.times,
+        used=grant.used,
+        uses=[
+            WireGrantUse(at=one.at, tool=for_page(one.tool), action=for_page(one.action)) for one in uses[-USES_SHOWN:]
+        ],
     )
 
 

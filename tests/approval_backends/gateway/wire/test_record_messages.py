@@ -90,7 +90,10 @@ def test_card_has_everything() -> None:
     ("question", "said"),
     [
         (Question(hook="h", prompt="Go?"), "Any Write by coder in /project that raises the question “Go?”."),
-        (Question(hook="h", prompt="Go?", key="k\u200b"), "Any Write by coder in /project with the key “k\\u{200B}”."),
+        (
+            Question(hook="h", prompt="Go?", key="k\u200b"),
+            "Any Write by coder in /project for “k\\u{200B}”, with no impact beyond those of this call.",
+        ),
         (Question(hook="h", prompt="Go?", scope="action"), "Write by coder in /project, exactly these arguments ("),
         (Question(hook="h", prompt=""), "Write by coder in /project, exactly these arguments ("),
     ],
