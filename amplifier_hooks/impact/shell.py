@@ -62,6 +62,7 @@ JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+DOCUMENT_MARK: Final = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
 DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
 STATEMENTS: Final = frozenset(
     [
@@ -171,6 +172,13 @@ def _parse(command: str) -> Node:
     return tree_sitter.Parser(grammar).parse(command.encode("utf-8", "replace")).root_node
 
 
+def _end_documents(text: str) -> str:
+    """Return a text with an end for each here-document that has none, as a shell reads it."""
+    lines = {line.lstrip("\t") for line in text.split("\n")}
+    open_ends = [mark[2] for mark in DOCUMENT_MARK.finditer(text) if mark[2] not in lines]
+    return "\n".join((text, *open_ends))
+
+
 def _has_too_many_words(text: str) -> bool:
     """Return True if a long text has more words than nodes that are read; a here-document may have many lines."""
     lines = [] if len(text) <= LONG else text.split("\n") if "<<" in text else [text]
@@ -242,7 +250,10 @@ class ShellWalk:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
         self.depth += 1
         try:
-            root = _parse(JOINED.sub("", text) if "\\\n" in text else text)
+            text = JOINED.sub("", text) if "\\\n" in text else text
+            root = _parse(text)
+            if root.has_error and (ended := _end_documents(text)) != text:
+                root = _parse(ended)
             if root.descendant_count > MOST_NODES:
                 self.add("unreadable", "", "too many parts to be read")
                 return UNKNOWN

@@ -444,3 +444,12 @@ def test_wrappers_and_cores_are_as_many_as_the_rule_needs() -> None:
 def test_a_hole_that_was_found_stays_closed(command: str, predict: Predict) -> None:
     """A hole that was found stays closed."""
     assert not predict(command).kinds <= HARMLESS
+
+
+@pytest.mark.rule("IMP-2")
+def test_a_document_without_its_end() -> None:
+    """A here-document without an end goes to the end of the text, as a shell reads it; other flaws stay unreadable."""
+    assert shell("cat <<'EOF' > a.md\nrm -rf ~\n").kinds == {"writes_tree"}
+    assert shell("sh <<EOF\nrm -rf ~\n").kinds >= {"deletes_outside"}
+    assert shell("cat <<EOF > a.md\n$(rm -rf ~)\n").kinds >= {"deletes_outside"}
+    assert "unreadable" in shell("cat <<EOF > 'a.md\nx").kinds
