@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.impact.shell import load_grammar
 from amplifier_hooks.impacts import KINDS
 from amplifier_hooks.library import Guard
 from amplifier_hooks.library.guard import PRESETS, ROWS
@@ -180,15 +178,6 @@ async def test_long_and_strange_words(tmp_path: Path) -> None:
     assert "\u202e" not in f"{outcome.approval_prompt}{outcome.approval_key}"
     assert len(str(outcome.approval_prompt)) < 1_100
     assert "and 34 more" in str(outcome.approval_prompt)
-
-
-async def test_without_the_grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the grammar of the shell a command is unreadable, and the question names the extra that reads it."""
-    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
-    load_grammar.cache_clear()
-    outcome = await Desk(tmp_path).ask("Bash", {"command": "ls"})
-    assert outcome.action == "ask_user"
-    assert "amplifier-hooks[shell]" in str(outcome.approval_prompt)
 
 
 def test_settings_that_cannot_work() -> None:
