@@ -258,6 +258,8 @@ class Places:
         """Return the impact of reading an absolute path."""
         self.touched[path] = None
         place = show(path)
+        if path.startswith("/dev/fd/"):
+            return Impact("reads", place)  # its file counts where it is opened; the path behind it names a process
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
                 if row.secret:

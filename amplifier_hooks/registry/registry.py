@@ -262,6 +262,10 @@ class HookRegistry(Registrar):
         layers = self._layers.get(operation) or self._operation_chain(operation)
         return bool(layers.participants) or self._stopped is not None
 
+    def has_tenants(self) -> bool:
+        """Return True if a hook of a tenant is registered, for any event, enabled or not."""
+        return self._roster.has_tenants()
+
     def may_instruct(self, hook: str) -> bool:
         """Return True if this hook speaks in its host's name; hooks of plugins, tenants and data do not."""
         return self.source_trust(hook, events.TOOL_PRE).instructs

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.tools import predict_impact
-from amplifier_hooks.impacts import ImpactPolicy
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, stat
 
 if TYPE_CHECKING:
@@ -491,3 +491,12 @@ def test_other_declarations_print_no_secret(command: str) -> None:
 def test_the_parent_of_a_link_is_that_of_its_target(command: str, kind: str) -> None:
     """A `..` behind a link leads to the parent of its target, but for `cd`; brackets of a glob count in any place."""
     assert kind in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-3")
+def test_a_substituted_process_is_no_secret() -> None:
+    """A file that the shell opens for a substitution is read as any other, whatever the file system says behind it."""
+    policy = ImpactPolicy("/home/u/p", "/home/u")
+    given = {"command": "diff <(sort a) <(sort b)"}
+    found = predict_impact("Bash", given, policy, lambda path: FileFact(path.replace("/dev/fd", "/proc/7/fd")))
+    assert found.kinds == {"reads"}
