@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from amplifier_hooks.impact.kinds import Impact, ImpactPolicy
-from amplifier_hooks.impact.places import NAME, UNKNOWN, show
+from amplifier_hooks.impact.places import GUARD, NAME, UNKNOWN, show
 
 HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/?#]*)(?::(\d+))?", re.IGNORECASE)
 LOCAL: Final = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|0\.0\.0\.0|\[::1?\]|::1|host\.docker\.internal")
@@ -35,6 +35,8 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     if LOCAL.fullmatch(host):
         if port in ENGINES:
             return Impact("service_writes", show(f"{host}:{port}"), ENGINES[port])
+        if port and int(port) in policy.guarded_ports:
+            return Impact("service_writes", show(f"{host}:{port}"), GUARD, unguards=True)
         return Impact("network_local", place)
     if UNKNOWN in host or NAME in host:
         exact = host in (UNKNOWN, NAME)

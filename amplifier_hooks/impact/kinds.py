@@ -83,6 +83,8 @@ class Impact:
     kind: ImpactKind
     place: str = ""
     reason: str = ""
+    unguards: bool = False
+    """True if the impact can switch a hook off, or decides in a person's place."""
 
 
 FileKind = Literal["missing", "file", "folder", "other", "unknown"]
@@ -124,6 +126,8 @@ class ImpactPolicy:
         trusted_hosts: Host names that count as known; a leading dot covers every name below.
         trusted_folders: Folders outside the project that a call may write as it may write the project.
         trusted_programs: Names of programs that no table has, and that count as code of the project.
+        guarded: Absolute paths of files and folders that guards depend on; a change of one takes a guard away.
+        guarded_ports: Ports of this machine at which guards decide.
     """
 
     root: str
@@ -132,3 +136,5 @@ class ImpactPolicy:
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
     trusted_programs: tuple[str, ...] = field(default=())
+    guarded: tuple[str, ...] = field(default=())
+    guarded_ports: tuple[int, ...] = field(default=())

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactPolicy
 from amplifier_hooks.impact.tables import load_table
@@ -43,6 +43,7 @@ SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
 INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 """Characters that some file systems leave out of a name."""
 LONGEST_PLACE: Final = 300
+GUARD: Final = "guards of this session depend on it"
 
 
 def show(text: str) -> str:
@@ -70,6 +71,7 @@ class _Pattern:
     parts: tuple[str, ...]
     below: bool
     row: SensitiveRow
+    anchor: str
 
     def matches(self, parts: tuple[str, ...], start: int) -> bool:
         end = start + len(self.parts)
@@ -89,6 +91,8 @@ class _Sensitive:
     globs: dict[str, re.Pattern[str]]
     """One expression for each anchor, which matches every first name with a glob."""
     rows: tuple[SensitiveRow, ...]
+    hooks: tuple[_Pattern, ...]
+    """The patterns of all rows whose files can switch a hook off."""
 
 
 @cache
@@ -111,19 +115,20 @@ def _sensitive() -> _Sensitive:
             anchor = path[0] if path[0] in "~/" else ""
             parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
             key = (anchor, "*" if "*" in parts[0] else parts[0])
-            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
+            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row, anchor))
     globs = {
         anchor: re.compile("|".join(sorted({fnmatch.translate(one.parts[0]) for one in found})))
         for (anchor, name), found in patterns.items()
         if name == "*"
     }
-    return _Sensitive(patterns, globs, tuple(rows))
+    hooks = tuple(one for found in patterns.values() for one in found if one.row.hook)
+    return _Sensitive(patterns, globs, tuple(rows), hooks)
 
 
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    parts, home_parts = _parts(INVISIBLE.sub("", unicodedata.normalize("NFKC", path))), _parts(home)
+    parts, home_parts = _parts(_plain(path)), _parts(home)
     table = _sensitive()
     starts = [("", start) for start in range(len(parts))]
     if parts:
@@ -155,8 +160,36 @@ def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
 
 
+def _plain(path: str) -> str:
+    """Return a path in the one spelling that file systems may take for it."""
+    return INVISIBLE.sub("", unicodedata.normalize("NFKC", path))
+
+
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.casefold().split("/") if part)
+
+
+def _covers(parts: tuple[str, ...], guarded: tuple[str, ...], *, below: bool, whole: bool, free: int) -> bool:
+    """Return True if a change of a path changes a guarded one.
+
+    With `below`, everything below the guarded path is guarded; with `whole`, everything below the path changes. A part
+    that is nothing but a glob counts from part `free` on.
+    """
+    if len(parts) > len(guarded) and not below:
+        return False
+    if len(parts) < len(guarded) and not whole:
+        return False
+    return all(
+        part == own
+        or fnmatch.fnmatchcase(part, own)
+        or (bool(PATTERN.search(part)) and (at >= free or part.strip(ANY) != "") and _is_reached(own, part))
+        or (part == NAME and at >= free)
+        for at, (part, own) in enumerate(zip(parts, guarded, strict=False))
+    )
+
+
+def _is_reached(name: str, glob: str) -> bool:
+    return fnmatch.fnmatchcase(name, glob.translate(SHOWN)) and (name[0] != "." or glob[0] not in (ANY, ONE))
 
 
 @cache
@@ -246,7 +279,7 @@ class Places:
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
                 if row.secret:
-                    return Impact("reads_secret", place, row.reason)
+                    return Impact("reads_secret", place, row.reason, unguards=row.hook)
             if recursive and _is_below(self.policy.home, spelling) and spelling != self.policy.root:
                 return Impact("reads_secret", place, "a whole home folder")
         if UNKNOWN in path:
@@ -257,11 +290,13 @@ class Places:
                 return Impact("unreadable", place, "only a run tells which file is read")
         return Impact("reads", place)
 
-    def writes(self, path: str, content: str | None = UNKNOWN, *, hint: str = "") -> Iterator[Impact]:
+    def writes(
+        self, path: str, content: str | None = UNKNOWN, *, hint: str = "", whole: bool = False
+    ) -> Iterator[Impact]:
         """Yield the impacts of writing an absolute path.
 
         `content` is the text, as far as the call tells, or None if the text stays as it is; `hint` is a text that an
-        unknown content may come from.
+        unknown content may come from. `whole` says that a folder or a link may take the place of the path.
         """
         place = show(path)
         if path in names_of("devices") or path.startswith("/dev/fd/"):
@@ -272,7 +307,10 @@ class Places:
         if content is not None:
             self.written[path] = content
         guards = self._guards(path, f"{content}{hint}")
-        yield from (Impact("writes_guarded", place, reason) for reason in guards)
+        unguarding = self.unguards(path, whole=whole)
+        if unguarding:
+            guards = tuple(dict.fromkeys((unguarding, *guards)))
+        yield from (Impact("writes_guarded", place, reason, unguards=reason == unguarding) for reason in guards)
         kind = self._where(path)
         if kind != "writes_tree" or not guards:
             yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
@@ -284,6 +322,31 @@ class Places:
             row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
         ]
         return tuple(dict.fromkeys(row.reason for row in written))
+
+    def unguards(self, path: str, *, whole: bool = False) -> str:
+        """Return why a change of an absolute path can take a guard away; an empty text if it cannot.
+
+        `whole` says that everything below the path changes, too.
+        """
+        home, root = _parts(self.policy.home), _parts(self.policy.root)
+        beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
+        for parts in dict.fromkeys(_parts(_plain(one)) for one in (*self._spellings(path), beside)):
+            # `*` in the project's own folder is too common for a look at the files there; deleting them all is not.
+            free = 0 if whole else len(root) + 1 if parts[:-1] == root else 0
+            for own in self.policy.guarded:
+                if _covers(parts, _parts(_plain(own)), below=True, whole=whole, free=free):
+                    return GUARD
+            for hook in _sensitive().hooks:
+                starts = range(len(parts)) if not hook.anchor else (0,)
+                parents = home if hook.anchor == "~" else ()
+                if any(
+                    _covers(
+                        parts[start:], (*parents, *hook.parts), below=hook.below, whole=whole, free=len(parents) + 1
+                    )
+                    for start in starts
+                ):
+                    return hook.row.reason
+        return ""
 
     def _where(self, path: str) -> ImpactKind:
         """Return the kind of writing a path that nothing guards."""
@@ -300,12 +363,14 @@ class Places:
         rows = sensitive_rows(path, self.policy.home)
         for row in rows:
             if row.guarded and not row.content:
-                yield Impact("writes_guarded", place, row.reason)
+                yield Impact("writes_guarded", place, row.reason, unguards=row.hook)
             if row.history:
                 yield Impact("git_loses_work", place, row.reason)
         if UNKNOWN in path:
             yield Impact("unreadable", place, "only a run tells what is deleted")
-        yield self._lost(path, place, recursive=recursive)
+        lost = self._lost(path, place, recursive=recursive)
+        unguarding = "" if any(row.hook for row in rows) else self.unguards(path, whole=True)
+        yield evolve(lost, reason=unguarding, unguards=True) if unguarding else lost
 
     def _lost(self, path: str, place: str, *, recursive: bool) -> Impact:
         """Return what deleting a path loses: the first line that holds decides."""

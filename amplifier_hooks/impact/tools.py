@@ -310,9 +310,10 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
         yield from (one for one in walk.impacts if one.kind not in ("unknown_program", "unreadable", "reads"))
     for text in _texts(arguments, "code"):
         yield from read_code(text, "javascript", look.places, look.folder)
+    whole = bool(_verbs("takes_places") & {*_words(tool)})
     for path in [look.path(text) for text in _texts(arguments, "path") if "://" not in text]:
         if writes:
-            yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
+            yield from look.places.writes(path, "\n".join(_texts(arguments, "text")), whole=whole)
         else:
             yield look.places.reads(path)
 
