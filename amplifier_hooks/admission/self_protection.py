@@ -49,7 +49,7 @@ class SelfProtection:
     off: str = ""
     any_thread: bool = field(default=True, init=False)
     _home: str = field(factory=lambda: os.fspath(Path.home()), init=False)
-    _guarded: Mapping[tuple[str, ...], tuple[str, ...]] = field(factory=dict, init=False)
+    _guarded: Mapping[tuple[str | PathLike[str], ...], tuple[str, ...]] = field(factory=dict, init=False)
     """The spellings of the last paths."""
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
@@ -74,7 +74,8 @@ class SelfProtection:
 
     def _spellings(self) -> tuple[str, ...]:
         """Return the absolute paths, and the paths behind their links."""
-        paths = tuple(os.path.abspath(path) for path in (*self.paths, *self.more()))  # noqa: PTH100  # pathlib keeps `..`
+        paths = (*self.paths, *self.more())
         if paths not in self._guarded:
-            self._guarded = {paths: tuple(dict.fromkeys((*paths, *map(os.path.realpath, paths))))}
+            full = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # pathlib keeps `..`
+            self._guarded = {paths: tuple(dict.fromkeys((*full, *map(os.path.realpath, full))))}
         return self._guarded[paths]

@@ -33,10 +33,9 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     if url.lower().startswith("file:"):
         return Impact("reads", place)
     if LOCAL.fullmatch(host):
-        if port in ENGINES:
-            return Impact("service_writes", show(f"{host}:{port}"), ENGINES[port])
-        if port and int(port) in policy.guarded_ports:
-            return Impact("service_writes", show(f"{host}:{port}"), GUARD, unguards=True)
+        guarded = {str(one): GUARD for one in policy.guarded_ports}
+        if port is not None and (reason := (guarded | ENGINES).get(port)):
+            return Impact("service_writes", show(f"{host}:{port}"), reason, unguards=port in guarded)
         return Impact("network_local", place)
     if UNKNOWN in host or NAME in host:
         exact = host in (UNKNOWN, NAME)

@@ -122,10 +122,15 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
         elif row.kind != "writes_tree":
             yield Impact(row.kind, show(match[0].strip()), row.reason, unguards=row.unguards)  # type: ignore[arg-type]
     yield from _files(code, texts, places, folder, writes=_writes(code) or "writes_tree" in found)
-    if "deletes_many" in found or "writes_tree" in found:
-        for path in [places.absolute(text, folder) for text in texts if PATH.fullmatch(text) and text.strip("./")]:
-            if reason := places.unguards(path, whole=True):
-                yield Impact("writes_guarded", show(path), reason, unguards=True)
+    if found & {"deletes_many", "writes_tree"}:
+        yield from _unguarded(texts, places, folder)
+
+
+def _unguarded(texts: list[str], places: Places, folder: str) -> Iterator[Impact]:
+    """Yield the guarded paths between quotes, in code that may move or delete a folder."""
+    for path in [places.absolute(text, folder) for text in texts if PATH.fullmatch(text) and text.strip("./")]:
+        if reason := places.unguards(path, whole=True):
+            yield Impact("writes_guarded", show(path), reason, unguards=True)
 
 
 def _writes(code: str) -> bool:

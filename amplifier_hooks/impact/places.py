@@ -169,23 +169,55 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.casefold().split("/") if part)
 
 
-def _covers(parts: tuple[str, ...], guarded: tuple[str, ...], *, below: bool, whole: bool, free: int) -> bool:
-    """Return True if a change of a path changes a guarded one.
+@define(eq=False)
+class _GuardTree:
+    """Guarded paths by their parts, and the reasons why they are guarded."""
 
-    With `below`, everything below the guarded path is guarded; with `whole`, everything below the path changes. A part
-    that is nothing but a glob counts from part `free` on.
-    """
-    if len(parts) > len(guarded) and not below:
-        return False
-    if len(parts) < len(guarded) and not whole:
-        return False
-    return all(
-        part == own
-        or fnmatch.fnmatchcase(part, own)
-        or (bool(PATTERN.search(part)) and (at >= free or part.strip(ANY) != "") and _is_reached(own, part))
-        or (part == NAME and at >= free)
-        for at, (part, own) in enumerate(zip(parts, guarded, strict=False))
-    )
+    children: dict[str, _GuardTree] = field(factory=dict)
+    reason: str = ""
+    below: bool = False
+    """True if everything below this path is guarded, too."""
+
+    def add(self, parts: tuple[str, ...], reason: str, *, below: bool) -> None:
+        """Add a guarded path."""
+        node = self
+        for part in parts:
+            node = node.children.setdefault(part, _GuardTree())
+        node.reason, node.below = reason, below
+
+    def find(self, parts: tuple[str, ...], *, whole: bool, free: int) -> str:
+        """Return why a change of a path changes a guarded one; an empty text if it does not.
+
+        With `whole`, everything below the path changes. A part that is nothing but a glob counts from part `free` on.
+        """
+        if self.reason and (not parts or self.below):
+            return self.reason
+        if not parts:
+            return (
+                next(filter(None, (one.find((), whole=True, free=0) for one in self.children.values())), "")
+                if whole
+                else ""
+            )
+        part = parts[0]
+        found = [self.children[part]] if part in self.children else []
+        if PATTERN.search(part) or part == NAME:
+            if free <= 0 or part.strip(ANY + NAME):
+                found = [one for name, one in self.children.items() if part == NAME or _is_reached(name, part)]
+        else:
+            found += [one for name, one in self.children.items() if "*" in name and fnmatch.fnmatchcase(part, name)]
+        return next(filter(None, (one.find(parts[1:], whole=whole, free=free - 1) for one in found)), "")
+
+
+@lru_cache(maxsize=16)
+def _guard_trees(guarded: tuple[str, ...], home: str) -> tuple[_GuardTree, _GuardTree]:
+    """Return the guarded paths that begin at the root, and those that begin in any folder."""
+    absolute, anywhere = _GuardTree(), _GuardTree()
+    for one in _sensitive().hooks:
+        tree = absolute if one.anchor else anywhere
+        tree.add((*(_parts(home) if one.anchor == "~" else ()), *one.parts), one.row.reason, below=one.below)
+    for path in guarded:
+        absolute.add(_parts(_plain(path)), GUARD, below=True)
+    return absolute, anywhere
 
 
 def _is_reached(name: str, glob: str) -> bool:
@@ -328,24 +360,18 @@ class Places:
 
         `whole` says that everything below the path changes, too.
         """
-        home, root = _parts(self.policy.home), _parts(self.policy.root)
+        absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
+        common = [_parts(folder) for folder in (self.policy.root, self.policy.home)]
         beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
-        for parts in dict.fromkeys(_parts(_plain(one)) for one in (*self._spellings(path), beside)):
-            # `*` in the project's own folder is too common for a look at the files there; deleting them all is not.
-            free = 0 if whole else len(root) + 1 if parts[:-1] == root else 0
-            for own in self.policy.guarded:
-                if _covers(parts, _parts(_plain(own)), below=True, whole=whole, free=free):
-                    return GUARD
-            for hook in _sensitive().hooks:
-                starts = range(len(parts)) if not hook.anchor else (0,)
-                parents = home if hook.anchor == "~" else ()
-                if any(
-                    _covers(
-                        parts[start:], (*parents, *hook.parts), below=hook.below, whole=whole, free=len(parents) + 1
-                    )
-                    for start in starts
-                ):
-                    return hook.row.reason
+        for parts in dict.fromkeys(_parts(_plain(one)) for one in dict.fromkeys((*self._spellings(path), beside))):
+            # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
+            free = len(parts) if parts[:-1] in common and not whole else 0
+            starts = [start for start, part in enumerate(parts) if part in anywhere.children or PATTERN.search(part)]
+            reason = absolute.find(parts, whole=whole, free=free) or next(
+                filter(None, (anywhere.find(parts[start:], whole=whole, free=1) for start in starts)), ""
+            )
+            if reason:
+                return reason
         return ""
 
     def _where(self, path: str) -> ImpactKind:

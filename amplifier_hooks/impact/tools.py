@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,6 +72,7 @@ def argument_names() -> frozenset[str]:
     return frozenset(name for names in load_table("tools")["arguments"].values() for name in names)
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
@@ -138,8 +139,13 @@ def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[I
 
 def _texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
     """Return the texts of every argument that a table names, those in lists and in other arguments too."""
-    names = {_plain(name) for name in _arguments(kind)}
+    names = _plain_names(kind)
     return [text for name, value in _named(arguments) if _plain(name) in names for text in _strings(value)]
+
+
+@cache
+def _plain_names(kind: str) -> frozenset[str]:
+    return frozenset(_plain(name) for name in _arguments(kind))
 
 
 def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -168,7 +174,7 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 
 
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    names = {_plain(name) for name in _arguments("command")}
+    names = _plain_names("command")
     commands = [value for name, value in arguments.items() if _plain(name) in names]
     folder = next((text for name in _arguments("folder") for text in _strings(arguments.get(name)) if text), "")
     start = look.path(folder) if folder else look.folder
