@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, stop
+from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
@@ -116,6 +116,8 @@ def validate(
 ) -> None:
     """Check a file of hooks, and print every flaw."""
     del no_input
+    if trust:
+        refuse_inside_session("amplifier-hooks validate --trust")
     from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.errors import HookError

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from amplifier_hooks.admission.self_protection import SelfProtection
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 from amplifier_hooks.definitions.reload import trusted_part
 from amplifier_hooks.definitions.trust import TrustStore, digest_of
 from amplifier_hooks.errors import HookRefused, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +91,25 @@ class NamedHooks:
 
     registry: HookRegistry
     files: WatchedFiles | None = None
+
+    def protection(self, *paths: Path | None, ports: tuple[int, ...] = (), off: bool = False) -> SelfProtection:
+        """Return the self-protection of a command: our state, its own files, and the files of the hooks in force."""
+        from amplifier_hooks.programs.guarded_processes import marks_folder
+
+        state = StateFolder()
+        own = (
+            state.path,
+            state.trust,
+            default_socket(),
+            marks_folder(),
+            None if self.files is None else self.files.path,
+            *paths,
+        )
+        return SelfProtection(
+            paths=tuple(path for path in own if path is not None),
+            ports=ports,
+            off="--no-self-protection" if off else "",
+        )
 
     async def close(self) -> None:
         """Close what the hooks of a file have opened, after their last event. Closing twice is harmless."""
