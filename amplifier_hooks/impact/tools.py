@@ -86,6 +86,20 @@ def tool_kind(tool: str) -> str:
     return "server"
 
 
+@lru_cache(maxsize=1024)
+def matched_kind(tool: str) -> str:
+    """Return the kind of a tool for a matcher: a server's tool has the kind of its name behind the server."""
+    match = SERVER_TOOL.fullmatch(tool)
+    kind = tool_kind(tool)
+    return tool_kind(match[2]) if kind == "server" and match else kind
+
+
+@cache
+def kind_names() -> frozenset[str]:
+    """Return the names of all kinds of tools."""
+    return frozenset((*load_table("tools")["kinds"], "server"))
+
+
 def predict_impact(
     tool: str,
     arguments: Mapping[str, Any],
