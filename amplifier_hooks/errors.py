@@ -103,8 +103,6 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pydantic_ai": "pydantic-ai",
     "standardwebhooks": "http",
     "starlette": "server",
-    "tree_sitter": "shell",
-    "tree_sitter_bash": "shell",
     "uvicorn": "server",
     "yaml": "yaml",
 }

@@ -53,10 +53,7 @@ class SelfProtection:
     """The spellings of the last paths."""
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
-        """Return the denial of a tool call that could take the guard away, or None.
-
-        Raises `MissingExtra` for a shell command if the grammar of the shell is not installed.
-        """
+        """Return the denial of a tool call that could take the guard away, or None."""
         if facts.event != TOOL_PRE:
             return None
         from amplifier_hooks.impact.file_facts import ask_file_system

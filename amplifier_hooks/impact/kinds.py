@@ -103,11 +103,37 @@ Stat = Callable[[str], FileFact]
 
 
 @frozen
+class CommandRun:
+    """One command of a call, as the shell would start it: behind `&&`, in a pipe, or as an argument of another one.
+
+    Args:
+        words: The program and its arguments, expanded; assignments in front of the program come first.
+        folders: The folder that it starts in, or the folders that this may be.
+        kinds: The kinds of its own impacts, without those of commands that it starts.
+        outer: Place of the command that starts it among the commands of the call, or -1.
+        entered: The folders that it goes to by itself, as `git -C` does.
+
+    `MARKS` of `places` stand for what only a run can tell.
+    """
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...]
+    kinds: frozenset[ImpactKind]
+    outer: int = -1
+    entered: tuple[str, ...] = ()
+
+
+@frozen
 class CallImpact:
-    """The impacts of a call, and the answers that the analysis used."""
+    """The impacts of a call, the answers that the analysis used, and the commands and paths that it found."""
 
     impacts: tuple[Impact, ...]
     answers: tuple[tuple[str, FileFact], ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    paths: tuple[str, ...] = ()
+    """The absolute paths that the call touches; `MARKS` of `places` stand for what only a run can tell."""
+    loose: frozenset[ImpactKind] = frozenset()
+    """The kinds of impacts outside of every command: those of redirects and assignments."""
 
     @property
     def kinds(self) -> frozenset[ImpactKind]:

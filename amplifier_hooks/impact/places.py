@@ -37,6 +37,7 @@ NAME: Final = "\ue003"
 
 MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
 SHOWN: Final = str.maketrans(MARKS)
+PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
@@ -275,9 +276,14 @@ class Places:
     """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
+    touched: dict[str, None] = field(factory=dict)
+    """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
 
-    def absolute(self, text: str, folder: str) -> str:
-        """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""
+    def absolute(self, text: str, folder: str, *, logical: bool = False) -> str:
+        """Return a path as the system reads it, without `.` and `..`; marks stay in it.
+
+        Behind a link, `..` leads to the parent of its target, unless `logical`, as for `cd`.
+        """
         path = text.strip()
         if path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
@@ -286,7 +292,13 @@ class Places:
             path = self.policy.home + path[1:]
         elif path.startswith("~"):
             path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
-        path = posixpath.normpath(posixpath.join(folder, path))
+        path = posixpath.join(folder, path)
+        if "/.." in path and not logical:
+            for parent in PARENT.finditer(path):
+                beginning = posixpath.normpath(path[: parent.start()])
+                if (real := self.fact(beginning).path) != beginning:
+                    return self.absolute(f"{real}{path[parent.start() :]}", "/")
+        path = posixpath.normpath(path)
         return path[1:] if path.startswith("//") else path
 
     def fact(self, path: str) -> FileFact:
@@ -307,6 +319,7 @@ class Places:
 
     def reads(self, path: str, *, recursive: bool = False) -> Impact:
         """Return the impact of reading an absolute path."""
+        self.touched[path] = None
         place = show(path)
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
@@ -330,6 +343,7 @@ class Places:
         `content` is the text, as far as the call tells, or None if the text stays as it is; `hint` is a text that an
         unknown content may come from. `whole` says that a folder or a link may take the place of the path.
         """
+        self.touched[path] = None
         place = show(path)
         if path in names_of("devices") or path.startswith("/dev/fd/"):
             return
@@ -385,6 +399,7 @@ class Places:
 
     def deletes(self, path: str, *, recursive: bool = False) -> Iterator[Impact]:
         """Yield the impacts of deleting an absolute path, or of moving it away."""
+        self.touched[path] = None
         place = show(path)
         rows = sensitive_rows(path, self.policy.home)
         for row in rows:
@@ -421,6 +436,7 @@ class Places:
 
     def runs(self, path: str) -> Impact:
         """Return the impact of running the file at an absolute path."""
+        self.touched[path] = None
         place = show(path)
         if UNKNOWN in path:
             return Impact("unreadable", place, "only a run tells which file runs")

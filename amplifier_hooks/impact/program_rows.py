@@ -38,7 +38,7 @@ FAMILIES: Final = (
     "machine",
     "shells",
 )
-LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "run"))
+LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "-Xclang", "run"))
 """Options and verbs of programs with code of the project whose value is code or settings."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
@@ -134,6 +134,12 @@ def program_rows() -> dict[str, Row]:
     return rows
 
 
+def program_name(word: str) -> str:
+    """Return the name of a program without its folder and without `.exe`."""
+    base = word.rpartition("/")[2]
+    return base[:-4].lower() if base[-4:].lower() == ".exe" else base
+
+
 @frozen
 class SplitWords:
     """The arguments of a program, split into operands and options; an option without a value has an empty one."""
@@ -182,8 +188,9 @@ class ProgramRun:
     def refuse_outside(self, words: Sequence[str]) -> None:
         """Add `runs_unread` for every place outside the project that a program with code of the project is told."""
         for before, word in zip(["", *words], words, strict=False):
-            text = word.partition("=")[2] if word[:1] == "-" else word
-            loads = before in LOADING_OPTIONS
+            joined = word[:1] == "-" and word[2:3] in ("/", "~")
+            text = word[2:] if joined else word.rpartition("=")[2].removeprefix("@")
+            loads = before in LOADING_OPTIONS or word[:1] == "@" or (joined and word[:2] in LOADING_OPTIONS)
             for path in self.paths(text) if text[:1] in ("/", "~") or text[:2] == ".." else ():
                 if any(one.place == show(path) for one in self.walk.impacts):
                     continue
@@ -198,6 +205,12 @@ class ProgramRun:
     def paths(self, text: str) -> list[str]:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
         return [self.walk.places.absolute(text, folder) for folder in self.state.folders]
+
+    def enter(self, text: str) -> None:
+        """Go to a folder for the rest of this program."""
+        self.state = self.state.copy()
+        self.state.folders = tuple(self.paths(text))
+        self.walk.entered += self.state.folders
 
     def reads(self, text: str, *, recursive: bool = False) -> None:
         """Read a file or folder; `-` is the standard input."""
@@ -301,13 +314,7 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     if any(name in row.looks for name, _ in found):
         run.add("reads", " ".join(path))
         return
-    for name, value in found:
-        if flag := row.flags.get(name):
-            _apply_flag(run, flag)
-        elif role := row.options.get(name):
-            run.apply(role, value)
-        elif value and "reads*" in row.operands:
-            _object(run, value, "")
+    _apply_options(run, found)
     if row.verbs:
         _read_verb(run, path)
         return
@@ -317,6 +324,18 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     if row.stdin and not [word for word in run.operands if word != "-"]:
         run.apply(row.stdin, run.stdin)
     _apply_roles(run)
+
+
+def _apply_options(run: ProgramRun, found: Sequence[tuple[str, str]]) -> None:
+    """Add the impacts of options by the row."""
+    row = run.row
+    for name, value in found:
+        if flag := row.flags.get(name):
+            _apply_flag(run, flag)
+        elif role := row.options.get(name):
+            run.apply(role, value)
+        elif value and "reads*" in row.operands:
+            _object(run, value, "")
 
 
 def _read_verb(run: ProgramRun, path: list[str]) -> None:
@@ -331,6 +350,12 @@ def _read_verb(run: ProgramRun, path: list[str]) -> None:
         _add_kinds(run, row.kinds or row.otherwise if not verb else (), row.reason, path)
     elif row.otherwise:
         _add_kinds(run, row.otherwise, row.reason, [*path, verb])
+        rest, found = split_words(row, run.operands[1:])
+        run.operands = [verb, *rest]
+        run.settings += found
+        _apply_options(run, found)
+        if "/" in verb and "runs_project" in row.otherwise:
+            run.walk.note(*map(run.walk.places.runs, run.paths(verb)))
         _apply_roles(run)
     elif UNKNOWN in verb:
         run.add("unreadable", " ".join([*path, verb]), "only a run tells the subcommand")
@@ -366,7 +391,8 @@ def _options_of(row: Row, word: str, following: str) -> list[tuple[str, str, boo
         name, joined, value = word.partition("=")
         name = _full_name(row, name)
         if joined or not _takes_value(row, name):
-            return [(name, value, False)]
+            short = name[:2] if row.single and word[1:2].isupper() and _takes_value(row, name[:2]) else ""
+            return [(short, word[2:], False)] if short else [(name, value, False)]
         return [(name, following, True)]
     options: list[tuple[str, str, bool]] = []
     for place in range(1, len(word)):
@@ -384,6 +410,8 @@ def _takes_value(row: Row, name: str) -> bool:
 
 def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
+    if row.single and _takes_value(row, name[1:]):
+        return name[1:]
     if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
     return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
@@ -476,6 +504,7 @@ def _reads(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _lists(run: ProgramRun, text: str, _argument: str) -> None:
+    run.walk.places.touched.update(dict.fromkeys(run.paths(text)))
     run.add("reads", text)
 
 
@@ -489,12 +518,13 @@ def _changes(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _converts(run: ProgramRun, text: str, _argument: str) -> None:
-    """Read a source; the last operand may be the target, and a source may be an address."""
+    """Read a source; the last operand may be the target, and both may be addresses."""
+    last = text == "".join(run.operands[-1:])
     if "://" in text:
-        run.url(text)
+        run.url(text, sends=last and any(name == "-i" for name, _ in run.settings))
         return
     run.reads(text)
-    if text == run.operands[-1] and any(not run.walk.places.is_own(path) for path in run.paths(text)):
+    if last and any(not run.walk.places.is_own(path) for path in run.paths(text)):
         run.writes(text)
 
 
@@ -564,7 +594,12 @@ def _sql(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _task(run: ProgramRun, text: str, _argument: str) -> None:
-    run.add("runs_project", text)
+    if "/" in text:
+        run.walk.note(*map(run.walk.places.runs, run.paths(text)))
+    else:
+        run.add("runs_project", text)
+    if text in names_of("running_tasks"):
+        run.add("runs_unread", text, "a task that runs any program")
     if tells_outward(text):
         run.add("service_writes", text, "the name of the task")
 
@@ -594,7 +629,9 @@ def _resource(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _object(run: ProgramRun, text: str, _argument: str) -> None:
-    """Show a file as git keeps it: `HEAD:.env` holds what `.env` holds."""
+    """Read a file, or one as git keeps it: `HEAD:.env` holds what `.env` holds. A glob of visible files is none."""
+    if text.rpartition("/")[2][:1] == ANY:
+        return
     run.walk.note(
         *(
             read
@@ -631,8 +668,7 @@ def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
 
 
 def _folder(run: ProgramRun, text: str, _argument: str) -> None:
-    run.state = run.state.copy()
-    run.state.folders = tuple(run.paths(text))
+    run.enter(text)
 
 
 def _kind(run: ProgramRun, text: str, argument: str) -> None:
@@ -678,6 +714,12 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
     run.operands = []
 
 
+def _letter(run: ProgramRun, text: str, argument: str) -> None:
+    """Read a bundle of letters without a dash, one of which shows the environment of processes."""
+    if argument in text and text.isalpha():
+        run.add("reads_secret", text, "the environment of processes")
+
+
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
     """Set a variable for a program: some decide which programs or libraries it loads."""
     name, _, value = text.partition("=")
@@ -715,4 +757,5 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "module": _module,
     "variable": _variable,
     "setting": _setting,
+    "letter": _letter,
 }

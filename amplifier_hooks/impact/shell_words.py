@@ -22,19 +22,21 @@ SPLIT: Final = "\ue004"
 OPEN, COMMA, CLOSE = "\ue005", "\ue006", "\ue007"
 """The signs of a brace expansion, as long as nothing quotes them."""
 TILDE: Final = "\ue008"
-RESERVED: Final = re.compile("[\ue000-\ue009]")
+FIRST, LAST = "\ue00a", "\ue00b"
+"""Brackets that nothing quotes; the grammar splits a word at them."""
+RESERVED: Final = re.compile("[\ue000-\ue00b]")
 MOST_WORDS: Final = 256
 
-UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE}
+UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": FIRST, "]": LAST}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
 BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
 EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 """A text that arithmetic runs: the index of an array holds a substitution."""
-BRACKET: Final = re.compile(r"\[[^\]\s/]+\]")
+BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
-LIVE: Final = re.compile(r"[*?{},\\\[]")
-MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}]")
+LIVE: Final = re.compile(r"[*?{},\\\[\]]")
+MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}{FIRST}{LAST}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -174,6 +176,8 @@ class Expansion:
         key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
         given = "".join(self.text(child, quoted=True) for child in node.named_children if child != name)
         operator = operators[0] if operators else ""
+        if operator == "!" and name.type != "subscript":
+            self.secrets.append(f"!{key}")
         if operator in (":+", "+"):
             return given
         value = self._variable(key, quoted=True)
@@ -213,7 +217,7 @@ class Expansion:
     }
 
 
-LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~"})
+LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~", FIRST: "[", LAST: "]"})
 
 
 def source(node: Node) -> str:
@@ -233,7 +237,6 @@ def _unescape(match: re.Match[str]) -> str:
 def _unquoted(text: str) -> str:
     if not LIVE.search(text):
         return text
-    text = BRACKET.sub(ANY, text) if "[" in text and "\\" not in text else text
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
         (part[1:] if part[1:] != "\n" else "")
@@ -247,6 +250,7 @@ def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
     if not MARKED.search(word):
         return [word]
+    word = BRACKET.sub(ANY, word)
     waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
     done: list[str] = []
     while waiting and len(waiting) + len(done) <= MOST_WORDS:

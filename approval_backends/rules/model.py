@@ -21,6 +21,7 @@ from amplifier_hooks.events import (
     find,
     suggestion,
 )
+from amplifier_hooks.impact.call_paths import PathPattern, parse_patterns
 from amplifier_hooks.impact.kinds import KINDS, ImpactKind
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.impact.tools import argument_names
@@ -28,7 +29,6 @@ from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut
-from amplifier_hooks.text.paths import PathPattern, parse_patterns
 from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
@@ -43,7 +43,7 @@ from approval_backends.rules.conditions import (
     Value,
     as_patterns,
     as_values,
-    launching_word,
+    usual_kinds,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+UNREAD: Final[frozenset[ImpactKind]] = frozenset(("runs_unread", "unreadable"))
+"""Kinds of impact of words that run any program."""
 OTHERWISE: Final = "otherwise"
 """Name in the record when no rule matched and the file says what happens then."""
 
@@ -194,7 +196,7 @@ class RuleModel(StrictRulesModel):
                 "other_arguments belongs to an allow; deny and ask apply whatever the other arguments are",
             ),
             (
-                allow and any(pattern.more and launching_word(pattern.words) for pattern in self.command or ()),
+                allow and any(pattern.more and usual_kinds(pattern.words) & UNREAD for pattern in self.command or ()),
                 "in an allow, ' *' may not follow words that run any program; write the whole command",
             ),
             (self.command_argument is not None and not self.command, "command_argument belongs to a command"),

@@ -76,6 +76,7 @@ def read_find(run: ProgramRun, words: list[str]) -> None:
     last = names[0].replace("*", ANY) if len(names) == 1 else ANY
     found = [f"{folder.rstrip('/')}/{last}" for folder in folders]
     run.output = "\n".join(found)
+    run.walk.places.touched.update(dict.fromkeys(path for one in found for path in run.paths(one) if names))
     for folder in folders:
         run.add("reads", folder)
     place = start

@@ -53,7 +53,7 @@ def read_git(run: ProgramRun, words: list[str]) -> None:
         if word in GLOBAL_VALUES and rest and not joined:
             value = rest.pop(0)
         if name == "-C":
-            run.state.folders = tuple(run.paths(value))
+            run.enter(value)
         elif name[:2] == "-c" or name == "--config-env":
             value = word[2:] if name[:2] == "-c" and word != "-c" else value
             setting, _, given = value.partition("=")

@@ -11,7 +11,7 @@ from amplifier_hooks.impact.kinds import FileFact
 from amplifier_hooks.impact.tools import predict_impact
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, ROOT
 
-pytestmark = pytest.mark.rule("IMP-8", "SLF-1")
+pytestmark = pytest.mark.rule("IMP-9", "SLF-1")
 
 GUARDED: Final = evolve(
     POLICY, guarded=(f"{ROOT}/amplifier-hooks.yaml", f"{ROOT}/checks/guard.sh", "/opt/state"), guarded_ports=(8438,)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.text.paths import CallPaths, _compile, matches, parse_patterns, patched_files
+from amplifier_hooks.impact.call_paths import CallPaths, matches, may_match, parse_patterns, patched_files
+from amplifier_hooks.impact.places import ANY, ONE, UNKNOWN
+from amplifier_hooks.text.matching import compile_path_glob
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,16 +38,14 @@ rename to config/live.yaml
 
 def caught(folder: Path, pattern: str, **arguments: Any) -> str | None:
     """Return the path that a pattern catches."""
-    found = CallPaths(arguments, str(folder)).find_match(parse_patterns(pattern))
+    found = CallPaths("Write", arguments, str(folder)).find_match(parse_patterns(pattern))
     return None if found is None else found.text
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")
 def test_patches() -> None:
     """The files of a patch are found in the format of coding agents and in that of git; other texts name none."""
-    assert patched_files(AGENTS_PATCH) == [
-        name for name in ("notes.md", "src/a.py", "config/live.yaml", "old.py") for _ in range(2)
-    ]
+    assert patched_files(AGENTS_PATCH) == ["notes.md", "src/a.py", "config/live.yaml", "old.py"]
     assert {"src/a.py", "config/live.yaml"} <= set(patched_files(GIT_PATCH))
     assert patched_files("# Title\n---\n*** Add File: x is how it begins\n") == []
 
@@ -91,7 +91,7 @@ PARTS = st.sampled_from(["a", "*", "**", "?b", "a*", "*.e*v", "[ab]", "[!a]*", "
 def test_quick_look(parts: list[str], names: list[str]) -> None:
     """The quick test of literals rejects no match."""
     pattern, path = "/" + "/".join(parts), "/" + "/".join(names)
-    assert matches([pattern], [path]) == bool(_compile(pattern).fullmatch(path))
+    assert matches([pattern], [path]) == bool(compile_path_glob(pattern).fullmatch(path))
 
 
 @pytest.mark.rule("LIB-6", "BCK-9")
@@ -102,3 +102,75 @@ def test_accents(tmp_path: Path, form: str) -> None:
     assert caught(tmp_path, "büro/**", file_path=name) is None
     assert caught(tmp_path, unicodedata.normalize("NFC", "bürö/**"), file_path=name) == name
     assert caught(tmp_path, unicodedata.normalize("NFD", "bürö/**"), file_path=name) == name
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        " .env ",
+        "．ｅｎｖ",
+        ".e\u200bnv",
+        "src\\..\\.env",
+        "//localhost/x/.env",
+        "\\\\localhost\\c$\\.env",
+        "\\\\?\\C:\\x\\.env",
+        "$ANYWHERE/.env",
+        "%APPDATA%\\.env",
+        "${DIR}",
+        "./" * 2_500 + ".env",
+    ],
+)
+def test_spellings_of_tools(tmp_path: Path, spelt: str) -> None:
+    """A path is caught as any tool may read it: padded, in wide letters, with backslashes, or with a variable."""
+    assert caught(tmp_path, "**/.env", file_path=spelt) == spelt
+    assert caught(tmp_path, "**/.env", edits=[{"path": spelt}]) == spelt
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("cat .en{v,x}", ".env"),
+        ("cat $'.\\x65nv'", ".env"),
+        ("cat .e*", ".e*"),
+        ("cat .[e]nv", ".*nv"),
+        ("cat conf*/.env", "conf*/.env"),
+        ('cat "$X"', "…"),
+        ("cat $X/.env", "…/.env"),
+        ("a=.e; cat ${a}nv", ".env"),
+        ("cd /etc && cat .env", ".env"),
+        ("python3 -c \"print(open('.env').read())\"", ".env"),
+        ("unknown-program --in=.env", ".env"),
+        ("unknown-program $X", "…"),
+        ("$X", "a command that only a run can tell"),
+    ],
+)
+def test_paths_as_the_shell_reads_them(tmp_path: Path, command: str, text: str) -> None:
+    """A pattern catches a path that a command has in any spelling of the shell, or may have."""
+    assert caught(tmp_path, "**/.env", command=command) == text
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize("command", ["cat *", "cat src/*.py", "kill $PID", "git commit -m '.*'", "ls src/?"])
+def test_parts_that_cannot_become_the_path(tmp_path: Path, command: str) -> None:
+    """A glob or a variable that cannot become the path is not caught."""
+    assert caught(tmp_path, "**/.env", command=command) is None
+
+
+SIGNS = st.sampled_from(["a", "b", ".", "/", UNKNOWN, ANY, ONE])
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@given(st.lists(PARTS, min_size=1, max_size=4), st.lists(SIGNS, max_size=6), st.data())
+def test_a_path_with_marks_matches_if_one_that_it_may_become_does(
+    parts: list[str], signs: list[str], data: st.DataObject
+) -> None:
+    """A path with marks may match a pattern whenever a path that it may become matches."""
+    pattern, path = "/" + "/".join(parts), "/" + "".join(signs)
+    become = ""
+    for sign in path:
+        texts = {UNKNOWN: ["", "a", "a/b", ".env"], ANY: ["", "ab", "a.env"], ONE: ["a", "b"]}.get(sign, [sign])
+        become += data.draw(st.sampled_from(texts))
+    if "//" not in become and compile_path_glob(pattern).fullmatch(become):
+        assert may_match(pattern, path)
