@@ -325,7 +325,7 @@ async def test_the_same_script_has_the_same_outcome_there_and_here(case: str, tm
     path.write_text(json.dumps(settings))
     imported = read_settings(path, DIALECTS["claude_code"], project=tmp_path)
     trust = TrustStore(tmp_path / "state" / "trust.json")
-    trust.add({one.digest: one.runs for one in imported.hooks})
+    trust.trust("settings", [one.files for one in imported.hooks])
     registry = HookRegistry()
     imported.register(registry, trust)
     outcome = await registry.emit(

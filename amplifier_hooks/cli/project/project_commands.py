@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from attrs import asdict
 
 from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
+    from amplifier_hooks.definitions.trust import ListedFile
 
 
 INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
@@ -29,11 +32,10 @@ VALIDATE: Final = """Find out whether a file of hooks is right: every mistake wi
 Examples:
   amplifier-hooks validate
   amplifier-hooks validate hooks/production.yaml --json
-  amplifier-hooks validate --no-import
   amplifier-hooks validate --trust
 
-To build the hooks, the modules they name are imported. --trust lets the file run in chat as it is now, scripts
-included; after a change it is not trusted any more.
+Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read, and
+lets them run as they are now, from private copies; after a change they are not trusted any more.
 """
 LIST: Final = """List the hooks of a project in the order of their run, and the effect of a failure of each.
 
@@ -109,8 +111,7 @@ def init(
 def validate(
     file: File = None,
     *,
-    no_import: Annotated[bool, typer.Option("--no-import", help="Read the files only; build nothing.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run in chat as it is now.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run as it is now.")] = False,
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
@@ -118,22 +119,27 @@ def validate(
     del no_input
     if trust:
         refuse_inside_session("amplifier-hooks validate --trust")
-    from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
+    from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
+    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import HookError
 
     flaws: list[str] = []
     warnings: list[str] = []
-    count = 0
+    count, trusted, unread, enabled = 0, False, False, True
     path = file or Path()
+    listed: tuple[ListedFile, ...] = ()
     try:
-        path = project_file(file)
+        path = existing_file(file)
         found = load_files(path)
-        count = len(found.definitions) + len(found.library)
-        if not no_import:
-            warnings = [str(flaw) for flaw in Project.build(path, found=found).plan.warnings]
-        if trust:
-            trust_content(found, path)
+        count, enabled = len(found.definitions) + len(found.library), found.settings.hooks_enabled
+        listed = list_trusted(found, path, TrustStore()).listed.files
+        if trust and not as_json:
+            print_text("Trusting these files as they are now:")
+            for one in listed:
+                print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {one.path}")
+        project = trust_content(found, path) if trust else Project.build(path)
+        trusted, unread, warnings = project.trusted, project.unread, [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:
         flaws = [str(flaw) for flaw in problem.flaws]
     except HookError as problem:
@@ -141,7 +147,15 @@ def validate(
     except OSError as problem:
         flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
     if as_json:
-        print_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
+        facts = {
+            "ok": not flaws,
+            "hooks": count,
+            "enabled": enabled,
+            "trusted": trusted,
+            "flaws": flaws,
+            "warnings": warnings,
+        }
+        print_json({"file": str(path), **facts, "files": [asdict(one) for one in listed]})
     else:
         for text in flaws:
             print_text(text)
@@ -149,7 +163,8 @@ def validate(
             print_text(f"{text} (a warning: it could not run as things are)")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
-        print_text(f"{where}: {verdict}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+        state = f", {'' if trusted else 'not '}trusted as it is now{', no Python of it was imported' * unread}"
+        print_text(f"{where}: {verdict}{state * (not flaws)}.", err=bool(flaws))
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -210,6 +225,9 @@ def try_event(
     data = hook_listing.payload_from(given, tool)
     project = load_project(file)
     name = hook_listing.event_named(event, project.found.events)
+    if run and not project.trusted:
+        trusting = join(["amplifier-hooks", "validate", str(project.path), "--trust"])
+        stop(f"{project.path} is not trusted as it is now, so none of its hooks runs; read it, then: {trusting}")
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
@@ -226,13 +244,16 @@ def try_event(
 
 def load_project(file: Path | None) -> Project:
     """Return the project's hooks; if they cannot be built, print the reason and end the command."""
-    from amplifier_hooks.cli.project.read_project import Project, project_file
+    from amplifier_hooks.cli.project.read_project import Project, existing_file
     from amplifier_hooks.errors import HookError
 
     try:
-        return Project.build(project_file(file))
+        project = Project.build(existing_file(file))
     except (HookError, OSError) as problem:
         stop(str(problem))
+    if project.unread:
+        print_text(f"{project.path} is not trusted as it is now: no Python of it was imported.", err=True)
+    return project
 
 
 def free_name(path: Path) -> Path:

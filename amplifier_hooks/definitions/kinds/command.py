@@ -21,7 +21,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from attrs import define, evolve, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from amplifier_hooks.definitions.kinds.event_codec import (
     HOPS_VARIABLE,
@@ -277,11 +277,8 @@ class CommandHook:
     env: Mapping[str, str] = field(factory=dict)
     codec: Codec = NATIVE
     programs: Programs = field(factory=Programs)
-
-    @property
-    def origin(self) -> str:
-        """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
-        return self.argv[0]
+    origin: str = field(default=Factory(lambda self: self.argv[0], takes_self=True))
+    """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Run the command for one event.
