@@ -14,6 +14,7 @@ import shutil
 import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,11 +28,12 @@ from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
 from amplifier_hooks.impact.places import decides_loading
+from amplifier_hooks.impact.shell import LONGEST, SHELLS
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.registry.entry_points import list_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.definitions.files.load_files import DefinitionSet
     from amplifier_hooks.definitions.model import HookDefinition
@@ -216,6 +218,7 @@ class _Listing:
         """Yield the files of a command. Raises `FilesNotListed`, unless its definition lists the others itself."""
         yield from self.program(argv[0], cwd)
         runs, reads = self._impact(argv, cwd, variables or {}, subject, lenient=lenient)
+        yield from self.behind(runs, cwd)
         for word in dict.fromkeys(argv[1:]):
             path = os.path.normpath(cwd / word)
             if path in runs and not self.in_place:
@@ -240,8 +243,27 @@ class _Listing:
         for interpreter in shebang(path)[:1]:
             yield self.file(self._on_path(interpreter), "installed", f"{SHEBANG}{interpreter}")
 
+    def behind(self, scripts: Iterable[str], cwd: Path) -> Iterator[ListedFile]:
+        """Yield the files that scripts name: those that a shell script runs, and modules beside a Python script."""
+        seen: set[str] = set()
+        waiting = list(scripts)
+        while waiting and len(seen) < MOST_MODULES:
+            path = waiting.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            if path.endswith(".py"):
+                script = Path(path if self.in_place else os.path.realpath(path))
+                beside = modules_of(f"{script.stem}:", script.parent).values()
+                yield from (self.file(one, "read" if self.in_place else "copied") for one in beside)
+            elif (text := _shell_text(path)) is not None:
+                found, _ = self._impact(["sh", "-c", text], cwd, {}, path, lenient=True)
+                waiting += found
+                yield from (self.file(one, "read") for one in found - seen if os.path.isfile(one))  # noqa: PTH113
+
     def _on_path(self, word: str) -> str:
-        return self.programs.get(word) or shutil.which(word) or word
+        found = self.programs.get(word) or shutil.which(word)
+        return os.path.abspath(found) if found else word  # noqa: PTH100
 
     def _impact(
         self, argv: Sequence[str], cwd: Path, variables: Mapping[str, str], subject: str, *, lenient: bool
@@ -274,6 +296,16 @@ def _names_file(place: str) -> bool:
     """Return True if a place stands for one file: a plain file, or a missing one whose name is complete."""
     path = Path(place)
     return path.is_file() or (path.is_absolute() and bool(path.suffix) and not path.exists())
+
+
+def _shell_text(path: str) -> str | None:
+    """Return the text of a shell script; None for any other file."""
+    first = shebang(path)[:1]
+    if not (Path(first[0]).name in SHELLS if first else path.endswith(".sh")):
+        return None
+    with suppress(OSError, UnicodeDecodeError):
+        return Path(path).read_text("utf-8") if Path(path).stat().st_size < LONGEST else None
+    return None
 
 
 def _look(path: str) -> FileFact:

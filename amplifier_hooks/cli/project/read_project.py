@@ -8,24 +8,26 @@ import shlex
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from amplifier_hooks.admission.self_protection import SelfProtection
 from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
-from amplifier_hooks.definitions.private_copies import TrustedFiles
+from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from amplifier_hooks.definitions import DefinitionSet, Plan
+    from amplifier_hooks.runs.blueprint import Agents
 
 
 def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
@@ -187,15 +189,22 @@ def _followed(path: Path) -> NamedHooks:
     return NamedHooks(files.hooks.registry, files)
 
 
-def _import_registry(name: str) -> HookRegistry:
-    module, _, attribute = name.partition(":")
+def modules_here(names: Iterable[str]) -> ProjectModules:
+    """Return the modules of this folder that names such as `module:name` need, copied as they are now.
+
+    Installed modules are not among them. Raises `HookUnavailable` for a module that changes meanwhile, and `OSError`.
+    """
     folder, digests = Path.cwd(), FileDigests()
-    listed = tuple(listed_modules(f"{module}:", folder, digests))
-    files = TrustedFiles(FileList(folder=str(folder), groups={SETS_OWN: listed}), TrustStore().copies, digests)
+    listed = {one for name in names for one in listed_modules(name, folder, digests)}
+    groups = {SETS_OWN: tuple(sorted(listed))}
+    files = TrustedFiles(FileList(folder=str(folder), groups=groups), TrustStore().copies, digests)
+    files.make()
+    return files.modules
+
+
+def _import_registry(name: str) -> HookRegistry:
     try:
-        files.make()
-        source = files.modules.load(module) if listed else importlib.import_module(module)
-        found = getattr(source, attribute or "registry")
+        found = import_here(name, "registry")
         registry = found if isinstance(found, HookRegistry) else found()
     except Exception as error:  # a foreign module may raise anything when it is imported or called
         raise InvalidRegistration(
@@ -205,6 +214,24 @@ def _import_registry(name: str) -> HookRegistry:
         raise InvalidRegistration(f"hooks {name!r} are of type {type(registry).__name__}, and no HookRegistry")
     registry.check_gates()
     return registry
+
+
+def import_here(name: str, default: str) -> Any:  # any object of any module
+    """Return the object that `MODULE:NAME` names, of an installed module or of one in this folder.
+
+    Without `NAME`, it is the one called `default`. Raises whatever the module raises.
+    """
+    module, _, attribute = name.partition(":")
+    modules = modules_here([f"{module}:"])
+    found = modules.load(module) if modules.has(module) else importlib.import_module(module)
+    return getattr(found, attribute or default)
+
+
+def functions_of(agents: Agents) -> Callable[[str], Any]:
+    """Return a function that finds what the hooks of these agents name, in installed modules and in this folder."""
+    hooks = [hook for agent in agents for hook in (agent.hooks.on_run_start, agent.hooks.on_run_finish)]
+    modules = modules_here(hook.handler_ref for hook in hooks if hook is not None and hook.handler_ref is not None)
+    return lambda name: build_hook(name, {}, modules)
 
 
 def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) -> NamedHooks:

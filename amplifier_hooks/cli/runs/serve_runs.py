@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import signal
 import sys
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -23,6 +21,7 @@ from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
+    from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.registry.registry import HookRegistry
@@ -46,11 +45,11 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 
 def problems_of(agents: Agents) -> list[str]:
-    """Return why hooks of these agents would fail: functions are imported, from this folder, too."""
+    """Return why hooks of these agents would fail; the functions that they name are imported."""
+    from amplifier_hooks.cli.project.read_project import functions_of
     from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ))
+    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=functions_of(agents))
     return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
 
 
@@ -94,7 +93,6 @@ def serve_runs(
     from approval_backends.stores.address import database_at
 
     agents = load_or_stop(folder, allowed)
-    sys.path.insert(0, os.fspath(Path.cwd()))
     from amplifier_hooks.runs.run_store import RUN_TABLES
 
     try:
@@ -137,6 +135,7 @@ async def serve_until_cancelled(
     as_json: bool,
 ) -> None:
     """Serve the API of the runs until cancelled."""
+    from amplifier_hooks.cli.project.read_project import functions_of
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
@@ -156,6 +155,7 @@ async def serve_until_cancelled(
             registry=registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
+            find=functions_of(agents),
         ) as runs,
         listening(create_api(Admission(AccessTokens(database)), pages_router(), runs_router(runs)), listener),
     ):
@@ -171,13 +171,11 @@ async def serve_until_cancelled(
 
 def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
     """Carry out queued runs until a signal ends it."""
+    from amplifier_hooks.cli.project.read_project import import_here
     from amplifier_hooks.runs.runner import Runner
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    module, _, attribute = agents.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute or "AGENTS")
-        functions = dict(found)
+        functions = dict(import_here(agents, "AGENTS"))
     except Exception as problem:  # noqa: BLE001  # a foreign module may raise anything
         raise typer.BadParameter(
             f"{agents!r}: {problem}; write MODULE:NAME of a mapping of agent and function"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from amplifier_hooks.cli.project.read_project import hooks_named
+from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
@@ -91,7 +91,9 @@ class ApiHost:
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
         from amplifier_hooks.runs.run_store import runs_in
 
-        runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
+        runs = RunCoordinator(
+            runs_in(self.database), agents, registry=registry, variables=dict(os.environ), find=functions_of(agents)
+        )
         async with runs:
             yield runs
 

@@ -170,16 +170,12 @@ def serve(
 
 def agents_in(folder: Path) -> Agents:
     """Return the agents of a folder; print the hooks that name missing agents. Raises `HookError`."""
-    import os
-    import sys
-
     from amplifier_hooks.runs.blueprint import load_agents
     from amplifier_hooks.text.escape import for_terminal
 
     found = load_agents(folder)
     for missing in found.missing():
         typer.echo(for_terminal(missing), err=True)
-    sys.path.append(os.fspath(folder.cwd()))  # the functions that their hooks name are there
     return found
 
 

@@ -22,6 +22,9 @@ def project(tmp_path: Path) -> Path:
     for name in ("guard.sh", "lib.sh", "hooks/guard.py", "hooks/rules.py", "Makefile", "bin/tool"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(f"# {name}\n")
+    (project / "deep.sh").write_text("#!/bin/sh\n. ./lib.sh\n")
+    (project / "lib.sh").write_text("./guard.sh && . ./lib.sh\n")
+    (project / "hooks" / "deep.py").write_text("import rules, json\n")
     (project / "run.sh").write_text("#!/usr/bin/env python3\n")
     (tmp_path / "opt").mkdir()
     (tmp_path / "opt" / "guard.sh").write_text("#!/bin/sh\n")
@@ -59,6 +62,12 @@ def roles(found: FileList, project: Path) -> dict[str, str]:
         (["sh", "-c", "exec ./guard.sh --strict"], {}, {"sh": "installed", "guard.sh": "read"}),
         (["sh", "-c", "cd hooks && python3 guard.py"], {}, {"sh": "installed", "hooks/guard.py": "read"}),
         (["sh", "-c", "grep -qf lib.sh; exit 2"], {}, {"sh": "installed", "lib.sh": "read"}),
+        (["./deep.sh"], {}, {"deep.sh": "copied", "sh": "installed", "lib.sh": "read", "guard.sh": "read"}),
+        (
+            ["python3", "hooks/deep.py"],
+            {},
+            {"python3": "installed", "hooks/deep.py": "copied", "hooks/rules.py": "copied"},
+        ),
         (["grep", "--file=lib.sh"], {}, {"grep": "installed", "lib.sh": "read"}),
         (["sh", "gone.sh"], {}, {"sh": "installed", "gone.sh": "copied"}),
     ],

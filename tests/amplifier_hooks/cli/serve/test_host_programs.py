@@ -144,13 +144,15 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
 
 
 def bridged(path: Path, command: str, session: str = "s") -> dict[str, Any]:
-    """Return the server's answer about this command, over the real bridge."""
+    """Return the server's answer about this command, over the real bridge, which a program of its own starts."""
     question = {
         "session_id": session, "cwd": "/", "hook_event_name": "PreToolUse", "tool_name": "Bash",
         "tool_input": {"command": command}, "tool_use_id": "t",
     }  # fmt: skip
+    bridge = [sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code", "deny"]
+    program = f"import subprocess, sys; sys.exit(subprocess.run({bridge!r}, check=False).returncode)"
     result = subprocess.run(
-        [sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code", "deny"],
+        [sys.executable, "-I", "-S", "-c", program],
         input=json.dumps(question).encode(), capture_output=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -208,9 +210,9 @@ def test_an_operator_switches_self_protection_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.rule("CLI-7", "DEF-1")
+@pytest.mark.rule("CLI-7", "DEF-1", "TRU-2", "TRU-7")
 def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
-    """The hooks of a file decide; once it is changed the new ones do, and one with a mistake changes nothing."""
+    """The hooks of a named file decide; a change does once it is trusted, and one with a mistake changes nothing."""
     file = tmp_path / "hooks.yaml"
     hook = {"name": "guard", "event_type": "tool:pre", "priority": 1, "handler_ref": "command"}
 
@@ -223,15 +225,26 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
         while bridged(path, "ls").get("hookSpecificOutput", {}).get("permissionDecision") != decision:
             assert time.monotonic() < end
 
+    def trust() -> None:
+        command = [sys.executable, "-m", "amplifier_hooks", "validate", "hooks.yaml", "--trust"]
+        subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, check=True)
+
     says(2)
     with served(tmp_path, "--hooks", "hooks.yaml") as path:
         becomes("deny")
         says(0)
+        for _ in range(5):
+            becomes("deny")
+        trust()
         becomes(None)
         file.write_text("version: 1\nhoks: []\n")
         for _ in range(5):
             becomes(None)
+    file.unlink()
+    with served(tmp_path, "--hooks", "hooks.yaml") as path:
+        becomes(None)
         says(2)
+        trust()
         becomes("deny")
 
 
