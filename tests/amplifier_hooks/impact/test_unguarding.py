@@ -109,6 +109,15 @@ def test_a_command_beside_them_does_not(command: str) -> None:
     assert not unguards("Bash", {"command": command})
 
 
+@pytest.mark.rule("SLF-4")
+@pytest.mark.parametrize("command", ["make guard", "sh tools/x.sh", "python3 tools/x.py", "rm $FILE"])
+def test_a_command_that_cannot_be_read_is_for_other_rules(command: str) -> None:
+    """Code that cannot be read takes no guard away as far as the call shows; its kinds say that it is not read."""
+    predicted = predict_impact("Bash", {"command": command}, GUARDED, stat)
+    assert not any(one.unguards for one in predicted.impacts)
+    assert predicted.kinds & {"runs_project", "runs_unread", "unreadable"}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
