@@ -35,6 +35,8 @@ REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULT
 DRIVE: Final = re.compile(r"^[A-Za-z]:/(?!/)")
 MAGIC: Final = re.compile(r"^\s*[!%]", re.MULTILINE)
 """A line of a notebook that runs a command."""
+LONGEST_PATH: Final = 4096
+"""Most characters of a text that is taken for a path."""
 LONGEST_ACTION: Final = 60
 """Most characters of an argument that names an action."""
 DEEPEST: Final = 8
@@ -321,12 +323,23 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     reads = bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=writes))
     yield from found
+    if writes or not reads:
+        yield from _unguarding(look, arguments)
     if writes and not any(impact.kind in SETTLED for impact in found):
         yield Impact("service_writes", show(tool), "the name of the tool")
     elif reads and not writes:
         yield Impact("service_reads", show(tool), "the name of the tool")
     elif not writes and not found:
         yield Impact("unknown_program", show(tool), "no table names the tool")
+
+
+def _unguarding(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    """Yield the guarded paths among all texts of a tool that may write: its arguments may have any names."""
+    for text in _strings(arguments):
+        if len(text) <= LONGEST_PATH and text.strip("./") and "\n" not in text and "://" not in text:
+            path = look.path(text)
+            if reason := look.places.unguards(path, whole=True):
+                yield Impact("writes_guarded", show(path), reason, unguards=True)
 
 
 def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, writes: bool) -> Iterator[Impact]:

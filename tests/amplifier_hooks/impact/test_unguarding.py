@@ -127,6 +127,8 @@ def test_a_command_that_cannot_be_read_is_for_other_rules(command: str) -> None:
         ("apply_patch", {"input": "*** Begin Patch\n*** Update File: .codex/hooks.json\n+{}\n*** End Patch"}),
         ("mcp__filesystem__write_file", {"path": "checks/guard.sh", "content": ""}),
         ("mcp__filesystem__move_file", {"source": ".claude", "destination": "old"}),
+        ("mcp__files__put", {"where": {"at": ["./.claude/settings.json"]}}),
+        ("mcp__files__frobnicate", {"x": "checks"}),
         ("mcp__shell__run", {"command": "amplifier-hooks resume"}),
         ("WebFetch", {"url": "http://localhost:8438/v1/approvals"}),
         ("delete_file", {"path": f"{HOME}/.claude"}),
@@ -135,6 +137,20 @@ def test_a_command_that_cannot_be_read_is_for_other_rules(command: str) -> None:
 def test_a_tool_that_takes_a_guard_away_says_so(tool: str, arguments: dict[str, Any]) -> None:
     """A file tool, a web tool or a tool of a server that can take a guard away says so."""
     assert unguards(tool, arguments)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Read", {"file_path": "amplifier-hooks.yaml"}),
+        ("mcp__files__read_file", {"where": ".claude/settings.json"}),
+        ("mcp__mail__send_message", {"text": "see .claude/settings.json", "to": "."}),
+        ("Grep", {"pattern": "x", "path": ".claude"}),
+    ],
+)
+def test_a_tool_beside_them_does_not(tool: str, arguments: dict[str, Any]) -> None:
+    """A tool that reads guarded files, or mentions them, takes no guard away."""
+    assert not unguards(tool, arguments)
 
 
 def test_the_folder_of_the_call_decides() -> None:
