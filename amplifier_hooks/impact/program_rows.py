@@ -7,6 +7,7 @@ function in `readers`.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,17 @@ from attrs import define, evolve, field, fields_dict, frozen
 from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
 from amplifier_hooks.impact.kinds import Impact
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
+from amplifier_hooks.impact.places import (
+    ANY,
+    BUILT,
+    GUARD,
+    NAME,
+    UNKNOWN,
+    is_secret_name,
+    names_of,
+    show,
+    tells_outward,
+)
 from amplifier_hooks.impact.tables import load_table
 
 if TYPE_CHECKING:
@@ -222,10 +233,10 @@ class ProgramRun:
         for path in self.paths(text) if text not in ("", "-") else ():
             self.walk.note(*self.walk.places.writes(path, content, hint=hint, whole=whole))
 
-    def unguards(self, text: str) -> None:
-        """Link to a file, or connect to a socket. That is a change if a guard depends on it."""
+    def unguards(self, text: str, *, whole: bool = False) -> None:
+        """Link to a file, connect to a socket, or open an editor. That is a change if a guard depends on the file."""
         for path in self.paths(text):
-            if reason := self.walk.places.unguards(path):
+            if reason := self.walk.places.unguards(path, whole=whole):
                 self.walk.note(Impact("writes_guarded", show(path), reason, unguards=True))
 
     def deletes(self, text: str, *, recursive: bool = False) -> None:
@@ -720,6 +731,30 @@ def _letter(run: ProgramRun, text: str, argument: str) -> None:
         run.add("reads_secret", text, "the environment of processes")
 
 
+def _guarded(run: ProgramRun, text: str, _argument: str) -> None:
+    """Change a file that only counts if a guard depends on it."""
+    if text.strip("./"):
+        run.unguards(text, whole=True)
+
+
+def _into(run: ProgramRun, text: str, _argument: str) -> None:
+    """Unpack files, whose names only a run can tell, into a folder."""
+    run.writes(f"{text}/{NAME}")
+
+
+def _ended(run: ProgramRun, text: str, _argument: str) -> None:
+    """End processes by a name or a pattern."""
+    if "amplifier" in text.lower():
+        run.walk.note(Impact("process", show(text), GUARD, unguards=True))
+
+
+def _port(run: ProgramRun, text: str, _argument: str) -> None:
+    """Connect to a port that stands among other words."""
+    for port in run.walk.places.policy.guarded_ports:
+        if re.search(rf"\b{port}\b", text):
+            run.walk.note(Impact("service_writes", show(text), GUARD, unguards=True))
+
+
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
     """Set a variable for a program: some decide which programs or libraries it loads."""
     name, _, value = text.partition("=")
@@ -757,5 +792,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "module": _module,
     "variable": _variable,
     "setting": _setting,
+    "guarded": _guarded,
+    "into": _into,
+    "ended": _ended,
+    "port": _port,
     "letter": _letter,
 }
