@@ -48,7 +48,7 @@ from attrs import define, evolve, field, frozen
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.kinds import CallImpact, ImpactPolicy
-from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKS, NAME, ONE, PATTERN, SHOWN, UNKNOWN, show
+from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKED, NAME, ONE, PATTERN, SHOWN, UNKNOWN, show
 from amplifier_hooks.impact.tools import DIFFED, PATCHED, REMOVED, named_texts, predict_impact, tool_kind
 from amplifier_hooks.text.matching import compile_path_glob, glob_parts
 
@@ -98,7 +98,6 @@ VARIABLE: Final = re.compile(r"\$(?:\w+|\{\w+\})|%\w+%", re.ASCII)
 OWN_MACHINE: Final = re.compile(r"^//(?:localhost|127\.0\.0\.1|[?.])(?=/)", re.IGNORECASE)
 """The beginning of a path that names this machine as if it were another one."""
 HOME: Final = re.compile(r"\$HOME\b|\$\{HOME\}|%(?:HOME|USERPROFILE)%")
-MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
 STARS: Final = {UNKNOWN: "any", ANY: "name", NAME: "name"}
 """Marks that stand for a text of any length, each with the kind of its characters."""
 NOT_IN: Final = {"any": "", "name": "/", "visible": "/."}

@@ -27,7 +27,9 @@ LITERAL: Final = re.compile(
     r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
     re.DOTALL,
 )
-NEEDED: Final = re.compile(r"(?:\\b|\\\.|%)?([A-Za-z_]{2,})(?![A-Za-z_]|[?*{])")
+NEEDED: Final = re.compile(
+    r"(?:\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
+)
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")

@@ -37,6 +37,7 @@ NAME: Final = "\ue003"
 
 MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
 SHOWN: Final = str.maketrans(MARKS)
+MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
 PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
@@ -287,7 +288,8 @@ class Places:
         path = text.strip()
         if path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
-        path = VARIABLE.sub(lambda _: self.policy.home, path)
+        if "$" in path or "%" in path:
+            path = VARIABLE.sub(lambda _: self.policy.home, path)
         if path == "~" or path.startswith("~/"):
             path = self.policy.home + path[1:]
         elif path.startswith("~"):
@@ -304,7 +306,7 @@ class Places:
     def fact(self, path: str) -> FileFact:
         """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
         known = path
-        if mark := re.search(f"[{''.join(MARKS)}]", path):
+        if mark := MARKED.search(path):
             known = path[: mark.start()].rpartition("/")[0] or "/"
         for link, target in self.links.items():
             if _is_below(known, link):

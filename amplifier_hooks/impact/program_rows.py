@@ -293,8 +293,10 @@ def run_program(run: ProgramRun) -> str:
 def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
     """Judge what the names of options say of their values, for options that no row knows; this only raises."""
     for word, following in zip(words, [*words, ""][1:], strict=True):
+        if word[:1] != "-":
+            continue
         name, joined, value = word.partition("=")
-        if name[:1] != "-" or name in run.row.options or name in ("--", "-"):
+        if name in run.row.options or name in ("--", "-"):
             continue
         value = value if joined else following
         parts = frozenset(name.lstrip("-").replace("_", "-").split("-"))

@@ -28,7 +28,7 @@ from amplifier_hooks.impact.places import (
 )
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impact.shell_words import ACTIVE, EVALUATED, RESERVED, SPLIT, Expansion, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -242,7 +242,7 @@ class ShellWalk:
                 )
                 self._record([UNKNOWN], state)
             return UNKNOWN
-        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS or _has_too_many_words(text):
+        if len(SIGNS.findall(text)) > MOST_SIGNS or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
             self._record([UNKNOWN], state)
             return UNKNOWN
@@ -280,19 +280,31 @@ class ShellWalk:
     def _expansion(self, state: ShellState) -> Expansion:
         def run(node: Node) -> str:
             inner = state.copy()
-            return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            self.depth += expansion.depth
+            try:
+                return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            finally:
+                self.depth -= expansion.depth
 
-        return Expansion(
+        expansion = Expansion(
             state.variables,
             run,
             lambda text: self.script(text, state.copy(), UNKNOWN),
             lambda name, value: self.assign(name, value, state),
             state.splits,
         )
+        return expansion
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
-        expansion = self._expansion(state)
-        return [word for node in nodes for word in expansion.words(node)], expansion.secrets
+        expansion: Expansion | None = None
+        words: list[str] = []
+        for node in nodes:
+            if node.type == "word" and not ACTIVE.search(plain := source(node)):
+                words.append(plain)
+                continue
+            expansion = expansion or self._expansion(state)
+            words += expansion.words(node)
+        return words, expansion.secrets if expansion else []
 
     def _value(self, node: Node | None, state: ShellState) -> str:
         return "" if node is None else self._expansion(state).value(node)

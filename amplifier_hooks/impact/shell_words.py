@@ -26,6 +26,8 @@ FIRST, LAST = "\ue00a", "\ue00b"
 """Brackets that nothing quotes; the grammar splits a word at them."""
 RESERVED: Final = re.compile("[\ue000-\ue00b]")
 MOST_WORDS: Final = 256
+MOST_NESTED: Final = 8
+"""Deepest nesting of `${…}` inside each other that is followed."""
 
 UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": FIRST, "]": LAST}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -36,6 +38,9 @@ EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 LIVE: Final = re.compile(r"[*?{},\\\[\]]")
+SUBSTITUTED: Final = re.compile(rb"[$`\\]|\A[^\"]")
+ACTIVE: Final = re.compile(r"[*?{},\\\[\]`]")
+"""A sign by which a word becomes another text, or several."""
 MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}{FIRST}{LAST}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
@@ -72,6 +77,8 @@ class Expansion:
     assign: Callable[[str, str], None]
     """Gives a variable its value."""
     splits: bool = True
+    depth: int = 0
+    """Nesting of `${…}` inside each other."""
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
 
@@ -116,11 +123,13 @@ class Expansion:
 
     def visit(self, node: Node) -> None:
         """Follow every substitution below a node whose text does not matter."""
-        for child in node.named_children:
+        waiting = node.named_children[::-1]
+        while waiting:
+            child = waiting.pop()
             if child.type in ("command_substitution", "process_substitution"):
                 self.run(child)
             else:
-                self.visit(child)
+                waiting += child.named_children[::-1]
 
     def _joined(self, node: Node, *, quoted: bool) -> str:
         return "".join(self.text(child, quoted=quoted) for child in node.children)
@@ -131,6 +140,8 @@ class Expansion:
         The grammar drops blanks between expansions, so the gaps are copied.
         """
         whole = node.text or b""
+        if node.type == "string" and not SUBSTITUTED.search(whole):
+            return _plain(whole[1:-1].decode("utf-8", "replace"))
         start = node.start_byte
         parts: list[str] = []
         place = start
@@ -164,6 +175,15 @@ class Expansion:
 
     def _expansion(self, node: Node, *, quoted: bool) -> str:
         """Return the value of `${…}`. Forms that cut or replace keep the value's mark, not its text."""
+        if self.depth >= MOST_NESTED:
+            return self.script(UNKNOWN)
+        self.depth += 1
+        try:
+            return self._expanded(node, quoted=quoted)
+        finally:
+            self.depth -= 1
+
+    def _expanded(self, node: Node, *, quoted: bool) -> str:
         names = ("variable_name", "special_variable_name", "subscript")
         name = next((child for child in node.named_children if child.type in names), None)
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]

@@ -146,7 +146,11 @@ class _Look:
     def end(self, walk: ShellWalk) -> Iterator[Impact]:
         """Keep the commands of a walk, and yield its impacts."""
         first = len(self.commands)
-        self.commands += [evolve(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
+        self.commands += (
+            [evolve(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
+            if first
+            else walk.commands
+        )
         self.loose |= walk.kinds
         yield from walk.impacts
 

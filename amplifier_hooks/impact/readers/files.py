@@ -99,7 +99,7 @@ def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]
             run.deletes(one)
     elif word in FIND_RUNS:
         end = next((at for at in range(place + 1, len(words)) if words[at] in (";", "+")), len(words))
-        for one in found:
+        for one in found if end > place + 1 else ():
             run.walk.command([part.replace("{}", one) for part in words[place + 1 : end]], run.state.copy(), UNKNOWN)
         return end + 1
     return place + 1
