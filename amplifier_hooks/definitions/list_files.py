@@ -340,11 +340,8 @@ def modules_of(name: str, folder: Path) -> dict[str, str]:
 
     Nothing is imported. There are none for a handler of an installed package.
     """
-    module, colon, _ = name.partition(":")
-    if not colon:
-        module = "" if list_installed().get(name) else name.rpartition(".")[0]
     found: dict[str, str] = {}
-    waiting = [module]
+    waiting = [_split_name(name)[0]]
     while waiting and len(found) < MOST_MODULES:
         wanted = waiting.pop()
         root = _root_of(wanted.partition(".")[0], folder)
@@ -356,6 +353,51 @@ def modules_of(name: str, folder: Path) -> dict[str, str]:
                 found[part] = path
                 waiting += _imports_of(Path(path), part)
     return found
+
+
+def check_name(name: str, folder: Path) -> None:
+    """Raise `HookUnavailable` if a handler's name stands for nothing, as far as files show. Nothing is imported."""
+    module, attribute = _split_name(name)
+    top = module.partition(".")[0]
+    root = _root_of(top, folder)
+    if root is None:
+        if module and top not in sys.stdlib_module_names and importlib.machinery.PathFinder.find_spec(top) is None:
+            raise HookUnavailable(f"{name!r}: there is no module {top!r}; install it, or mend the name")
+        if not module and not list_installed().get(name):
+            known = ", ".join(sorted(list_installed())) or "none"
+            raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
+        return
+    path = _module_file(root, module.split("."))
+    if path is None:
+        raise HookUnavailable(f"{name!r}: there is no module {module!r}; mend the name")
+    known_names = _names_in(Path(path))
+    if known_names is not None and attribute.partition(".")[0] not in known_names:
+        raise HookUnavailable(f"{name!r}: module {module!r} has no {attribute!r}; mend the name")
+
+
+def _names_in(path: Path) -> set[str] | None:
+    """Return the names that the code of a module gives a value; None if only an import can tell."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+    return None if "*" in found or "__getattr__" in found else found
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Return the module and the attribute of a handler's name; the module of an entry point is empty."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        module, _, attribute = ("", "", name) if list_installed().get(name) else name.rpartition(".")
+    return module, attribute
 
 
 def _root_of(top: str, folder: Path) -> Path | None:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -21,7 +22,6 @@ from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
-    from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.registry.registry import HookRegistry
@@ -45,11 +45,12 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 
 def problems_of(agents: Agents) -> list[str]:
-    """Return why hooks of these agents would fail; the functions that they name are imported."""
-    from amplifier_hooks.cli.project.read_project import functions_of
+    """Return why hooks of these agents would fail. Nothing is imported: functions are looked up in files."""
+    from amplifier_hooks.definitions.list_files import check_name
     from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 
-    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=functions_of(agents))
+    here = Path.cwd()
+    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=lambda name: check_name(name, here))
     return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
 
 

@@ -33,6 +33,7 @@ from amplifier_hooks.definitions.install.build_hooks import (
 )
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
+from amplifier_hooks.definitions.list_files import check_name
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.dispatch.captured_output import may_hide_output
 from amplifier_hooks.errors import HookError
@@ -298,11 +299,12 @@ class DefinedHooks:
             own, modules = (None, None) if files is None else (files.of(definition.hook_id), files.modules)
             around = BuildContext(found.folder, self.environment, self._programs, own, modules)
             terms = (found.folder, *times, said.hooks_fail_open_default, own and own.root)
-            if definition.kind == "python" and not imports:
-                parts = stand_in(definition, said, UNREAD)
-                yield _prepared_hook(found, definition, parts, terms, UNREAD)
-                continue
             try:
+                if definition.kind == "python" and not imports:
+                    check_name(definition.handler_ref, found.folder)
+                    parts = stand_in(definition, said, UNREAD)
+                    yield _prepared_hook(found, definition, parts, terms, UNREAD)
+                    continue
                 yield self._reusable_hook(found, definition, terms) or self._build_hook(
                     found, definition, around, terms
                 )
