@@ -32,7 +32,7 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     place = show(host or url)
     if url.lower().startswith("file:"):
         return Impact("reads", place)
-    if LOCAL.fullmatch(host) or (set(host) & set(MARKS) and int(port or 0) in policy.guarded_ports):
+    if LOCAL.fullmatch(host) or (set(host) & set(MARKS) and _is_guarded(port, policy)):
         return _local_impact(host, port, place, policy)
     if UNKNOWN in host or NAME in host:
         exact = host in (UNKNOWN, NAME)
@@ -45,10 +45,14 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
 
 def _local_impact(host: str, port: str | None, place: str, policy: ImpactPolicy) -> Impact:
     """Return the impact of a connection to this machine."""
-    reason = GUARD if int(port or 0) in policy.guarded_ports else ENGINES.get(port or "")
+    reason = GUARD if _is_guarded(port, policy) else ENGINES.get(port or "")
     if reason is None:
         return Impact("network_local", place)
     return Impact("service_writes", show(f"{host}:{port}"), reason, unguards=reason == GUARD)
+
+
+def _is_guarded(port: str | None, policy: ImpactPolicy) -> bool:
+    return any(str(one) == port for one in policy.guarded_ports)
 
 
 def is_remote(text: str) -> bool:
