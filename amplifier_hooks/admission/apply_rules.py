@@ -41,6 +41,11 @@ class FailClosedRules:
         """The digests of the rules in force; empty for policies that have none."""
         return "".join(map(digest_of, self._policies))
 
+    def select(self, *, report_only: bool) -> FailClosedRules | None:
+        """Return the policies that are report-only, or those that are in force; None if there are none."""
+        chosen = [policy for policy in self._policies if is_report_only(policy) is report_only]
+        return FailClosedRules(*chosen) if chosen else None
+
     async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
         """Return the first policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule.
 
@@ -67,6 +72,15 @@ class FailClosedRules:
         if isinstance(verdict, RuleVerdict) and well_formed(verdict):
             return replace(verdict, action="deny") if verdict.action == "ask" and not can_ask(facts.event) else verdict
         return failed_verdict(f"the verdict was {verdict!r:.100}")
+
+
+def is_report_only(policy: RulePolicy) -> bool:
+    """Return True if the verdicts of a policy have no effect. A policy that cannot tell is in force."""
+    try:
+        return getattr(policy, "report_only", False) is True
+    except Exception as error:  # noqa: BLE001  # as in `digest_of`
+        log.warning("rules_report_only_failed", error=describe(error))
+        return False
 
 
 def digest_of(policy: RulePolicy) -> str:
@@ -144,6 +158,18 @@ def rule_question(verdict: RuleVerdict) -> Ask:
 def rule_name(verdict: RuleVerdict) -> str:
     """Return the name of a rule, for places where hooks and people have names."""
     return f"rule:{verdict.rule}" if verdict.rule else "rules"
+
+
+def report_facts(outcome: Outcome, tool: str, verdict: RuleVerdict | None) -> dict[str, Any] | None:
+    """Return the record of a report-only verdict; None for a verdict that would have changed nothing."""
+    if verdict is None:
+        return None
+    _, answered = apply_verdict(outcome, verdict)
+    if verdict.action == "allow" and not answered:
+        return None
+    would = {"action": "ask_user" if verdict.action == "ask" else verdict.action, "reason": verdict.reason or None}
+    answers = [ask.hook_name for ask in answered]
+    return {"event": outcome.event, "tool": tool, "hook": rule_name(verdict), "would": would, "answers": answers}
 
 
 def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
     """
 
     name = "side_effects"
+    replays = True
     Settings = SideEffectsSettings
 
     def points(self) -> tuple[Point, ...]:

@@ -106,6 +106,24 @@ def init(
     if kept is not None:
         typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
+    offer_replay()
+
+
+def offer_replay() -> None:
+    """Name the command that shows decisions about past sessions, for each program that keeps transcripts here."""
+    from amplifier_hooks.programs.transcripts import SOURCES
+
+    for source in SOURCES.values():
+        if source.folder().is_dir():
+            text = f"amplifier-hooks replay --from {source.name} shows what they would have decided about your sessions"
+            typer.echo(f"{text} with {source.title}.", err=True)
+
+
+def print_listed(listed: tuple[ListedFile, ...]) -> None:
+    """Print the files that are about to be trusted, each with its digest."""
+    print_text("Trusting these files as they are now:")
+    for one in listed:
+        print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {one.path}")
 
 
 def validate(
@@ -123,9 +141,11 @@ def validate(
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.result import STOPS_NOTHING
 
     flaws: list[str] = []
     warnings: list[str] = []
+    report_only: tuple[str, ...] = ()
     count, trusted, unread, enabled = 0, False, False, True
     path = file or Path()
     listed: tuple[ListedFile, ...] = ()
@@ -133,11 +153,10 @@ def validate(
         path = existing_file(file)
         found = load_files(path)
         count, enabled = len(found.definitions) + len(found.library), found.settings.hooks_enabled
+        report_only = found.report_only
         listed = list_trusted(found, path, TrustStore()).listed.files
         if trust and not as_json:
-            print_text("Trusting these files as they are now:")
-            for one in listed:
-                print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {one.path}")
+            print_listed(listed)
         project = trust_content(found, path) if trust else Project.build(path)
         trusted, unread, warnings = project.trusted, project.unread, [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:
@@ -151,6 +170,7 @@ def validate(
             "ok": not flaws,
             "hooks": count,
             "enabled": enabled,
+            "report_only": report_only,
             "trusted": trusted,
             "flaws": flaws,
             "warnings": warnings,
@@ -161,6 +181,8 @@ def validate(
             print_text(text)
         for text in warnings:
             print_text(f"{text} (a warning: it could not run as things are)")
+        for name in report_only:
+            print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         state = f", {'' if trusted else 'not '}trusted as it is now{', no Python of it was imported' * unread}"

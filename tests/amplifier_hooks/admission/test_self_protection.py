@@ -18,6 +18,7 @@ class AllowAll:
     """Rules that allow everything."""
 
     digest = "all"
+    report_only = False
 
     def judge(self, facts: ActionFacts) -> RuleVerdict:
         """Allow."""
@@ -60,6 +61,15 @@ async def test_neither_a_rule_nor_a_person_allows_it(project: Path) -> None:
     ) as session:
         outcome = await call(session, "Bash", {"command": "amplifier-hooks validate --trust"})
     assert (outcome.status, person.requests) == ("denied", [])
+
+
+@pytest.mark.rule("SLF-1")
+async def test_report_only_rules_leave_it_in_force(project: Path) -> None:
+    """Rules that stop nothing do not make the self-protection beside them stop nothing."""
+    rules = AllowAll()
+    rules.report_only = True
+    async with SessionCoordinator(cwd=project, rules=rules, self_protection=SelfProtection()) as session:
+        assert (await call(session, "Write", {"file_path": "amplifier-hooks.yaml"})).denied
 
 
 @pytest.mark.rule("SLF-1")
