@@ -512,7 +512,7 @@ def test_report_only_hooks_are_named(watching: Path) -> None:
     assert "redact_secrets, gate (can deny)" in listed
     rows = {(row["name"], row["event"]): row["report_only"] for row in json.loads(called("list", "--json").stdout)}
     assert (rows["guard", "tool:pre"], rows["redact_secrets", "tool:pre"]) == (True, False)
-    assert "protected_paths is report-only: it stops nothing" in called("validate", "--no-import").stdout
+    assert "protected_paths is report-only: it stops nothing" in called("validate", "--trust").stdout
     given = json.dumps({"tool_name": "Write", "tool_input": {"file_path": ".env", "content": "x"}})
     tried = called("test", "tool:pre", "--input", given, "--run")
     assert tried.exit_code == 0
