@@ -145,10 +145,14 @@ def check_hooks(patient: Patient) -> Findings:
         said: dict[str, Any] = json.loads(output)
     except ValueError:
         flaw = f"the process that builds the hooks of {path} ended with exit status {code}"
-        said = {"flaws": [flaw], "warnings": [], "trusted": True, "enabled": True}
+        said = {"flaws": [flaw], "warnings": [], "trusted": True, "changed": False, "enabled": True}
     if not said["trusted"]:
         trusting = f"read it, then: {join(['amplifier-hooks', *validate, '--trust'])}"
         yield "note", f"{path} is not trusted as it is now: no Python of it was imported", trusting
+    if said["changed"]:
+        trusting = join(["amplifier-hooks", *validate, "--trust"])
+        decide = f"read it, then: {trusting}; or decide, where a server asks: amplifier-hooks approvals list"
+        yield "warning", f"{path} has changed since it was trusted: the trusted files stay in force", decide
     if not said["enabled"]:
         yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
     yield from (("failed", flaw, repair) for flaw in said["flaws"])

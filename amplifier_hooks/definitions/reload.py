@@ -41,7 +41,7 @@ EVERY: Final = 1.0
 
 MOST_WATCHED: Final = 1_000
 
-UNTRUSTED: Final = "its current content is not trusted; read it and trust it first"
+UNTRUSTED: Final = "it is not trusted as it is now; an approver decides, or: amplifier-hooks validate --trust"
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
 

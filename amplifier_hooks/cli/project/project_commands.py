@@ -56,6 +56,7 @@ Examples:
 
 Without --run no hook runs. With --run the hooks run, and their answers are shown and not carried out.
 """
+CHANGED: Final = "has changed since it was trusted: the trusted files stay in force, and the change waits to be trusted"
 CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
 TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
 
@@ -146,7 +147,8 @@ def validate(
     flaws: list[str] = []
     warnings: list[str] = []
     report_only: tuple[str, ...] = ()
-    count, trusted, unread, enabled = 0, False, False, True
+    count, enabled = 0, True
+    project: Project | None = None
     path = file or Path()
     listed: tuple[ListedFile, ...] = ()
     try:
@@ -158,7 +160,7 @@ def validate(
         if trust and not as_json:
             print_listed(listed)
         project = trust_content(found, path) if trust else Project.build(path)
-        trusted, unread, warnings = project.trusted, project.unread, [str(flaw) for flaw in project.plan.warnings]
+        warnings = [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:
         flaws = [str(flaw) for flaw in problem.flaws]
     except HookError as problem:
@@ -171,7 +173,8 @@ def validate(
             "hooks": count,
             "enabled": enabled,
             "report_only": report_only,
-            "trusted": trusted,
+            "trusted": project is not None and project.trusted,
+            "changed": project is not None and project.changed,
             "flaws": flaws,
             "warnings": warnings,
         }
@@ -185,8 +188,9 @@ def validate(
             print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
-        state = f", {'' if trusted else 'not '}trusted as it is now{', no Python of it was imported' * unread}"
-        print_text(f"{where}: {verdict}{state * (not flaws)}.", err=bool(flaws))
+        state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
+        print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
+        tell_state(project)
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -273,9 +277,16 @@ def load_project(file: Path | None) -> Project:
         project = Project.build(existing_file(file))
     except (HookError, OSError) as problem:
         stop(str(problem))
-    if project.unread:
-        print_text(f"{project.path} is not trusted as it is now: no Python of it was imported.", err=True)
+    tell_state(project)
     return project
+
+
+def tell_state(project: Project | None) -> None:
+    """Print on standard error why the hooks in force may be others than those of the file, or were not read."""
+    if project is not None and project.changed:
+        print_text(f"{project.path} {CHANGED}.", err=True)
+    if project is not None and project.unread:
+        print_text(f"{project.path} is not trusted as it is now: no Python of it was imported.", err=True)
 
 
 def free_name(path: Path) -> Path:

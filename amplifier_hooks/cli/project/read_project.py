@@ -56,6 +56,8 @@ class Project:
     plan: Plan
     trusted: bool
     """True if the files are trusted as they are now; otherwise nothing of them was imported."""
+    changed: bool = False
+    """True if the files were trusted, and have changed since."""
 
     @property
     def unread(self) -> bool:
@@ -81,7 +83,7 @@ class Project:
         hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
         plan = hooks.plan(found, imports=False)
         hooks.install(plan)
-        return cls(path, found, hooks, plan, trusted=False)
+        return cls(path, found, hooks, plan, trusted=False, changed=trust.trusted_list(str(path)) is not None)
 
     @classmethod
     def of(cls, path: Path, found: DefinitionSet, files: TrustedFiles) -> Project:

@@ -47,7 +47,7 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 def problems_of(agents: Agents) -> list[str]:
     """Return why hooks of these agents would fail. Nothing is imported: functions are looked up in files."""
-    from amplifier_hooks.definitions.list_files import check_name
+    from amplifier_hooks.definitions.kinds.python_sources import check_name
     from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 
     here = Path.cwd()
@@ -113,9 +113,11 @@ async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry |
     if hooks is None:
         yield None
         return
-    from amplifier_hooks.cli.serve.host_programs import tell_change
+    from amplifier_hooks.cli.serve.host_programs import tell_change, tell_problem
 
     following = asyncio.ensure_future(hooks.files.watch()) if hooks.files is not None else None
+    if hooks.files is not None:
+        tell_problem(hooks.files)
     undo = hooks.registry.watch(tell_change)
     try:
         yield hooks.registry

@@ -14,6 +14,7 @@ from attrs import define, frozen
 from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
+from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
+    from amplifier_hooks.definitions import WatchedFiles
     from amplifier_hooks.programs.program_session import Asking
-    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
@@ -153,6 +154,7 @@ class Host:
                     following = asyncio.create_task(self.hooks.files.watch())
                     stack.callback(following.cancel)
                     stack.callback(self.hooks.registry.watch(tell_change))
+                    await stack.enter_async_context(self.asking_about_changes(self.hooks.files, log))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
                 stack.push_async_callback(sessions.close)
@@ -167,6 +169,23 @@ class Host:
             with suppress(LogUnavailable):  # it was reported at the start, or when it happened
                 await log.close()
 
+    @asynccontextmanager
+    async def asking_about_changes(self, files: WatchedFiles, log: AuditLog) -> AsyncIterator[None]:
+        """Ask the approvers about changes of trusted files for the block; name one that waits already."""
+        from amplifier_hooks.definitions.change_requests import ChangeRequests
+
+        tell_problem(files)
+        if files.trust is None:
+            yield
+            return
+        requests = ChangeRequests(files, files.trust, self.options["approvals"], log)
+        asking = asyncio.create_task(requests.follow())
+        try:
+            yield
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
 
 def tell_change(change: RegistryChange) -> None:
     """Print a change of the hooks in force on standard error: a server at a terminal shows no log."""
@@ -177,6 +196,12 @@ def tell_change(change: RegistryChange) -> None:
     else:
         return
     print(for_terminal(text), file=sys.stderr, flush=True)
+
+
+def tell_problem(files: WatchedFiles) -> None:
+    """Print the reason why the current files are not in force, if there is one."""
+    if files.state.problem:
+        tell_change(RegistryChange(what="broken", hook=files.path.name, detail=files.state.problem))
 
 
 def token() -> str:

@@ -33,7 +33,7 @@ from amplifier_hooks.definitions.install.build_hooks import (
 )
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
-from amplifier_hooks.definitions.list_files import check_name
+from amplifier_hooks.definitions.kinds.python_sources import check_name
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.dispatch.captured_output import may_hide_output
 from amplifier_hooks.errors import HookError

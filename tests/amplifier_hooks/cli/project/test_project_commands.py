@@ -234,11 +234,16 @@ def test_validate(guarded: Path) -> None:
 @pytest.mark.rule("CLI-7", "TRU-8")
 def test_looking_imports_nothing(guarded: Path) -> None:
     """Nothing of a project is imported before it is trusted; --trust lists the files first, and builds the hooks."""
-    (guarded / "shop_hooks.py").write_text("open('ran', 'w').close()\nraise SystemExit(7)\n")
+    (guarded / "shop_hooks.py").write_text(
+        "def watch(event, data): ...\nopen('ran', 'w').close()\nraise SystemExit(7)\n"
+    )
     for words in (("validate",), ("list",), ("test", "tool:pre"), ("validate", "--json")):
         assert called(*words).exit_code == 0, words
     refused = called("test", "tool:pre", "--run")
     assert (refused.exit_code, "--trust" in refused.stderr) == (1, True)
+    (guarded / "shop_hooks.py").write_text((guarded / "shop_hooks.py").read_text().replace("watch", "wach"))
+    assert "module 'shop_hooks' has no 'watch'" in called("validate").stdout
+    (guarded / "shop_hooks.py").write_text((guarded / "shop_hooks.py").read_text().replace("wach", "watch"))
     assert "no Python of it was imported" in called("list").stderr
     assert not (guarded / "ran").exists()
     told = called("validate", "--trust")

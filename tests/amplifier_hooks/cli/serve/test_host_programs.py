@@ -133,9 +133,12 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        said = process.stderr.readline()
-        require_installed(said)
-        assert str(path) in said, said + process.stderr.read()
+        said = ""
+        while str(path) not in said:
+            line = process.stderr.readline()
+            require_installed(line)
+            assert line, said
+            said += line
         yield path
     finally:
         process.send_signal(signal.SIGTERM)
@@ -225,17 +228,29 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
         while bridged(path, "ls").get("hookSpecificOutput", {}).get("permissionDecision") != decision:
             assert time.monotonic() < end
 
-    def trust() -> None:
-        command = [sys.executable, "-m", "amplifier_hooks", "validate", "hooks.yaml", "--trust"]
-        subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), capture_output=True, check=True)
+    def answer(verb: str) -> None:
+        """Answer the request about the change, from the command line."""
+        requests: list[dict[str, Any]] = []
+        while not requests:
+            requests = json.loads(command("approvals", "list", "--json"))
+        [request] = requests
+        assert f"says {'0' if verb == 'allow' else '3'}" in json.dumps(request)
+        command("approvals", verb, request["id"], *(["--yes"] if verb == "allow" else []))
+
+    def command(*words: str) -> str:
+        words = (sys.executable, "-m", "amplifier_hooks", *words)
+        run = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=True)
+        return run.stdout
 
     says(2)
     with served(tmp_path, "--hooks", "hooks.yaml") as path:
         becomes("deny")
+        says(3)
+        answer("deny")
         says(0)
         for _ in range(5):
             becomes("deny")
-        trust()
+        answer("allow")
         becomes(None)
         file.write_text("version: 1\nhoks: []\n")
         for _ in range(5):
@@ -244,8 +259,11 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
     with served(tmp_path, "--hooks", "hooks.yaml") as path:
         becomes(None)
         says(2)
-        trust()
+        command("validate", "hooks.yaml", "--trust")
         becomes("deny")
+    record = tmp_path / "state" / "amplifier-hooks" / "record.jsonl"
+    kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
+    assert [kinds.count(kind) for kind in ("approval.requested", "approval.decided", "tool.done")] == [2, 2, 1]
 
 
 @pytest.mark.rule("CLI-7", "CLI-3")
