@@ -46,7 +46,7 @@ from urllib.parse import unquote, urlsplit
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.file_facts import ask_file_system, is_share
 from amplifier_hooks.impact.kinds import CallImpact, ImpactPolicy
 from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKED, NAME, ONE, PATTERN, SHOWN, UNKNOWN, show
 from amplifier_hooks.impact.tools import DIFFED, PATCHED, REMOVED, named_texts, predict_impact, tool_kind
@@ -178,6 +178,8 @@ class CallPaths:
 
     looks: int = field(default=0, init=False)
     """Number of the names looked up so far."""
+    commands: dict[str, CallImpact] = field(factory=dict, init=False)
+    """The impact of each command that was read."""
     listings: dict[str, list[str]] = field(factory=dict, init=False)
     """The names in each folder that was read."""
 
@@ -222,8 +224,13 @@ class CallPaths:
         return self.impact, *(self.read_command(value) for value in commands.values())
 
     def read_command(self, command: object) -> CallImpact:
-        """Return the impact of a shell command in the folder of the call."""
-        return predict_impact("shell", {"command": command}, self.policy, ask_file_system, folder=self.cwd or "/")
+        """Return the impact of a shell command in the folder of the call. A text is read once."""
+        if not isinstance(command, str) or command not in self.commands:
+            read = predict_impact("shell", {"command": command}, self.policy, ask_file_system, folder=self.cwd or "/")
+            if not isinstance(command, str):
+                return read
+            self.commands[command] = read
+        return self.commands[command]
 
     def resolve(self, text: str) -> PathForms | Unresolved | None:
         """Return the forms of a path; None if no file can have this name, because it is empty or far too long.
@@ -232,7 +239,7 @@ class CallPaths:
         """
         if not text:
             return None
-        if "\0" in text or not (os.path.isabs(text) or self.cwd):  # noqa: PTH117  # text, on purpose
+        if "\0" in text or is_share(text) or not (os.path.isabs(text) or self.cwd):  # noqa: PTH117  # text, on purpose
             return Unresolved(text)
         full = os.path.join(self.cwd, text)  # noqa: PTH118  # pathlib would tidy it before links are followed
         lexical = os.path.normpath(full)
@@ -335,13 +342,13 @@ class CallPaths:
         for forms in candidates:
             if not isinstance(forms, PathForms):
                 continue
-            paths = {fold(forms.lexical), fold(forms.real)}
-            sure = not MARKED.search(forms.lexical)
-            for pattern, places in covered if sure or possible is None else ():
-                if sure and matches(places, paths):
-                    return PathMatch(forms.text, pattern)
-                if not sure and any(may_match(place, path) for place in places for path in paths):
-                    possible = PathMatch(forms.text, pattern, sure=False)
+            paths = dict.fromkeys((fold(forms.lexical), fold(forms.real)))
+            if not MARKED.search(forms.lexical):
+                found = next((pattern for pattern, places in covered if matches(places, paths)), None)
+                if found is not None:
+                    return PathMatch(forms.text, found)
+            else:
+                possible = possible or _possible_match(forms, covered)
         return next((one for one in candidates if isinstance(one, Unresolved)), possible)
 
     def resolve_all(self, texts: Mapping[str, str]) -> list[PathForms | Unresolved]:
@@ -549,6 +556,15 @@ def _spellings(text: str, home: str) -> Iterator[str]:
         user, slash, rest = plain[1:].partition("/")
         plain = f"{posixpath.join(posixpath.dirname(home), user) if user else home}{slash}{rest}"
     yield plain
+
+
+def _possible_match(forms: PathForms, covered: Sequence[tuple[PathPattern, list[str]]]) -> PathMatch | None:
+    """Return a match with the pattern that a path with marks likely meets, or else with one that it may meet."""
+    likely, paths = {fold(MARKED.sub("x", forms.lexical))}, {fold(forms.lexical), fold(forms.real)}
+    named = [pattern for pattern, places in covered if matches(places, likely)] or [
+        pattern for pattern, places in covered if any(may_match(place, path) for place in places for path in paths)
+    ]
+    return PathMatch(forms.text, named[0], sure=False) if named else None
 
 
 def may_match(pattern: str, path: str) -> bool:

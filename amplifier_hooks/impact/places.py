@@ -447,8 +447,10 @@ class Places:
         return Impact("runs_unread", place, "a file that is no part of the project")
 
     def is_foreign(self, folders: tuple[str, ...]) -> bool:
-        """Return True if one of these folders is no part of the project."""
-        return not all(self._is_tree(spelling) for path in folders for spelling in self._spellings(path))
+        """Return True if one of these folders is no part of the project, or if only a run tells it."""
+        return any(UNKNOWN in path for path in folders) or not all(
+            self._is_tree(spelling) for path in folders for spelling in self._spellings(path)
+        )
 
     def is_elsewhere(self, path: str) -> bool:
         """Return True if a path is neither own nor part of the system."""

@@ -174,3 +174,20 @@ def test_a_path_with_marks_matches_if_one_that_it_may_become_does(
         become += data.draw(st.sampled_from(texts))
     if "//" not in become and compile_path_glob(pattern).fullmatch(become):
         assert may_match(pattern, path)
+
+
+@pytest.mark.rule("LIB-6", "BCK-9")
+@pytest.mark.parametrize("share", ["\\\\host\\share\\x", "//host/share/x"])
+def test_a_share_is_not_looked_at(tmp_path: Path, share: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows would log in at another machine for a look at its share, so a share counts as unresolved."""
+    looked: list[str] = []
+
+    def look(path: str) -> str:
+        looked.append(path)
+        return path
+
+    monkeypatch.setattr("os.path.realpath", look)
+    monkeypatch.setattr("os.sep", "\\")
+    assert caught(tmp_path, "/nowhere/**", file_path=share) is not None
+    assert looked
+    assert not [path for path in looked if path[:2] in ("//", "\\\\")]

@@ -482,3 +482,10 @@ def test_other_declarations_print_no_secret(command: str) -> None:
 def test_the_parent_of_a_link_is_that_of_its_target(command: str, kind: str) -> None:
     """A `..` behind a link leads to the parent of its target, but for `cd`; brackets of a glob count in any place."""
     assert kind in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-5")
+@pytest.mark.parametrize("command", ['cd "$X" && make', "cd - && npm test"])
+def test_code_in_a_folder_that_only_a_run_tells_is_unread(command: str) -> None:
+    """Code in a folder that only a run can tell does not count as the project's."""
+    assert "runs_unread" in shell(command).kinds
