@@ -83,15 +83,20 @@ class Impact(msgspec.Struct, frozen=True, gc=False):
     kind: ImpactKind
     place: str = ""
     reason: str = ""
+    unguards: bool = False
+    """True if the impact can switch a hook off, or decides in a person's place."""
 
     def is_within(self, named: Impact) -> bool:
         """Return True if a card that names an impact names this one, too.
 
-        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder.
+        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder. An
+        impact that can switch a hook off is named by itself alone.
         """
-        if self.kind != named.kind:
+        if self == named:
+            return True
+        if self.kind != named.kind or self.unguards:
             return False
-        if self.kind in BOUNDED or self == named:
+        if self.kind in BOUNDED:
             return True
         folder = posixpath.dirname(named.place)
         return self.kind == "writes_outside" and folder not in ("", "/") and posixpath.dirname(self.place) == folder
@@ -181,6 +186,8 @@ class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
         trusted_hosts: Host names that count as known; a leading dot covers every name below.
         trusted_folders: Folders outside the project that a call may write as it may write the project.
         trusted_programs: Names of programs that no table has, and that count as code of the project.
+        guarded: Absolute paths of files and folders that guards depend on; a change of one takes a guard away.
+        guarded_ports: Ports of this machine at which guards decide.
     """
 
     root: str
@@ -189,3 +196,5 @@ class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
     trusted_programs: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    guarded_ports: tuple[int, ...] = ()

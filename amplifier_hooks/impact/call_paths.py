@@ -178,6 +178,8 @@ class CallPaths:
 
     looks: int = field(default=0, init=False)
     """Number of the names looked up so far."""
+    commands: dict[str, CallImpact] = field(factory=dict, init=False)
+    """The impact of each command that was read."""
     listings: dict[str, list[str]] = field(factory=dict, init=False)
     """The names in each folder that was read."""
 
@@ -222,8 +224,13 @@ class CallPaths:
         return self.impact, *(self.read_command(value) for value in commands.values())
 
     def read_command(self, command: object) -> CallImpact:
-        """Return the impact of a shell command in the folder of the call."""
-        return predict_impact("shell", {"command": command}, self.policy, ask_file_system, folder=self.cwd or "/")
+        """Return the impact of a shell command in the folder of the call. A text is read once."""
+        if not isinstance(command, str) or command not in self.commands:
+            read = predict_impact("shell", {"command": command}, self.policy, ask_file_system, folder=self.cwd or "/")
+            if not isinstance(command, str):
+                return read
+            self.commands[command] = read
+        return self.commands[command]
 
     def resolve(self, text: str) -> PathForms | Unresolved | None:
         """Return the forms of a path; None if no file can have this name, because it is empty or far too long.

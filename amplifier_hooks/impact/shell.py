@@ -334,6 +334,8 @@ class ShellWalk:
 
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
+        if node.type == "unset_command":
+            self._record(source(node).split(), state)
         self._expansion(state).visit(node)
         self.refuse_evaluated(source(node))
         return ""

@@ -7,14 +7,16 @@ say so (`ReadyMade.for_replay`). Hooks that run a program, send a request, write
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.cli.project.read_project import content_digest, make_importable
+from amplifier_hooks.cli.project.read_project import list_trusted
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.install.build_hooks import ASKING as ANSWERING
 from amplifier_hooks.definitions.kinds.python import find_hook
+from amplifier_hooks.definitions.list_files import FilesNotListed
 from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.events import TOOL_PRE
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions import DefinitionSet
     from amplifier_hooks.definitions.files.load_files import ReadyMadeEntry
     from amplifier_hooks.definitions.model import HookDefinition, Kind
+    from amplifier_hooks.definitions.private_copies import TrustedFiles
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.library.parts.ready_made import ReadyMade
 
@@ -67,11 +70,10 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     found = load_files(path)
     left_out: dict[str, str] = {}
     registry = HookRegistry(register_on_error="deny")
-    kept = _definitions_to_run(found, left_out)
-    if any(one.kind == "python" for one in kept):
-        make_importable(found.folder)
+    files = _trusted_files(found, path)
+    kept = _definitions_to_run(found, left_out, trusted=files is not None)
     hooks = DefinedHooks(registry)
-    hooks.install(hooks.plan(evolve(found, definitions=kept, library=())))
+    hooks.install(hooks.plan(evolve(found, definitions=kept, library=()), files=files))
     for entry in found.library if found.settings.hooks_enabled else ():
         _enter_ready_made(registry, entry, now, left_out)
     there = registry.hooks()
@@ -81,11 +83,21 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     return ReplayHooks(path=path, registry=registry, left_out=tuple(sorted(left_out.items())))
 
 
-def _definitions_to_run(found: DefinitionSet, left_out: dict[str, str]) -> tuple[HookDefinition, ...]:
+def _trusted_files(found: DefinitionSet, path: Path) -> TrustedFiles | None:
+    """Return the private copies of the files of a set; None if they are not trusted as they are now."""
+    trust = TrustStore()
+    with suppress(FilesNotListed):
+        files = list_trusted(found, path, trust)
+        if trust.trusts(files.listed):
+            files.make()
+            return files
+    return None
+
+
+def _definitions_to_run(found: DefinitionSet, left_out: dict[str, str], *, trusted: bool) -> tuple[HookDefinition, ...]:
     """Return the definitions whose code may run here, and add the others that are in force to `left_out`."""
     in_force = [one for one in found.definitions if one.enabled and found.settings.hooks_enabled]
     python = [one for one in in_force if one.kind == "python"]
-    trusted = bool(python) and TrustStore().trusts(content_digest(found))
     left_out |= {one.name: EXTERNAL.get(one.kind, NOT_TRUSTED) for one in in_force if one.kind != "python"}
     left_out |= {one.name: NOT_TRUSTED for one in python if not trusted}
     return tuple(python) if trusted else ()

@@ -128,6 +128,8 @@ def read_checkout(run: ProgramRun, words: list[str]) -> None:
     elif not creates:
         loses = loses or "--" in words or len(rest) > 1 or any(_is_file(run, one) for one in rest)
     run.add("git_loses_work" if loses else "git_local", target, UNCOMMITTED if loses else "")
+    for one in rest:
+        run.apply("guarded", one)
 
 
 def _is_file(run: ProgramRun, text: str) -> bool:

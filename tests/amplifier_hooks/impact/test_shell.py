@@ -500,3 +500,10 @@ def test_a_substituted_process_is_no_secret() -> None:
     given = {"command": "diff <(sort a) <(sort b)"}
     found = predict_impact("Bash", given, policy, lambda path: FileFact(path.replace("/dev/fd", "/proc/7/fd")))
     assert found.kinds == {"reads"}
+
+
+@pytest.mark.rule("IMP-5")
+@pytest.mark.parametrize("command", ['cd "$X" && make', "cd - && npm test"])
+def test_code_in_a_folder_that_only_a_run_tells_is_unread(command: str) -> None:
+    """Code in a folder that only a run can tell does not count as the project's."""
+    assert "runs_unread" in shell(command).kinds
