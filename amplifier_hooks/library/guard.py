@@ -142,6 +142,7 @@ class Guard(ReadyMade[GuardSettings]):
     """
 
     name = "guard"
+    replays = True
     Settings = GuardSettings
 
     def __init__(self, settings: GuardSettings | None = None) -> None:
