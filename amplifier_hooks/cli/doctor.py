@@ -132,6 +132,7 @@ def check_tokens(_patient: Patient) -> Findings:
 def check_hooks(patient: Patient) -> Findings:
     """Check the project's file of hooks with `validate`, which imports nothing of a file that is not trusted."""
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+    from amplifier_hooks.result import STOPS_NOTHING
 
     path = patient.folder / PROJECT_FILE
     if not path.exists():
@@ -156,6 +157,9 @@ def check_hooks(patient: Patient) -> Findings:
         yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
     yield from (("failed", flaw, repair) for flaw in said["flaws"])
     yield from (("warning", text, repair) for text in said["warnings"])
+    for name in said.get("report_only", ()):
+        repair = "amplifier-hooks report shows what it would have done; without report_only: true it is in force"
+        yield "note", f"{path}: {name} is {STOPS_NOTHING}", repair
     if not said["flaws"]:
         yield "ok", f"{path}: {said['hooks']} hooks"
 

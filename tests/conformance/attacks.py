@@ -375,6 +375,28 @@ async def deny_pending(scene: Scene) -> None:
     await scene.act()
 
 
+async def deny_and_begin_again(scene: Scene) -> None:
+    """A pending call is denied; the program begins again without the hook that asked, and makes the call again."""
+    scene.add_gate()
+    await scene.act()
+    await scene.decide_pending("Deny" if scene.armed else "Allow")
+    scene.hooks.unregister("asker")
+    await scene.begin_again()
+    await scene.act()
+
+
+async def use_and_begin_again(scene: Scene) -> None:
+    """A call has run; the program begins again without the hook that asked, and makes the call again."""
+    scene.add_gate()
+    await scene.act()
+    await scene.decide_pending()
+    await scene.act()
+    if scene.armed:
+        scene.hooks.unregister("asker")
+        await scene.begin_again()
+        await scene.act()
+
+
 # -- the sender's own JSON ---------------------------------------------------------------------------------------------
 
 
@@ -470,6 +492,12 @@ ATTACKS: Final[dict[str, Attack]] = {
         carry_out=withdraw_pending, needs=CALL_ID, causes={"approval_unavailable", "session_cancelled"}, durable=True
     ),
     "deny pending": Attack(carry_out=deny_pending, needs=CALL_ID, causes={"denied_by_person"}, durable=True),
+    "deny and begin again": Attack(
+        carry_out=deny_and_begin_again, needs=CALL_ID, causes={"denied_by_person"}, durable=True
+    ),
+    "use and begin again": Attack(
+        carry_out=use_and_begin_again, effects={1}, needs=CALL_ID | {"id after a run"}, durable=True
+    ),
     **{f"text: {name}": Attack(carry_out=partial(send, text=text), needs=("text",)) for name, text in TEXTS.items()},
     "text: no object": Attack(carry_out=partial(send, text=b'["notes", "hello"]'), needs=("text", "object")),
     **{

@@ -163,6 +163,7 @@ class Program(Entry):
         """Close the pool."""
         if self.pool is not None:
             await self.pool.close()
+            self.pool = None
 
 
 class ClaudeSdk(Entry):
@@ -226,6 +227,7 @@ class Sdk(Entry):
 class OpenAIAgents(Sdk):
     """The OpenAI Agents SDK."""
 
+    cannot: ClassVar = {**Sdk.cannot, "id after a run": "the stage's model gives another id once the tool has run"}
     stage: ClassVar = ("stage_openai_agents", "OpenAIAgentsStage")
 
 

@@ -107,6 +107,17 @@ def init(
     if kept is not None:
         typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
+    offer_replay()
+
+
+def offer_replay() -> None:
+    """Name the command that shows decisions about past sessions, for each program that keeps transcripts here."""
+    from amplifier_hooks.programs.transcripts import SOURCES
+
+    for source in SOURCES.values():
+        if source.folder().is_dir():
+            text = f"amplifier-hooks replay --from {source.name} shows what they would have decided about your sessions"
+            typer.echo(f"{text} with {source.title}.", err=True)
 
 
 def validate(
@@ -122,9 +133,11 @@ def validate(
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.result import STOPS_NOTHING
 
     flaws: list[str] = []
     warnings: list[str] = []
+    report_only: tuple[str, ...] = ()
     count, enabled = 0, True
     project: Project | None = None
     path = file or Path()
@@ -133,6 +146,7 @@ def validate(
         path = existing_file(file)
         found = load_files(path)
         count, enabled = len(found.definitions) + len(found.library), found.settings.hooks_enabled
+        report_only = found.report_only
         listed = list_trusted(found, path, TrustStore()).listed.files
         if trust and not as_json:
             print_text("Trusting these files as they are now:")
@@ -153,6 +167,7 @@ def validate(
             "enabled": enabled,
             "trusted": project is not None and project.trusted,
             "changed": project is not None and project.changed,
+            "report_only": report_only,
             "flaws": flaws,
             "warnings": warnings,
         }
@@ -162,6 +177,8 @@ def validate(
             print_text(text)
         for text in warnings:
             print_text(f"{text} (a warning: it could not run as things are)")
+        for name in report_only:
+            print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"

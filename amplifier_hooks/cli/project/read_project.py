@@ -72,15 +72,14 @@ class Project:
 
         Raises `InvalidDefinitions` with every flaw.
         """
-        found, trust = load_files(path), TrustStore()
-        with suppress(FilesNotListed):
-            files = list_trusted(found, path, trust)
-            if trust.trusts(files.listed):
-                return cls.of(path, found, files)
+        found = load_files(path)
+        files = trusted_as_now(found, path)
+        if files is not None:
+            return cls.of(path, found, files)
         hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
         plan = hooks.plan(found, imports=False)
         hooks.install(plan)
-        return cls(path, found, hooks, plan, trusted=False, changed=trust.trusted_list(str(path)) is not None)
+        return cls(path, found, hooks, plan, trusted=False, changed=TrustStore().trusted_list(str(path)) is not None)
 
     @classmethod
     def of(cls, path: Path, found: DefinitionSet, files: TrustedFiles) -> Project:
@@ -96,6 +95,15 @@ def list_trusted(found: DefinitionSet, path: Path, trust: TrustStore) -> Trusted
     """Return the files of a set as they are now, trusted or not. Raises `FilesNotListed`."""
     digests = FileDigests()
     return TrustedFiles(list_files(found, digests, trust.trusted_list(str(path))), trust.copies, digests)
+
+
+def trusted_as_now(found: DefinitionSet, path: Path) -> TrustedFiles | None:
+    """Return the files of a set if they are trusted as they are now; None otherwise."""
+    trust = TrustStore()
+    with suppress(FilesNotListed):
+        files = list_trusted(found, path, trust)
+        return files if trust.trusts(files.listed) else None
+    return None
 
 
 def trust_content(found: DefinitionSet, path: Path) -> Project:

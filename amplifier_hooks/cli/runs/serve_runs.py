@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from attrs import frozen
 
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
 from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
@@ -21,7 +22,7 @@ from amplifier_hooks.runs.run_errors import BlueprintError
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.registry.registry import HookRegistry
@@ -128,6 +129,20 @@ async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry |
         await hooks.close()
 
 
+@frozen
+class RecordOnDemand:
+    """A record that is open during each write only, so that several servers of this machine share it."""
+
+    path: Path
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record. Raise `LogUnavailable`, also while another server writes."""
+        from amplifier_hooks.record.log import AuditLog
+
+        async with AuditLog.open(self.path) as log:
+            await log.write(kind, facts, durable=durable)
+
+
 async def serve_until_cancelled(
     database: Any,
     agents: Agents,
@@ -139,15 +154,19 @@ async def serve_until_cancelled(
 ) -> None:
     """Serve the API of the runs until cancelled."""
     from amplifier_hooks.cli.project.read_project import functions_of
+    from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission
     from amplifier_hooks.server.edge.listen import listening, loopback_socket
+    from amplifier_hooks.server.runs.agent_routes import agents_router
     from amplifier_hooks.server.runs.run_routes import runs_router
+    from amplifier_hooks.storage.state_folder import StateFolder
 
     for_runner, for_coordinator = leases
+    record = RecordOnDemand(StateFolder().make().run_record)
     listener = loopback_socket(port)
     async with (
         follow_hooks(hooks) as registry,
@@ -160,8 +179,17 @@ async def serve_until_cancelled(
             variables=dict(os.environ),
             find=functions_of(agents),
         ) as runs,
-        listening(create_api(Admission(AccessTokens(database)), pages_router(), runs_router(runs)), listener),
+        listening(
+            create_api(
+                Admission(AccessTokens(database)), pages_router(), runs_router(runs), agents_router(runs, record)
+            ),
+            listener,
+        ),
     ):
+        for blueprint in agents:
+            _, outdated = apply_overrides(blueprint, await runs.overrides.find(blueprint.name))
+            for point in outdated:
+                typer.echo(for_terminal(f"{blueprint.name}: hooks.{point}: {OUTDATED}"), err=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
         typer.echo(

@@ -61,6 +61,7 @@ class ApiHost:
         from amplifier_hooks.server import open_api
         from amplifier_hooks.server.edge.host_check import HttpLimits
         from amplifier_hooks.server.edge.listen import listening, loopback_socket
+        from amplifier_hooks.server.runs.agent_routes import agents_router
         from amplifier_hooks.server.runs.run_routes import runs_router
 
         async with AsyncExitStack() as stack:
@@ -68,11 +69,10 @@ class ApiHost:
             stack.push_async_callback(self.database.close)
             listener = stack.enter_context(loopback_socket(self.port))
             self.port = listener.getsockname()[1]
-            routers = (
-                []
-                if self.agents is None
-                else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
-            )
+            routers = []
+            if self.agents is not None:
+                runs = await stack.enter_async_context(self._runs(self.agents, registry))
+                routers = [runs_router(runs), agents_router(runs, record)]
             managing = open_api(
                 self.database,
                 registry=registry,
@@ -115,6 +115,13 @@ class Host:
     """The port at which programs with the token may post; none if None."""
     api: ApiHost | None = None
     """The HTTP API; none if None."""
+
+    @property
+    def report_only(self) -> tuple[str, ...]:
+        """Names of the hooks, and the file of rules, that stop nothing."""
+        rules = self.options.get("rules")
+        named = (str(rules.source),) if rules is not None and rules.report_only else ()
+        return (*(hook.name for hook in self.hooks.registry.hooks() if hook.report_only), *named)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str | None]:

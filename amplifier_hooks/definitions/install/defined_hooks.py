@@ -327,11 +327,11 @@ class DefinedHooks:
 
     def _build_ready_made(self, entry: ReadyMadeEntry, files: HookFiles | None) -> PreparedHook:
         named = files if files is not None and files.files else None
-        digest = hashlib.sha256(freeze([entry.name, dict(entry.config), str(named and named.root)])).hexdigest()
+        digest = hashlib.sha256(freeze([entry.content, str(named and named.root)])).hexdigest()
         standing = self._installed.get(entry.name)
         if standing is not None and standing.prepared.is_of(None, digest):
             return evolve(standing.prepared, spot=entry.spot)
-        made = build_ready_made(entry.name, entry.config, digest, named)
+        made = build_ready_made(entry.name, entry.config, digest, named, report_only=entry.report_only)
         return PreparedHook(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
 
     def _reusable_hook(

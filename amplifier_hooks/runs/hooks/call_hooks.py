@@ -25,6 +25,7 @@ from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.runs.hooks.hook_answers import as_finish_answer, as_start_answer
+from amplifier_hooks.runs.overrides import OUTDATED, OutdatedEntry
 from amplifier_hooks.runs.run_states import HookPoint
 from amplifier_hooks.text.escape import clip
 from amplifier_hooks.threads import DaemonPool
@@ -84,13 +85,17 @@ class HookKit:
         """Return why hooks of a blueprint would fail: a function, an address, a header or a variable that is wrong."""
         found: list[str] = []
         for point in POINTS:
-            entry: HookEntry | None = getattr(blueprint.hooks, point)
-            if entry is not None and entry.type != "agent":
-                try:
-                    BlueprintHook(self, blueprint, point, entry).load()
-                except HookError as problem:
-                    found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+            try:
+                self.check(blueprint, point)
+            except HookError as problem:
+                found.append(f"{blueprint.name}: hooks.{point}: {problem}")
         return found
+
+    def check(self, blueprint: Blueprint, point: HookPoint) -> None:
+        """Raise the `HookError` with which a hook of a blueprint would fail, if it is no agent."""
+        entry: HookEntry | None = getattr(blueprint.hooks, point)
+        if entry is not None and entry.type != "agent":
+            BlueprintHook(self, blueprint, point, entry).load()
 
     def fill_variables(self, text: str) -> str:
         """Return a header with the values of its variables. Raise `HookUnavailable` for an unknown one."""
@@ -131,11 +136,14 @@ class BlueprintHook:
 
     async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
         entry, agents = self.entry, self.kit.agents
+        if isinstance(entry, OutdatedEntry):
+            raise HookUnavailable(OUTDATED)
+        key = f"{self.point} {entry.target}"  # an override may have named another target
         if entry.type == "agent":
             if agents is None:
                 raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")
             parent = given["run_id"]
-            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=self.point)
+            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=key)
             if self.point == "on_run_finish":  # started without waiting
                 return await agents.launch(order) and None
             return await AgentHook(agent_name=order.agent, runs=agents).ask(order)
@@ -143,7 +151,7 @@ class BlueprintHook:
             self._loaded.append(await self.kit.threads.run(self.load))
         target = self._loaded[0]
         if entry.type == "http":
-            request_id = f"msg_{child_id(given['run_id'], self.point).removeprefix('run_')}"
+            request_id = f"msg_{child_id(given['run_id'], key).removeprefix('run_')}"
             return decode_answer(await target.exchange(request_id, encode_message(given), tenant))
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
             return await target(event, given)

@@ -31,6 +31,7 @@ from approval_backends.gateway.wire.messages import (
     RequestRow,
     Rights,
     RiskReason,
+    StopRow,
     TextBlock,
     TextContent,
     ViewPart,
@@ -38,12 +39,13 @@ from approval_backends.gateway.wire.messages import (
     WireQuestion,
     WireToolCall,
 )
+from approval_backends.lifecycle import sees_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, Option
+    from amplifier_hooks.ports import ApprovalRequest, Grant, Option, Stop
     from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
@@ -199,6 +201,20 @@ def grant_row(grant: Grant) -> GrantRow:
         since=grant.created,
         expires=grant.expires,
     )
+
+
+def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
+    """Return the stops that reach a session of the decider."""
+    return [
+        StopRow(
+            by=clip(for_page(stop.by), LONGEST_NAME),
+            why=clip(for_page(stop.why), LONGEST_NAME),
+            session=clip(for_page(stop.session), LONGEST_NAME) if stop.session else None,
+            since=stop.at,
+        )
+        for stop in stops
+        if sees_stop(decider, stop)
+    ]
 
 
 def permission(record: RequestRecord, now: datetime, keep: float | None = None) -> Permission:
