@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from attrs import frozen
 
 from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
@@ -19,6 +20,7 @@ from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFi
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -153,11 +155,17 @@ def hooks_named(name: str | None) -> NamedHooks:
 
 
 def _followed(path: Path) -> NamedHooks:
-    """Return the trusted hooks of a file, to be followed. Raises `HookUnavailable` if they cannot be built."""
+    """Return the trusted hooks of a file, to be followed; print the reason if they are not those that it has now.
+
+    Raises `HookUnavailable` if they cannot be built.
+    """
     files = WatchedFiles(path, DefinedHooks(HookRegistry(register_on_error="deny")), trust=TrustStore())
     files.refresh()
     if files.hooks.in_force is None:
         raise HookUnavailable(files.state.problem)
+    if files.state.problem:
+        text = f"{path.name} is not taken over, and the hooks that were trusted are in force: {files.state.problem}"
+        typer.echo(for_terminal(text), err=True)
     return NamedHooks(files.hooks.registry, files)
 
 

@@ -437,9 +437,19 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
 
 
 @pytest.mark.rule("CLI-7")
-def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
+def test_naming_a_file_trusts_its_content(guarded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--hooks takes a file, a folder or a module; the error about anything else shows valid values."""
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
+    assert capsys.readouterr().err == ""
+    (guarded / FILE).write_text("version: 1\n")
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    assert f"{FILE} is not taken over, and the hooks that were trusted are in force: " in capsys.readouterr().err
+    assert "the trusted files stay in force" in called("list").stderr
+    assert "the trusted files stay in force" in called("validate").stderr
+    assert json.loads(called("validate", "--json").stdout)["changed"] is True
+    (guarded / FILE).unlink()
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    (guarded / FILE).write_text(GUARD)
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
     (guarded / "blind.py").write_text(
