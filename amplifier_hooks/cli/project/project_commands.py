@@ -151,7 +151,8 @@ def validate(
         if trust and not as_json:
             print_text("Trusting these files as they are now:")
             for one in listed:
-                print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {one.path}")
+                below = one.path.removeprefix(f"{Path.cwd()}/")
+                print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {below}")
         project = trust_content(found, path) if trust else Project.build(path)
         warnings = [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:

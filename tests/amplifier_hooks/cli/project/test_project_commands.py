@@ -251,7 +251,7 @@ def test_looking_imports_nothing(guarded: Path) -> None:
     assert (guarded / "ran").exists()
     lines = told.stdout.splitlines()
     assert lines[0] == "Trusting these files as they are now:"
-    assert any(line.endswith(f"copied     {guarded / 'guard.sh'}") for line in lines)
+    assert any(line.endswith("copied     guard.sh") for line in lines)
     assert lines[-1].startswith(f"{guarded / FILE}:5: ")
     assert "has not been trusted" in called("chat", "-p", "run ls").stderr
 
