@@ -83,6 +83,8 @@ class Impact:
     kind: ImpactKind
     place: str = ""
     reason: str = ""
+    unguards: bool = False
+    """True if the impact can switch a hook off, or decides in a person's place."""
 
 
 FileKind = Literal["missing", "file", "folder", "other", "unknown"]
@@ -101,11 +103,37 @@ Stat = Callable[[str], FileFact]
 
 
 @frozen
+class CommandRun:
+    """One command of a call, as the shell would start it: behind `&&`, in a pipe, or as an argument of another one.
+
+    Args:
+        words: The program and its arguments, expanded; assignments in front of the program come first.
+        folders: The folder that it starts in, or the folders that this may be.
+        kinds: The kinds of its own impacts, without those of commands that it starts.
+        outer: Place of the command that starts it among the commands of the call, or -1.
+        entered: The folders that it goes to by itself, as `git -C` does.
+
+    `MARKS` of `places` stand for what only a run can tell.
+    """
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...]
+    kinds: frozenset[ImpactKind]
+    outer: int = -1
+    entered: tuple[str, ...] = ()
+
+
+@frozen
 class CallImpact:
-    """The impacts of a call, and the answers that the analysis used."""
+    """The impacts of a call, the answers that the analysis used, and the commands and paths that it found."""
 
     impacts: tuple[Impact, ...]
     answers: tuple[tuple[str, FileFact], ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    paths: tuple[str, ...] = ()
+    """The absolute paths that the call touches; `MARKS` of `places` stand for what only a run can tell."""
+    loose: frozenset[ImpactKind] = frozenset()
+    """The kinds of impacts outside of every command: those of redirects and assignments."""
 
     @property
     def kinds(self) -> frozenset[ImpactKind]:
@@ -124,6 +152,8 @@ class ImpactPolicy:
         trusted_hosts: Host names that count as known; a leading dot covers every name below.
         trusted_folders: Folders outside the project that a call may write as it may write the project.
         trusted_programs: Names of programs that no table has, and that count as code of the project.
+        guarded: Absolute paths of files and folders that guards depend on; a change of one takes a guard away.
+        guarded_ports: Ports of this machine at which guards decide.
     """
 
     root: str
@@ -132,3 +162,5 @@ class ImpactPolicy:
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
     trusted_programs: tuple[str, ...] = field(default=())
+    guarded: tuple[str, ...] = field(default=())
+    guarded_ports: tuple[int, ...] = field(default=())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import evolve, field, frozen
@@ -22,13 +23,14 @@ from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_command
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
+from amplifier_hooks.impact.places import UNKNOWN
 from amplifier_hooks.programs.dialect_codec import DialectCodec
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from amplifier_hooks.definitions.trust import TrustStore
@@ -281,25 +283,53 @@ def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
 
 RULE: Final = re.compile(r"(?P<tool>[\w.*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 TESTED: Final = ("command", "file_path", "path", "url", "pattern")
-"""Fields of an input to which the pattern of a rule applies; the first that the input has counts."""
+"""Fields of an input to which the pattern of a rule applies."""
+ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _condition(rule: Any) -> Callable[[Mapping[str, Any]], bool]:
-    """Return the test for an `if` such as `Bash(git push *)`. The hook always runs if its `if` cannot be read."""
+    """Return the test for an `if` such as `Bash(git push *)`. The hook always runs if its `if` cannot be read.
+
+    A pattern counts if it matches a field, or one of the commands that a shell command consists of. The hook also runs
+    if some of these cannot be read.
+    """
     parts = RULE.fullmatch(rule.strip()) if isinstance(rule, str) else None
     if parts is None:
         return lambda _: True
     tool = compile_matcher(parts["tool"])
-    pattern = parts["pattern"]
-    about = compile_matcher(f"re:(?s:{re.escape(pattern).replace(re.escape('*'), '.*')})") if pattern else ANY
+    about = _compile_pattern(parts["pattern"] or "*")
 
     def applies(data: Mapping[str, Any]) -> bool:
+        if not tool.matches(str(data.get("tool_name", ""))):
+            return False
         given = data.get("tool_input")
         values = [given[name] for name in TESTED if name in given] if isinstance(given, dict) else []
-        matched = tool.matches(str(data.get("tool_name", "")))
-        return matched and (about is ANY or not values or about.matches(str(values[0])))
+        texts = [str(value) for value in values]
+        commands = _commands_of(data, given) if isinstance(given, dict) and "command" in given else []
+        return not values or any(UNKNOWN in text or about.matches(text) for text in (*texts, *commands))
 
     return applies
+
+
+def _compile_pattern(text: str) -> Matcher:
+    """Return the test for the pattern of a rule. `push *` covers `push` alone, too, and `push:*` all that begins so."""
+    endings = ((":*", ".*"), (" *", "(?: .*)?"), ("", ""))
+    ending, expression = next(one for one in endings if text.endswith(one[0]))
+    start = re.escape(text.removesuffix(ending)).replace(re.escape("*"), ".*")
+    return compile_matcher(f"re:(?s:{start}{expression})")
+
+
+def _commands_of(data: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the commands that a shell command consists of, with one blank between words; `UNKNOWN` if unread."""
+    from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
+    from amplifier_hooks.impact.tools import predict_impact
+
+    folder = str(data.get("cwd") or "/")
+    policy = ImpactPolicy(folder, os.path.expanduser("~"))  # noqa: PTH111  # a text is needed
+    for one in predict_impact("shell", {"command": given["command"]}, policy, FileFact).commands:
+        words = [*dropwhile(ASSIGNED.match, one.words)]
+        yield " ".join(words)
+        yield " ".join([word.rpartition("/")[2] for word in words[:1]] + words[1:])
 
 
 def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **options: Any) -> Callable[[], None]:

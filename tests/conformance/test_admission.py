@@ -27,6 +27,7 @@ pytestmark = pytest.mark.rule(
     "DIA-7",
     "DIA-11",
     "API-2",
+    "SLF-1",
 )
 
 

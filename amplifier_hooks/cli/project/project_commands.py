@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, stop
+from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
@@ -120,6 +120,14 @@ def offer_replay() -> None:
             typer.echo(f"{text} with {source.title}.", err=True)
 
 
+def print_listed(listed: tuple[ListedFile, ...]) -> None:
+    """Print the files that are about to be trusted, each with its digest."""
+    print_text("Trusting these files as they are now:")
+    for one in listed:
+        below = one.path.removeprefix(f"{Path.cwd()}/")
+        print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {below}")
+
+
 def validate(
     file: File = None,
     *,
@@ -129,6 +137,8 @@ def validate(
 ) -> None:
     """Check a file of hooks, and print every flaw."""
     del no_input
+    if trust:
+        refuse_inside_session("amplifier-hooks validate --trust")
     from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.definitions.trust import TrustStore
@@ -149,10 +159,7 @@ def validate(
         report_only = found.report_only
         listed = list_trusted(found, path, TrustStore()).listed.files
         if trust and not as_json:
-            print_text("Trusting these files as they are now:")
-            for one in listed:
-                below = one.path.removeprefix(f"{Path.cwd()}/")
-                print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {below}")
+            print_listed(listed)
         project = trust_content(found, path) if trust else Project.build(path)
         warnings = [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:
@@ -166,9 +173,9 @@ def validate(
             "ok": not flaws,
             "hooks": count,
             "enabled": enabled,
+            "report_only": report_only,
             "trusted": project is not None and project.trusted,
             "changed": project is not None and project.changed,
-            "report_only": report_only,
             "flaws": flaws,
             "warnings": warnings,
         }

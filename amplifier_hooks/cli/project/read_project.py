@@ -6,20 +6,23 @@ import importlib
 import os
 import shlex
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from attrs import frozen
 
+from amplifier_hooks.admission.self_protection import SelfProtection
 from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
 from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
-from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore
+from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -130,10 +133,45 @@ class NamedHooks:
     registry: HookRegistry
     files: WatchedFiles | None = None
 
+    def protection(self, *paths: Path | None, ports: tuple[int, ...] = (), off: bool = False) -> SelfProtection:
+        """Return the self-protection of a command: our state, its own files, and the files of the hooks in force."""
+        from amplifier_hooks.programs.guarded_processes import marks_folder
+
+        state = StateFolder()
+        own = (
+            state.path,
+            state.trust,
+            default_socket(),
+            marks_folder(),
+            None if self.files is None else self.files.path,
+            *paths,
+        )
+        return SelfProtection(
+            paths=tuple(path for path in own if path is not None),
+            more=trusted_now,
+            ports=ports,
+            off="--no-self-protection" if off else "",
+        )
+
     async def close(self) -> None:
         """Close what the hooks of a file have opened, after their last event. Closing twice is harmless."""
         if self.files is not None:
             await self.files.hooks.close()
+
+
+def trusted_now() -> tuple[str, ...]:
+    """Return the files that this user's trust covers. The store is read again when it has changed."""
+    store = TrustStore()
+    try:
+        status = store.path.stat()
+    except OSError:
+        return ()
+    return _trusted_by(store.path, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=1)
+def _trusted_by(path: Path, _signature: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(sorted(trusted_files(TrustStore(path))))
 
 
 def hooks_named(name: str | None) -> NamedHooks:

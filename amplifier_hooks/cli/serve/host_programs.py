@@ -219,8 +219,13 @@ def host_programs(
     waits: float,
     port: int | None,
     api: ApiHost | None = None,
+    ports: tuple[int, ...] = (),
+    unprotected: bool = False,
 ) -> Host:
-    """Return the host for these options, checked. Raises `HookError`, and `OSError` for files that cannot be read."""
+    """Return the host for these options, checked. `ports` are those at which this process decides.
+
+    Raises `HookError`, and `OSError` for files that cannot be read.
+    """
     options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
     if rules is not None:
         from approval_backends.rules.policy import Rules
@@ -228,4 +233,6 @@ def host_programs(
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
     kept = record or StateFolder().make().record
-    return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)
+    named = hooks_named(hooks)
+    options["self_protection"] = named.protection(path, kept, rules, ports=ports, off=unprotected)
+    return Host(named, path, kept, asking, waits, options, database, port, api)

@@ -31,6 +31,7 @@ from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
 from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
 from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook
 from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT
+from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
@@ -185,6 +186,8 @@ def parts_of(
         intent, event, call = object_handler(
             PrioritizedHook(found, definition.name, definition.event_type, definition.priority)
         )
+        if mode == "async" and any(event == operation.first for operation in OPERATIONS.values()):
+            raise InvalidRegistration(f"mode async: a hook object at {event} waits for the operation; leave mode out")
         parts = (_part(definition, settings, intent=intent, event=event, call=call, options=options),)
     else:
         parts = (_part(definition, settings, call=found, options=options),)

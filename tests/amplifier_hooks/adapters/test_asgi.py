@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult
 from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
 from amplifier_hooks.dispatch.middleware import RequestContext
-from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.errors import InvalidRegistration, OperationNotRun
 from tests.hooks import saying
 
 
@@ -519,3 +519,31 @@ async def test_a_websocket_without_a_tenant() -> None:
         with pytest.raises(WebSocketDisconnect) as closed, http.websocket_connect("/talk"):
             pass
     assert (closed.value.code, "no tenant is known" in closed.value.reason) == (1008, True)
+
+
+@pytest.mark.rule("REG-17", "API-2")
+@pytest.mark.parametrize("path", ["/echo", "/closed"])
+async def test_a_hook_object_before_a_request(path: str) -> None:
+    """A hook object at `request.pre` denies a request, or goes on after the response and changes its status."""
+    ends: list[Any] = []
+
+    class Teapot:
+        name, event_type, priority, enabled = "teapot", "request.pre", 10, True
+
+        async def execute(self, context: RequestContext, call_next: Callable[..., Any]) -> Any:
+            try:
+                await call_next(context)
+            except OperationNotRun as error:
+                ends.append(error.why)
+                raise
+            ends.append(context.status_code)
+            context.status_code = 418
+            return context
+
+    registry = HookRegistry()
+    registry.add(Teapot())
+    closed = HookResult.deny("shut")
+    registry.gate("request:pre", lambda event, data: closed if data["path"] == "/closed" else None, priority=99)
+    async with client(starlette(registry)) as http:
+        response = await http.get(path)
+    assert (response.status_code, ends) == ((418, [200]) if path == "/echo" else (403, ["shut"]))

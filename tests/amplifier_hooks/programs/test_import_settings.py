@@ -145,6 +145,34 @@ def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.rule("DIA-1")
+@pytest.mark.parametrize(
+    ("condition", "tool", "given", "runs"),
+    [
+        ("Bash(git push *)", "Bash", {"command": "true; git push origin main"}, True),
+        ("Bash(git push *)", "Bash", {"command": "cd x && A=1 git  push"}, True),
+        ("Bash(git push *)", "Bash", {"command": "sh -c '/usr/bin/git push -f' | cat"}, True),
+        ("Bash(git push *)", "Bash", {"command": "echo $(git push)"}, True),
+        ("Bash(git push *)", "Bash", {"command": "$(cat x) y"}, True),
+        ("Bash(git push *)", "Bash", {"command": "echo 'git push x'"}, False),
+        ("Bash(git push *)", "Bash", {"command": "git pushy"}, False),
+        ("Bash(git:*)", "Bash", {"command": "true && git status"}, True),
+        ("Bash(git:*)", "Read", {"file_path": "git"}, False),
+        ("Write(*.env)", "Write", {"command": "", "file_path": "a.env"}, True),
+        ("Write(*.env)", "Write", {"file_path": "a.py"}, False),
+        ("Write", "Write", {"file_path": "a.py"}, True),
+        ("(broken", "Write", {"file_path": "a.py"}, True),
+    ],
+)
+async def test_a_condition_judges_every_part_of_a_command(
+    project: Project, condition: str, tool: str, given: dict[str, Any], runs: bool
+) -> None:
+    """A hook with `if` runs if one part of a command matches, if a part cannot be read, and if one field matches."""
+    deny = {"type": "command", "command": "echo no >&2; exit 2", "if": condition}
+    registry = project.trusted(project.settings({"PreToolUse": [{"hooks": [deny]}]}))
+    assert (await call(registry, tool_name=tool, tool_input=given)).denied is runs
+
+
+@pytest.mark.rule("DIA-1")
 async def test_a_settings_file_runs_unchanged(project: Project) -> None:
     """A settings file with several events, matchers and options runs as written, its project in the environment."""
     deny = {"type": "command", "command": "echo no rm >&2; exit 2", "if": "Bash(rm *)"}
