@@ -7,6 +7,7 @@ function in `readers`.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -15,14 +16,25 @@ from attrs import define, evolve, field, fields_dict, frozen
 
 from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
+from amplifier_hooks.impact.places import (
+    ANY,
+    BUILT,
+    GUARD,
+    NAME,
+    UNKNOWN,
+    is_secret_name,
+    names_of,
+    show,
+    tells_outward,
+)
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amplifier_hooks.impact.kinds import ImpactKind
     from amplifier_hooks.impact.shell import ShellState, ShellWalk
+    from amplifier_hooks.impacts import ImpactKind
 
 FAMILIES: Final = (
     "files",
@@ -64,6 +76,7 @@ class Row:
         prints: `name`, `listed`, `stdin`, or `arguments`: what is known of the output.
         listing: Options that make the output a list of paths below the last operands.
         looks: Options with which the program only says what it would do.
+        unguards: True if the kind `system` of the program and its subcommands means that it takes a guard away.
         by: Module and name of a function in `readers` that reads the arguments instead.
         examples: Commands, each with all its kinds. A test reads them.
     """
@@ -85,6 +98,7 @@ class Row:
     prints: str = ""
     listing: frozenset[str] = frozenset()
     looks: frozenset[str] = frozenset()
+    unguards: bool = False
     by: str = ""
     examples: dict[str, str] = field(factory=dict)
 
@@ -110,6 +124,7 @@ def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
         prints=entry.get("prints", ""),
         listing=frozenset(entry.get("listing", "").split()),
         looks=frozenset(entry.get("looks", "").split()),
+        unguards=entry.get("unguards", parent.unguards if parent else False),
         by=entry.get("by", ""),
         examples=entry.get("examples", {}),
     )
@@ -218,10 +233,16 @@ class ProgramRun:
         for path in self.paths(text) if text not in ("", "-") else ():
             self.walk.note(self.walk.places.reads(path, recursive=recursive))
 
-    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "") -> None:
+    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "", whole: bool = False) -> None:
         """Write a file; `-` is the standard output. `Places.writes` says what the other arguments mean."""
         for path in self.paths(text) if text not in ("", "-") else ():
-            self.walk.note(*self.walk.places.writes(path, content, hint=hint))
+            self.walk.note(*self.walk.places.writes(path, content, hint=hint, whole=whole))
+
+    def unguards(self, text: str, *, whole: bool = False) -> None:
+        """Link to a file, connect to a socket, or open an editor. That is a change if a guard depends on the file."""
+        for path in self.paths(text):
+            if reason := self.walk.places.unguards(path, whole=whole):
+                self.walk.note(Impact("writes_guarded", show(path), reason, unguards=True))
 
     def deletes(self, text: str, *, recursive: bool = False) -> None:
         """Delete a file or folder."""
@@ -425,7 +446,10 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
 
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
-        run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
+        if kind == "system" and run.row.unguards:
+            run.walk.note(Impact("system", show(" ".join(path)), reason, unguards=True))
+        else:
+            run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
 
 
 def _apply_roles(run: ProgramRun) -> None:
@@ -529,7 +553,8 @@ def _builds(run: ProgramRun, text: str, _argument: str) -> None:
 def _target(run: ProgramRun, text: str, _argument: str) -> None:
     """Write into a folder that an option names; then every operand is a source."""
     run.roles = run.roles[:-1]
-    run.writes(f"{text}/{NAME}")
+    for source in run.operands:
+        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}", whole=True)
 
 
 def _copies(run: ProgramRun, text: str, _argument: str) -> None:
@@ -539,8 +564,12 @@ def _copies(run: ProgramRun, text: str, _argument: str) -> None:
     for source in sources:
         content = next(places.content(path) for path in run.paths(source))
         target = f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text
-        run.writes(target, content)
-        if run.name in ("ln", "link"):
+        linked = run.name in ("ln", "link") or any(
+            name in ("-l", "--link", "-s", "--symbolic-link") for name, _ in run.settings
+        )
+        run.writes(target, content, whole=linked or any(places.fact(path).kind != "file" for path in run.paths(source)))
+        if linked:
+            run.unguards(source)
             for path in run.paths(target):
                 places.links[path] = places.absolute(source, path.rpartition("/")[0] or "/")
 
@@ -560,7 +589,7 @@ def _moves(run: ProgramRun, text: str, _argument: str) -> None:
             *(
                 one
                 for one in lost
-                if gone or root or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
+                if gone or root or one.unguards or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
             )
         )
 
@@ -681,6 +710,7 @@ def _variable(run: ProgramRun, text: str, _argument: str) -> None:
 def _module(run: ProgramRun, text: str, _argument: str) -> None:
     """Run a module of Python: one that a table names as a program, or else code of the project."""
     words = run.operands
+    text = text if text in program_rows() else text.partition(".")[0] if text.startswith("amplifier_hooks.") else text
     if text in program_rows():
         run.output = run.walk.command([text, *words], run.state, run.stdin)
     elif text in (
@@ -715,6 +745,30 @@ def _letter(run: ProgramRun, text: str, argument: str) -> None:
     """Read a bundle of letters without a dash, one of which shows the environment of processes."""
     if argument in text and text.isalpha():
         run.add("reads_secret", text, "the environment of processes")
+
+
+def _guarded(run: ProgramRun, text: str, _argument: str) -> None:
+    """Change a file that only counts if a guard depends on it."""
+    if text.strip("./"):
+        run.unguards(text, whole=True)
+
+
+def _into(run: ProgramRun, text: str, _argument: str) -> None:
+    """Unpack files, whose names only a run can tell, into a folder."""
+    run.writes(f"{text}/{NAME}")
+
+
+def _ended(run: ProgramRun, text: str, _argument: str) -> None:
+    """End processes by a name or a pattern."""
+    if "amplifier" in text.lower():
+        run.walk.note(Impact("process", show(text), GUARD, unguards=True))
+
+
+def _port(run: ProgramRun, text: str, _argument: str) -> None:
+    """Connect to a port that stands among other words."""
+    for port in run.walk.places.policy.guarded_ports:
+        if re.search(rf"\b{port}\b", text):
+            run.walk.note(Impact("service_writes", show(text), GUARD, unguards=True))
 
 
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
@@ -755,5 +809,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "module": _module,
     "variable": _variable,
     "setting": _setting,
+    "guarded": _guarded,
+    "into": _into,
+    "ended": _ended,
+    "port": _port,
     "letter": _letter,
 }

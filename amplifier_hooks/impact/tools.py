@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.kinds import CallImpact, Impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, show
 from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import CallImpact, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from amplifier_hooks.impact.kinds import CommandRun, ImpactKind, ImpactPolicy, Stat
+    from amplifier_hooks.impacts import CommandRun, ImpactKind, ImpactPolicy, Stat
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
@@ -35,6 +36,8 @@ REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULT
 DRIVE: Final = re.compile(r"^[A-Za-z]:/(?!/)")
 MAGIC: Final = re.compile(r"^\s*[!%]", re.MULTILINE)
 """A line of a notebook that runs a command."""
+LONGEST_PATH: Final = 4096
+"""Most characters of a text that is taken for a path."""
 LONGEST_ACTION: Final = 60
 """Most characters of an argument that names an action."""
 DEEPEST: Final = 8
@@ -72,6 +75,7 @@ def argument_names() -> frozenset[str]:
     return frozenset(name for names in load_table("tools")["arguments"].values() for name in names)
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
@@ -83,6 +87,20 @@ def tool_kind(tool: str) -> str:
     if plain in kinds:
         return kinds[plain]
     return "server"
+
+
+@lru_cache(maxsize=1024)
+def matched_kind(tool: str) -> str:
+    """Return the kind of a tool for a matcher: a server's tool has the kind of its name behind the server."""
+    match = SERVER_TOOL.fullmatch(tool)
+    kind = tool_kind(tool)
+    return tool_kind(match[2]) if kind == "server" and match else kind
+
+
+@cache
+def kind_names() -> frozenset[str]:
+    """Return the names of all kinds of tools."""
+    return frozenset((*load_table("tools")["kinds"], "server"))
 
 
 def predict_impact(
@@ -130,7 +148,7 @@ class _Look:
         """Keep the commands of a walk, and yield its impacts."""
         first = len(self.commands)
         self.commands += (
-            [evolve(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
+            [replace(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
             if first
             else walk.commands
         )
@@ -153,8 +171,13 @@ def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[I
 
 def named_texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
     """Return the texts of every argument that a table names, those in lists and in other arguments too."""
-    names = {_plain(name) for name in _arguments(kind)}
+    names = _plain_names(kind)
     return [text for name, value in _named(arguments) if _plain(name) in names for text in _strings(value)]
+
+
+@cache
+def _plain_names(kind: str) -> frozenset[str]:
+    return frozenset(_plain(name) for name in _arguments(kind))
 
 
 def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -183,7 +206,7 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 
 
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    names = {_plain(name) for name in _arguments("command")}
+    names = _plain_names("command")
     commands = [value for name, value in arguments.items() if _plain(name) in names]
     folder = next((text for name in _arguments("folder") for text in _strings(arguments.get(name)) if text), "")
     start = look.path(folder) if folder else look.folder
@@ -305,12 +328,23 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     reads = bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=writes))
     yield from found
+    if writes or not reads:
+        yield from _unguarding(look, arguments)
     if writes and not any(impact.kind in SETTLED for impact in found):
         yield Impact("service_writes", show(tool), "the name of the tool")
     elif reads and not writes:
         yield Impact("service_reads", show(tool), "the name of the tool")
     elif not writes and not found:
         yield Impact("unknown_program", show(tool), "no table names the tool")
+
+
+def _unguarding(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    """Yield the guarded paths among all texts of a tool that may write: its arguments may have any names."""
+    for text in _strings(arguments):
+        if len(text) <= LONGEST_PATH and text.strip("./") and "\n" not in text and "://" not in text:
+            path = look.path(text)
+            if reason := look.places.unguards(path, whole=True):
+                yield Impact("writes_guarded", show(path), reason, unguards=True)
 
 
 def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, writes: bool) -> Iterator[Impact]:
@@ -327,9 +361,10 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
         yield from (one for one in look.end(walk) if one.kind not in ("unknown_program", "unreadable", "reads"))
     for text in named_texts(arguments, "code"):
         yield from read_code(text, "javascript", look.places, look.folder)
+    whole = bool(_verbs("takes_places") & {*_words(tool)})
     for path in [look.path(text) for text in named_texts(arguments, "path") if "://" not in text]:
         if writes:
-            yield from look.places.writes(path, "\n".join(named_texts(arguments, "text")))
+            yield from look.places.writes(path, "\n".join(named_texts(arguments, "text")), whole=whole)
         else:
             yield look.places.reads(path)
 

@@ -22,12 +22,13 @@ from amplifier_hooks.events import (
     suggestion,
 )
 from amplifier_hooks.impact.call_paths import PathPattern, parse_patterns
-from amplifier_hooks.impact.kinds import KINDS, ImpactKind
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.impact.tools import argument_names
+from amplifier_hooks.impacts import KINDS, ImpactKind
 from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence
-from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
+from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut
 from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
@@ -82,7 +83,7 @@ def _matcher(given: object) -> Matcher:
     if not isinstance(given, str | list) or (isinstance(given, list) and not all(isinstance(n, str) for n in given)):
         raise ValueError("is a tool name, 'Write|Edit', a glob like 'mcp__*', 're:…', or '*' for every tool")
     try:
-        return compile_matcher(given)
+        return compile_tool_matcher(given)
     except InvalidRegistration as problem:
         raise ValueError(f"cannot be used: {problem}") from None
 
@@ -162,7 +163,7 @@ class RuleModel(StrictRulesModel):
     id: Annotated[str, PlainValidator(_id), Field(description="a name of its own")]
     action: RuleAction = Field(description="allow, ask or deny")
     tool: Annotated[Matcher, PlainValidator(_matcher), Field(description="a tool, or '*'")]
-    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
+    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_tool_matcher("tool:pre"))
     risk: Annotated[frozenset[Risk] | None, PlainValidator(_risks)] = None
     arguments: Annotated[dict[str, Value] | None, PlainValidator(as_values)] = None
     other_arguments: Annotated[tuple[str, ...] | None, PlainValidator(_others)] = ()

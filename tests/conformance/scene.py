@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks import HookRegistry, HookResult, SelfProtection, SessionCoordinator
 from amplifier_hooks.act import freeze
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import HookError
@@ -121,6 +121,7 @@ class Scene:
             "approvals": self.approver,
             "audit": self.audit,
             "rules": self.policy,
+            "self_protection": SelfProtection(paths=(self.folder / "guard",)),
             "clock": SystemClock() if self.durable else self.clock,
         }
 

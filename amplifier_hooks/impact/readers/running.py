@@ -15,7 +15,7 @@ ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 MOST_GIVEN: Final = 64
 """Most words that `xargs` and `parallel` are followed with, one by one."""
 NPX_PACKAGES: Final = ("-p", "--package", "--from", "--spec", "--with")
-TOOL_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
+TOOL_VERSION: Final = re.compile(r"(?<=.)(?:\[[^\]]*\])?(?:@[^/]*)?$")
 MAKE_FILES: Final = ("Makefile", "makefile", "GNUmakefile")
 MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|\.SHELLFLAGS|MAKEFLAGS|MAKE|CC|CXX|LD|\w*CMD)=")
 
