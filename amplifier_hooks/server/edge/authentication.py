@@ -90,8 +90,8 @@ class Caller:
 
 
 @define(eq=False)
-class Admission:
-    """Check of tokens and rate limits. An application has one, as `app.state.admission`."""
+class CallerCheck:
+    """Check of tokens and rate limits. An application has one, as `app.state.caller_check`."""
 
     tokens: AccessTokens
     reads: RateLimiter = field(factory=lambda: RateLimiter(100.0, 200))
@@ -137,8 +137,8 @@ def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
     async def admit(
         request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
     ) -> Caller:
-        admission: Admission = request.app.state.admission
-        caller = await admission.admit(given.credentials if given else None, scope, request.method)
+        caller_check: CallerCheck = request.app.state.caller_check
+        caller = await caller_check.admit(given.credentials if given else None, scope, request.method)
         refuse_unknown_parameters(request)
         return caller
 
