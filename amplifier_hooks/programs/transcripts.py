@@ -153,7 +153,7 @@ REJECTED: Final = ("The user doesn't want to proceed with this tool use", "The u
 DENIED: Final = ("PreToolUse:", "Permission to use")
 
 
-def read_claude(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_claude_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Claude Code's transcript."""
     transcript.session = _text(entry.get("sessionId")) or transcript.session
     transcript.cwd = entry["cwd"] if _is_folder(entry.get("cwd")) else transcript.cwd
@@ -179,7 +179,7 @@ CODEX_BLOCKED: Final = "blocked by PreToolUse hook"
 CODEX_REJECTED: Final = "rejected by user"
 
 
-def read_codex(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_codex_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Codex's transcript; in older files the items stand at the top of their lines."""
     inner = entry.get("payload")
     item = inner if isinstance(inner, dict) else entry
@@ -228,7 +228,7 @@ GEMINI_BLOCKED: Final = ("Tool execution blocked", "denied by policy")
 GEMINI_ENDS: Final[Mapping[str, Happened]] = {"success": "ran", "error": "ran", "cancelled": "rejected"}
 
 
-def read_gemini(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_gemini_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Gemini CLI's transcript, or the whole of an older one."""
     if isinstance(entry.get("sessionId"), str):
         transcript.session = entry["sessionId"]
@@ -262,7 +262,7 @@ def _gemini_folder(path: Path) -> str | None:
 RECORDED: Final[Mapping[str, Happened]] = {"tool.running": "ran", "tool.denied": "denied"}
 
 
-def read_record(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_record_line(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one line of a record, which has no inputs: it names calls by their digests."""
     facts = entry.get("facts")
     happened = RECORDED.get(_text(entry.get("kind")))
@@ -294,23 +294,23 @@ SOURCES: Final[Mapping[str, Source]] = {
             title="Claude Code",
             folder=_home("CLAUDE_CONFIG_DIR", ".claude", "projects"),
             patterns=("*.jsonl",),
-            read_entry=read_claude,
+            read_entry=read_claude_entry,
         ),
         Source(
             name="codex",
             title="Codex",
             folder=_home("CODEX_HOME", ".codex", "sessions"),
             patterns=("rollout-*.jsonl",),
-            read_entry=read_codex,
+            read_entry=read_codex_entry,
         ),
         Source(
             name="gemini",
             title="Gemini CLI",
             folder=_home("GEMINI_CLI_HOME", "", ".gemini", "tmp"),
             patterns=("chats/*.json", "chats/*.jsonl"),
-            read_entry=read_gemini,
+            read_entry=read_gemini_entry,
         ),
-        Source(name="record", title="agent", folder=_state, patterns=("*.jsonl",), read_entry=read_record),
+        Source(name="record", title="agent", folder=_state, patterns=("*.jsonl",), read_entry=read_record_line),
     )
 }
 """The kinds of transcripts, a row each."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks.cli.replay.replay_calls import Answer
 from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.secrets import Secrets, replace_spans
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.replay.configuration import ReplayHooks
-    from amplifier_hooks.cli.replay.replay_calls import Finding
+    from amplifier_hooks.cli.replay.replay_calls import Answer, Finding
     from amplifier_hooks.programs.transcripts import Transcript
 
 
@@ -39,7 +38,7 @@ class Sums:
 
     answers: Counter[Answer] = field(factory=Counter)
     hooks: dict[str, Counter[Answer]] = field(factory=dict)
-    shapes: Counter[tuple[str, str, str]] = field(factory=Counter)
+    shapes: Counter[tuple[Answer, str, str]] = field(factory=Counter)
     """Asked and denied calls by answer, tool and reason."""
     differences: dict[str, list[Finding]] = field(factory=dict)
     would: Counter[tuple[str, str]] = field(factory=Counter)
@@ -58,7 +57,7 @@ class Sums:
 
 
 @define
-class Reading:
+class TranscriptSums:
     """The transcripts that were read."""
 
     files: int = 0
@@ -111,7 +110,7 @@ def place_of(finding: Finding) -> str:
 # -- for people --------------------------------------------------------------------------------------------------------
 
 
-def reading_lines(reading: Reading, most: int) -> Iterator[str]:
+def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:
     """Return the lines about the transcripts."""
     yield f"{_count(reading.calls, 'call')} of {_count(reading.sessions, 'session')} in {_count(reading.files, 'file')}"
     if reading.without_input:
@@ -138,7 +137,7 @@ def hooks_lines(hooks: ReplayHooks) -> Iterator[str]:
 def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
     """Return the lines about the decisions of one configuration."""
     total = sum(sums.answers.values())
-    for answer in get_args(Answer):
+    for answer in WORDS:
         if (count := sums.answers[answer]) or answer != "covered":
             yield f"  {count:>8,}  {count / max(total, 1):>6.1%}  {WORDS[answer]}"
     for number, (hook, counts) in enumerate(sorted(sums.hooks.items(), key=lambda item: -item[1].total())):
@@ -186,7 +185,7 @@ def sums_value(sums: Sums, hooks: ReplayHooks, text: CallText) -> dict[str, Any]
         "hooks": str(hooks.path),
         "not_replayed": [{"hook": name, "why": why} for name, why in hooks.left_out],
         "report_only": list(hooks.report_only),
-        "answers": {answer: sums.answers[answer] for answer in get_args(Answer)},
+        "answers": {answer: sums.answers[answer] for answer in WORDS},
         "by_hook": {hook: dict(counts) for hook, counts in sums.hooks.items()},
         "would": [{"hook": hook, "action": action, "calls": count} for (hook, action), count in sums.would.items()],
         "most_often": [
@@ -216,7 +215,7 @@ def finding_value(finding: Finding, text: CallText) -> dict[str, Any]:
     }
 
 
-def reading_value(reading: Reading) -> dict[str, Any]:
+def reading_value(reading: TranscriptSums) -> dict[str, Any]:
     """Return the facts about the transcripts as a JSON value."""
     return {
         "files": reading.files,
