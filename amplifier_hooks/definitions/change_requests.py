@@ -7,6 +7,7 @@ approver is asked about it again until the files change or the program restarts.
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
@@ -74,7 +75,7 @@ class ChangeRequests:
         A failure is logged. Cancelling withdraws the request.
         """
         registry = HookRegistry()
-        prompt = f"Put the changed hooks of {self.files.source} in force?"
+        prompt = f"Put the changed hooks of {self.files.path.name} in force?"
         question = HookResult.ask(
             prompt,
             timeout=ANSWER_WITHIN,
@@ -115,9 +116,10 @@ class ChangeRequests:
             if len(old) + len(new) <= left:
                 left -= len(old) + len(new)
                 edits.append({"old_string": old, "new_string": new})
-        known = ((path, before.get(path), after.get(path)) for path in changed)
-        facts = [f"{path}: SHA-256 {_digest(old)} → {_digest(new)}" for path, old, new in known]
-        shown: dict[str, Any] = {"file_path": ", ".join(changed) or self.files.source}
+        names = {path: path.removeprefix(f"{waiting.folder}{os.sep}") for path in changed}
+        known = ((names[path], before.get(path), after.get(path)) for path in changed)
+        facts = [f"{name}: SHA-256 {_digest(old)} → {_digest(new)}" for name, old, new in known]
+        shown: dict[str, Any] = {"file_path": ", ".join(names.values()) or self.files.path.name}
         shown |= edits[0] if len(edits) == 1 else {"edits": edits}
         return {**shown, "files": facts, "digest": waiting.digest}
 

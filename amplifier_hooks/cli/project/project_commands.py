@@ -129,7 +129,8 @@ def print_listed(listed: tuple[ListedFile, ...]) -> None:
     """Print the files that are about to be trusted, each with its digest."""
     print_text("Trusting these files as they are now:")
     for one in listed:
-        print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {one.path}")
+        below = one.path.removeprefix(f"{Path.cwd()}/")
+        print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {below}")
 
 
 def validate(

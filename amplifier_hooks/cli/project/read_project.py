@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from attrs import frozen
 
 from amplifier_hooks.admission.self_protection import SelfProtection
@@ -22,6 +23,7 @@ from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, tr
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
+from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,15 +77,14 @@ class Project:
 
         Raises `InvalidDefinitions` with every flaw.
         """
-        found, trust = load_files(path), TrustStore()
-        with suppress(FilesNotListed):
-            files = list_trusted(found, path, trust)
-            if trust.trusts(files.listed):
-                return cls.of(path, found, files)
+        found = load_files(path)
+        files = trusted_as_now(found, path)
+        if files is not None:
+            return cls.of(path, found, files)
         hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
         plan = hooks.plan(found, imports=False)
         hooks.install(plan)
-        return cls(path, found, hooks, plan, trusted=False, changed=trust.trusted_list(str(path)) is not None)
+        return cls(path, found, hooks, plan, trusted=False, changed=TrustStore().trusted_list(str(path)) is not None)
 
     @classmethod
     def of(cls, path: Path, found: DefinitionSet, files: TrustedFiles) -> Project:
@@ -99,6 +100,15 @@ def list_trusted(found: DefinitionSet, path: Path, trust: TrustStore) -> Trusted
     """Return the files of a set as they are now, trusted or not. Raises `FilesNotListed`."""
     digests = FileDigests()
     return TrustedFiles(list_files(found, digests, trust.trusted_list(str(path))), trust.copies, digests)
+
+
+def trusted_as_now(found: DefinitionSet, path: Path) -> TrustedFiles | None:
+    """Return the files of a set if they are trusted as they are now; None otherwise."""
+    trust = TrustStore()
+    with suppress(FilesNotListed):
+        files = list_trusted(found, path, trust)
+        return files if trust.trusts(files.listed) else None
+    return None
 
 
 def trust_content(found: DefinitionSet, path: Path) -> Project:
@@ -183,11 +193,17 @@ def hooks_named(name: str | None) -> NamedHooks:
 
 
 def _followed(path: Path) -> NamedHooks:
-    """Return the trusted hooks of a file, to be followed. Raises `HookUnavailable` if they cannot be built."""
+    """Return the trusted hooks of a file, to be followed; print the reason if they are not those that it has now.
+
+    Raises `HookUnavailable` if they cannot be built.
+    """
     files = WatchedFiles(path, DefinedHooks(HookRegistry(register_on_error="deny")), trust=TrustStore())
     files.refresh()
     if files.hooks.in_force is None:
         raise HookUnavailable(files.state.problem)
+    if files.state.problem:
+        text = f"{path.name} is not taken over, and the hooks that were trusted are in force: {files.state.problem}"
+        typer.echo(for_terminal(text), err=True)
     return NamedHooks(files.hooks.registry, files)
 
 

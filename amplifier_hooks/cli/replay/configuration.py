@@ -7,17 +7,14 @@ say so (`ReadyMade.for_replay`). Hooks that run a program, send a request, write
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.cli.project.read_project import list_trusted
+from amplifier_hooks.cli.project.read_project import trusted_as_now
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.install.build_hooks import ASKING as ANSWERING
 from amplifier_hooks.definitions.kinds.python import find_hook
-from amplifier_hooks.definitions.list_files import FilesNotListed
-from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.registry.entry_points import list_installed
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions import DefinitionSet
     from amplifier_hooks.definitions.files.load_files import ReadyMadeEntry
     from amplifier_hooks.definitions.model import HookDefinition, Kind
-    from amplifier_hooks.definitions.private_copies import TrustedFiles
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.library.parts.ready_made import ReadyMade
 
@@ -70,7 +66,9 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     found = load_files(path)
     left_out: dict[str, str] = {}
     registry = HookRegistry(register_on_error="deny")
-    files = _trusted_files(found, path)
+    files = trusted_as_now(found, path)
+    if files is not None:
+        files.make()
     kept = _definitions_to_run(found, left_out, trusted=files is not None)
     hooks = DefinedHooks(registry)
     hooks.install(hooks.plan(evolve(found, definitions=kept, library=()), files=files))
@@ -81,17 +79,6 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     left_out |= {hook.name: NO_PART for hook in there if hook.name not in judging}
     registry.remove([hook for hook in there if not _judges_calls(hook)])
     return ReplayHooks(path=path, registry=registry, left_out=tuple(sorted(left_out.items())))
-
-
-def _trusted_files(found: DefinitionSet, path: Path) -> TrustedFiles | None:
-    """Return the private copies of the files of a set; None if they are not trusted as they are now."""
-    trust = TrustStore()
-    with suppress(FilesNotListed):
-        files = list_trusted(found, path, trust)
-        if trust.trusts(files.listed):
-            files.make()
-            return files
-    return None
 
 
 def _definitions_to_run(found: DefinitionSet, left_out: dict[str, str], *, trusted: bool) -> tuple[HookDefinition, ...]:

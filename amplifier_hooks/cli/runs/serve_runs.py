@@ -113,11 +113,9 @@ async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry |
     if hooks is None:
         yield None
         return
-    from amplifier_hooks.cli.serve.host_programs import tell_change, tell_problem
+    from amplifier_hooks.cli.serve.host_programs import tell_change
 
     following = asyncio.ensure_future(hooks.files.watch()) if hooks.files is not None else None
-    if hooks.files is not None:
-        tell_problem(hooks.files)
     undo = hooks.registry.watch(tell_change)
     try:
         yield hooks.registry

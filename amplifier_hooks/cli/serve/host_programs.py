@@ -14,7 +14,6 @@ from attrs import define, frozen
 from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
-from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.definitions import WatchedFiles
     from amplifier_hooks.programs.program_session import Asking
+    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
@@ -171,10 +171,9 @@ class Host:
 
     @asynccontextmanager
     async def asking_about_changes(self, files: WatchedFiles, log: AuditLog) -> AsyncIterator[None]:
-        """Ask the approvers about changes of trusted files for the block; name one that waits already."""
+        """Ask the approvers about changes of trusted files for the block."""
         from amplifier_hooks.definitions.change_requests import ChangeRequests
 
-        tell_problem(files)
         if files.trust is None:
             yield
             return
@@ -196,12 +195,6 @@ def tell_change(change: RegistryChange) -> None:
     else:
         return
     print(for_terminal(text), file=sys.stderr, flush=True)
-
-
-def tell_problem(files: WatchedFiles) -> None:
-    """Print the reason why the current files are not in force, if there is one."""
-    if files.state.problem:
-        tell_change(RegistryChange(what="broken", hook=files.path.name, detail=files.state.problem))
 
 
 def token() -> str:

@@ -307,7 +307,12 @@ class ReadyMadeHook:
 
 
 def build_ready_made(
-    name: str, config: Mapping[str, Any], version: str, files: HookFiles | None = None, *, report_only: bool = False
+    name: str,
+    config: Mapping[str, Any],
+    version: str,
+    files: HookFiles | None = None,
+    *,
+    report_only: bool = False,
 ) -> ReadyMadeHook:
     """Build a ready-made hook by its name, with its config. This imports, and so runs, its module.
 

@@ -263,7 +263,7 @@ def test_looking_imports_nothing(guarded: Path) -> None:
     assert (guarded / "ran").exists()
     lines = told.stdout.splitlines()
     assert lines[0] == "Trusting these files as they are now:"
-    assert any(line.endswith(f"copied     {guarded / 'guard.sh'}") for line in lines)
+    assert any(line.endswith("copied     guard.sh") for line in lines)
     assert lines[-1].startswith(f"{guarded / FILE}:5: ")
     assert "has not been trusted" in called("chat", "-p", "run ls").stderr
 
@@ -449,9 +449,19 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
 
 
 @pytest.mark.rule("CLI-7")
-def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
+def test_naming_a_file_trusts_its_content(guarded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--hooks takes a file, a folder or a module; the error about anything else shows valid values."""
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
+    assert capsys.readouterr().err == ""
+    (guarded / FILE).write_text("version: 1\n")
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    assert f"{FILE} is not taken over, and the hooks that were trusted are in force: " in capsys.readouterr().err
+    assert "the trusted files stay in force" in called("list").stderr
+    assert "the trusted files stay in force" in called("validate").stderr
+    assert json.loads(called("validate", "--json").stdout)["changed"] is True
+    (guarded / FILE).unlink()
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    (guarded / FILE).write_text(GUARD)
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
     (guarded / "blind.py").write_text(
@@ -529,8 +539,9 @@ def test_report_only_hooks_are_named(watching: Path) -> None:
     assert "redact_secrets, gate (can deny)" in listed
     rows = {(row["name"], row["event"]): row["report_only"] for row in json.loads(called("list", "--json").stdout)}
     assert (rows["guard", "tool:pre"], rows["redact_secrets", "tool:pre"]) == (True, False)
-    assert "protected_paths is report-only: it stops nothing" in called("validate", "--trust").stdout
+    assert "protected_paths is report-only: it stops nothing" in called("validate").stdout
     given = json.dumps({"tool_name": "Write", "tool_input": {"file_path": ".env", "content": "x"}})
+    assert called("validate", "--trust").exit_code == 0
     tried = called("test", "tool:pre", "--input", given, "--run")
     assert tried.exit_code == 0
     assert "guard (report-only: it stops nothing)" in tried.stdout
