@@ -108,10 +108,10 @@ class CallerCheck:
         token = await self.tokens.bearer(secret) if secret else None
         if token is None:
             raise unauthorized()
-        pace = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
-        seconds = pace.seconds_to_wait(token.tenant)
+        rate_limit = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
+        seconds = rate_limit.seconds_to_wait(token.tenant)
         if seconds:
-            detail = f"too many requests; at most {pace.per_second:g} a second"
+            detail = f"too many requests; at most {rate_limit.per_second:g} a second"
             raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
         if not token.allows(scope):
             wanted = f'Bearer error="insufficient_scope", scope="{scope}"'
