@@ -23,6 +23,7 @@ from attrs import define, field
 
 from amplifier_hooks.act import MAX_DEPTH
 from amplifier_hooks.dispatch.middleware import RequestContext
+from amplifier_hooks.dispatch.rests import Rests
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError, InvalidRegistration
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
@@ -160,6 +161,7 @@ class HooksMiddleware:
                 raise
             await passage.refuse(508, "hooks_in_a_circle", str(circle))
         finally:
+            await passage.rests.end()
             for outcome in passage.outcomes:
                 if hooks.is_watched(outcome.event):
                     await hooks.notify(outcome)
@@ -193,6 +195,8 @@ class HookedRequest:
     """True once nothing more of the application's response may go out."""
     outcomes: list[Outcome] = field(factory=list)
     """Outcomes that observers have yet to receive."""
+    rests: Rests = field(factory=lambda: Rests(REQUEST_PRE))
+    """The hook objects that wait for the response."""
     data: dict[str, Any] = field(init=False)
     began: float = field(factory=perf_counter)
 
@@ -210,11 +214,13 @@ class HookedRequest:
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
-        reason = await self._decide()
+        with self.rests:
+            reason = await self._decide()
         if reason is not None:
+            self.rests.why = reason
             await self.refuse(403, "denied", reason)
             return
-        if hooks.wraps(OPERATION):
+        if self.rests.waiting or hooks.wraps(OPERATION):
             await self._call_with_middleware()
         elif hooks.is_heard(REQUEST_POST):
             await self._call_app(self._pass_on)
@@ -337,7 +343,7 @@ class HookedRequest:
                 )
 
         try:
-            await self.owner.hooks.wrap(OPERATION, context, call)
+            await self.owner.hooks.wrap(OPERATION, context, call, rests=self.rests.layers)
         except HookAbortError as abort:
             await self.refuse(403, "denied", abort.reason)
             return

@@ -29,7 +29,7 @@ from amplifier_hooks.admission.approval_result import (
     request_summary,
     stop_facts,
 )
-from amplifier_hooks.admission.build_request import Origin, build_request
+from amplifier_hooks.admission.build_request import Origin, build_request, predict_impacts
 from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
@@ -44,7 +44,16 @@ from amplifier_hooks.errors import (
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalRequest, CallStore, Decision, DurableApprovals, StopSource, Unfinished
+from amplifier_hooks.ports import (
+    ApprovalRequest,
+    CallStore,
+    Decision,
+    DurableApprovals,
+    KnownCall,
+    ProjectGrants,
+    StopSource,
+    Unfinished,
+)
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import UserMessage
 
@@ -78,6 +87,7 @@ class Lease:
         tell: Callable[[UserMessage], Awaitable[None]] | None = None,
     ) -> None:
         self._backend = durable_backend(backend)
+        self._calls: CallStore | None = backend if isinstance(backend, CallStore) else None
         self._recorder = recorder
         self.session_key = (tenant, session)
         self._tell = tell
@@ -105,6 +115,28 @@ class Lease:
             if self._begun is None:
                 self._begun = await self._acquire()
             return self._begun
+
+    async def find_call(self, tenant: str, session: str, call: str) -> KnownCall | None:
+        """Return the request that stands for a call, in the backend or waiting here, or None.
+
+        Raises what the backend raises, unless a request waits here.
+        """
+        if not self.tried:
+            try:
+                await self.begin()
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything; the next question raises again
+                log.warning("approval_lease_failed", error=describe(error))
+        waiting = [one for one in self.waiting.values() if one.call == call]
+        here = KnownCall(request=max(waiting, key=lambda one: one.created), is_open=True) if waiting else None
+        if self._calls is None:
+            return here
+        try:
+            return await within(BACKEND_TIMEOUT, self._calls.find_call(tenant, session, call)) or here
+        except Exception as error:  # a backend may raise anything
+            log.warning("approval_call_unread", error=describe(error))
+            if here is None:
+                raise
+            return here
 
     async def end(self, reason: str, *, final: bool = False) -> bool:
         """End the session in the backend, unless questions wait for a resumed call. Return True if it was ended."""
@@ -231,21 +263,32 @@ class Approver:
         attempt: str = "0",
         given: str = "",
         resumed: ApprovalRequest | None = None,
+        unread: Exception | None = None,
     ) -> Approval:
         """Send one request for all questions of the outcome, and return the resulting approval.
 
-        `resumed` is the request that an earlier attempt at the call left: it has the answer it was given. Cancelling
-        withdraws the request and records the question as cancelled.
+        `resumed` is the request that an earlier attempt at the call left: it has the answer it was given. `unread` is
+        the error of a backend that could not be asked for that request; then no grant and no person allows the call.
+        Cancelling withdraws the request and records the question as cancelled.
 
         Raises `RecordUnavailable`.
         """
         await self._settle_all()
         now = self.clock.now()
         request = resumed or build_request(
-            outcome, act, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable, given=given
+            outcome,
+            act,
+            self.origin,
+            now,
+            call=call,
+            attempt=attempt,
+            durable=self.lease.durable,
+            given=given,
+            impacts=await predict_impacts(act, self.origin.cwd),
+            keep=self._keep,
         )
-        if call.chosen and resumed is None and (begun := await self._find_begun(request)) is not None:
-            return begun
+        if unread is not None:
+            return failed_approval(request, unread)
         approval = await self._match_grants(request) or await self._ask_person(request, call.id or None)
         if approval.status == "pending":
             await self.recorder.note("approval.pending", request_summary(request), durable=True)
@@ -259,8 +302,10 @@ class Approver:
 
         Raises `StopInForce` while a stop covers the session.
         """
+        if approval.grants:
+            return await self._use_grants(approval)
         if self.backend is None or not approval.claimable:
-            return approval.allowed  # a default or a grant needs no claim
+            return approval.allowed  # a default needs no claim
         try:
             claimed = await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
         except StopInForce:
@@ -271,6 +316,23 @@ class Approver:
         if claimed:
             await self._remember(approval)
         return claimed
+
+    async def _use_grants(self, approval: Approval) -> bool:
+        """Count the call that grants cover. Return True if the act may run."""
+        try:
+            used = await within(BACKEND_TIMEOUT, self.grants.use_grants(approval.request, approval.grants))
+        except StopInForce:
+            raise
+        except Exception as error:  # noqa: BLE001  # a store may raise anything; a call that is not counted does not run
+            log.warning("approval_grants_failed", error=describe(error))
+            return False
+        return used is True
+
+    @property
+    def _keep(self) -> float | None:
+        """The seconds for which the store keeps an "always" for a project, if it keeps any."""
+        grants: object = self.grants
+        return grants.keep_grants if isinstance(grants, ProjectGrants) else None
 
     @property
     def knows_stops(self) -> bool:
@@ -329,16 +391,6 @@ class Approver:
             self._unsettled.pop(request.id, None)
             await self.lease.mark_recorded(request)
 
-    async def waiting_for(self, call: Call) -> tuple[ApprovalRequest, ...]:
-        """Return the requests that an earlier attempt at this call left, oldest first."""
-        if not self.lease.tried:
-            try:
-                await self.lease.begin()
-            except Exception as error:  # noqa: BLE001  # a backend may raise anything; the next question raises again
-                log.warning("approval_lease_failed", error=describe(error))
-        found = (one for one in self.lease.waiting.values() if one.call == call.id)
-        return tuple(sorted(found, key=lambda one: one.created))
-
     async def withdraw_call(self, call: Call, why: str) -> None:
         """Withdraw every question of this call that is open, and every answer that is not used."""
         for request in [one for one in self.lease.waiting.values() if one.call == call.id]:
@@ -349,10 +401,26 @@ class Approver:
         await self.lease.mark_recorded(request)  # up to here; the withdrawal itself follows
         await self._take_back(request, why)
 
-    async def supersede(self, request: ApprovalRequest, call: Call) -> Approval | None:
-        """Withdraw a question because another takes its place. Return the denial that it was given, if any."""
-        approval = await self._unanswered(request, SUPERSEDED)
-        return await self._finish(approval, call.id or None) if approval.status == "denied" else None
+    async def supersede(self, known: KnownCall, call: Call) -> Approval | None:
+        """Withdraw a question that is not asked again. Return the end that holds for its call, if it has one.
+
+        Raises `RecordUnavailable`.
+        """
+        request = known.request
+        if not known.is_final:
+            approval = await self._unanswered(request, SUPERSEDED)
+            if approval.status == "denied":
+                return await self._finish(approval, call.id or None)
+            try:
+                now = await self.lease.find_call(request.tenant, request.session, request.call)
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything; a call that is unknown does not run
+                return failed_approval(request, error)
+            if now is None or not now.is_final:
+                return None
+            known = now
+        if known.begun is not None:
+            return failed_approval(known.request, known.begun)
+        return await self._finish(self._approval_from(known.request, known.denial), call.id or None)
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
         """Withdraw a question from the backend. Return the answer that the backend had by then, or None."""
@@ -383,16 +451,6 @@ class Approver:
             await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
 
     # -- before asking -------------------------------------------------------------------------------------------
-
-    async def _find_begun(self, request: ApprovalRequest) -> Approval | None:
-        """Return the denial of a call that an earlier attempt began: no grant and no person lets it run twice."""
-        backend: object = self.backend
-        try:
-            if isinstance(backend, CallStore) and request.call:
-                await within(BACKEND_TIMEOUT, backend.check_call(request))
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything; a call that is unknown does not run
-            return failed_approval(request, error)
-        return None
 
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """Return the approval by grants, or None. If the store fails, a person is asked."""

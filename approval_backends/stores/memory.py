@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -17,15 +17,18 @@ from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
-    BEGUN,
+    STANDING,
     Refusal,
     RequestRecord,
     grants_of,
+    is_in_force,
     is_over,
     judge,
     move_request,
     new_record,
     refuse_stopped,
+    refuse_uncovered,
+    use_of,
 )
 from approval_backends.stores.approval_store import (
     ANSWERS,
@@ -36,6 +39,7 @@ from approval_backends.stores.approval_store import (
     RETENTION,
     STOPS,
     STOPS_KEPT,
+    USES_KEPT,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
@@ -48,11 +52,11 @@ from approval_backends.stores.approval_store import (
 from approval_backends.stores.store_clock import ClockReading, StoreClock, system_reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
     from approval_backends.stores.approval_store import AnswerCheck, Sessions
 
@@ -73,8 +77,11 @@ class MemoryStore:
         self._records: dict[str, RequestRecord] = {}
         self._pending: dict[str, RequestRecord] = {}
         self._waiting: Counter[tuple[str, str | None]] = Counter()
+        self._calls: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+        """Ids of the requests of each call, oldest first."""
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, deque[GrantUse]] = {}
         self._stops: dict[str, Stop] = {}
 
     async def open(self) -> Self:
@@ -104,6 +111,8 @@ class MemoryStore:
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
         record = new_record(replace(request, arguments=own), now)
         self._put(record)
+        if request.call:
+            self._calls[_call_of(request)].append(request.id)
         self._note(record, "submitted", now)
         self._signals.notify(NEW)
         return record
@@ -116,10 +125,12 @@ class MemoryStore:
         """Return the record, or None, and the time."""
         return self._find(request_id), self._now()
 
-    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
-        """Return the newest request of a call whose act has begun, or None."""
-        there = (record for record in self._visible_records(tenant, [session]) if record.request.call == call)
-        return max((one for one in there if one.status in BEGUN), key=lambda one: one.created.wall, default=None)
+    async def find_call(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the request that stands for a call, or None."""
+        self._find("")
+        there = [self._records[one] for one in reversed(self._calls.get((tenant, session, call), ()))]
+        standing = (record for states in STANDING for record in there if record.status in states)
+        return next(standing, None)
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
@@ -219,15 +230,30 @@ class MemoryStore:
         keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[str]) -> Refusal | None:
+        """Count a call that these grants cover, unless a stop covers it, or one of them is over or used up."""
+        self._find("")
+        now = self._now()
+        held = [self._grants[one] for one in grants if one in self._grants and is_in_force(self._grants[one], now)]
+        refusal = refuse_uncovered(request, grants, held, self._stops.values())
+        for grant in [] if refusal else held:
+            self._grants[grant.id] = replace(grant, used=grant.used + 1)
+            self._uses.setdefault(grant.id, deque(maxlen=USES_KEPT)).append(use_of(request, now))
+        return refusal
+
+    async def grant_uses(self, grant_id: str) -> list[GrantUse]:
+        """Return the last calls that a grant has covered, oldest first."""
+        self._find("")
+        return list(self._uses.get(grant_id, ()))
+
     async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
-        now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
+        now, wanted = self._now(), None if sessions is None else frozenset(sessions)
         return [
             grant
             for grant in self._grants.values()
-            if grant.revoked is None
-            and (grant.expires is None or grant.expires > now)
+            if is_in_force(grant, now)
             and tenant in (None, grant.key.tenant)
             and (wanted is None or grant.key.session is None or grant.key.session in wanted)
         ]
@@ -298,8 +324,12 @@ class MemoryStore:
         old = [record.id for record in self._visible_records() if is_old(record.ended)]
         gone = [one for one in old if unrecorded or all(event.recorded for event in self._events[one])]
         for request_id in gone:
-            del self._records[request_id], self._events[request_id]
+            call = _call_of(self._records.pop(request_id).request)
+            del self._events[request_id]
+            if left := [one for one in self._calls.pop(call, ()) if one != request_id]:
+                self._calls[call] = left
         self._grants = {name: one for name, one in self._grants.items() if not is_old(one.revoked or one.expires)}
+        self._uses = {name: uses for name, uses in self._uses.items() if name in self._grants}
         self._stops = {name: one for name, one in self._stops.items() if not is_old(one.ended)}
         return len(gone)
 
@@ -397,6 +427,10 @@ def _filter_records(
     for record in records:
         if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
             yield record
+
+
+def _call_of(request: ApprovalRequest) -> tuple[str, str, str]:
+    return request.tenant, request.session, request.call
 
 
 def _identity(request: ApprovalRequest) -> tuple[str, str, str]:

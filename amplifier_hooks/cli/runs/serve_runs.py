@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import signal
@@ -47,11 +46,12 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 
 def problems_of(agents: Agents) -> list[str]:
-    """Return why hooks of these agents would fail: functions are imported, from this folder, too."""
+    """Return why hooks of these agents would fail. Nothing is imported: functions are looked up in files."""
+    from amplifier_hooks.definitions.kinds.python_sources import check_name
     from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ))
+    here = Path.cwd()
+    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=lambda name: check_name(name, here))
     return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
 
 
@@ -95,7 +95,6 @@ def serve_runs(
     from approval_backends.stores.address import database_at
 
     agents = load_or_stop(folder, allowed)
-    sys.path.insert(0, os.fspath(Path.cwd()))
     from amplifier_hooks.runs.run_store import RUN_TABLES
 
     try:
@@ -152,6 +151,7 @@ async def serve_until_cancelled(
     as_json: bool,
 ) -> None:
     """Serve the API of the runs until cancelled."""
+    from amplifier_hooks.cli.project.read_project import functions_of
     from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
@@ -175,6 +175,7 @@ async def serve_until_cancelled(
             registry=registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
+            find=functions_of(agents),
         ) as runs,
         listening(
             create_api(
@@ -199,13 +200,11 @@ async def serve_until_cancelled(
 
 def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
     """Carry out queued runs until a signal ends it."""
+    from amplifier_hooks.cli.project.read_project import import_here
     from amplifier_hooks.runs.runner import Runner
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    module, _, attribute = agents.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute or "AGENTS")
-        functions = dict(found)
+        functions = dict(import_here(agents, "AGENTS"))
     except Exception as problem:  # noqa: BLE001  # a foreign module may raise anything
         raise typer.BadParameter(
             f"{agents!r}: {problem}; write MODULE:NAME of a mapping of agent and function"

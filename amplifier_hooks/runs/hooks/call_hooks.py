@@ -85,10 +85,10 @@ class HookKit:
         """Return why hooks of a blueprint would fail: a function, an address, a header or a variable that is wrong."""
         found: list[str] = []
         for point in POINTS:
-            try:
-                self.check(blueprint, point)
-            except HookError as problem:
-                found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+            entry: HookEntry | None = getattr(blueprint.hooks, point)
+            if entry is not None and entry.type != "agent":
+                problems = BlueprintHook(self, blueprint, point, entry).problems()
+                found += [f"{blueprint.name}: hooks.{point}: {problem}" for problem in problems]
         return found
 
     def check(self, blueprint: Blueprint, point: HookPoint) -> None:
@@ -158,16 +158,26 @@ class BlueprintHook:
         answer = await self.kit.threads.run(target, event, given)
         return await answer if inspect.isawaitable(answer) else answer
 
+    def problems(self) -> list[str]:
+        """Return every reason why the hook could not be asked."""
+        found: list[str] = []
+        headers: dict[str, str] = {}
+        for name, value in self.entry.headers.items() if self.entry.type == "http" else ():
+            try:
+                headers[name] = self.kit.fill_variables(value)
+            except HookError as problem:
+                found.append(str(problem))
+        try:
+            self._service(headers) if found else self.load()
+        except HookError as problem:
+            found.append(str(problem))
+        return found
+
     def load(self) -> Any:
         """Return the function or the service that the hook asks. Raise `HookError` if it cannot be asked."""
         entry, kit = self.entry, self.kit
         if entry.type == "http":
-            sent = {
-                name: kit.fill_variables(value) for name, value in entry.headers.items() if name.lower() != JSON_TYPE
-            }
-            within = entry.timeout_seconds
-            url, reach = entry.url or "", kit.reach
-            return WebhookHook(url=url, method=entry.method, headers=sent, reach=reach, retry_within=within)
+            return self._service({name: kit.fill_variables(value) for name, value in entry.headers.items()})
         try:
             function = kit.find(entry.target)
         except HookError:
@@ -177,3 +187,14 @@ class BlueprintHook:
         if not callable(function):
             raise HookUnavailable(f"{entry.target!r} is a {type(function).__name__}, which cannot be called")
         return function
+
+    def _service(self, headers: Mapping[str, str]) -> WebhookHook:
+        """Return the service with these headers. Raise `HookError` for an address or a header that cannot be used."""
+        entry = self.entry
+        return WebhookHook(
+            url=entry.url or "",
+            method=entry.method,
+            headers={name: value for name, value in headers.items() if name.lower() != JSON_TYPE},
+            reach=self.kit.reach,
+            retry_within=entry.timeout_seconds,
+        )

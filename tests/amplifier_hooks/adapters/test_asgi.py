@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult
 from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
 from amplifier_hooks.dispatch.middleware import RequestContext
-from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.errors import InvalidRegistration, OperationNotRun
 from tests.hooks import saying
 
 
@@ -583,3 +583,31 @@ async def test_a_report_only_hook_refuses_no_body(body: bytes, event: str) -> No
         registry.on("request:pre", saying(None), name="other")
         refused = await http.post("/", content=body, headers={"content-type": "application/json"})
         assert refused.status_code in (400, 413)
+
+
+@pytest.mark.rule("REG-17", "API-2")
+@pytest.mark.parametrize("path", ["/echo", "/closed"])
+async def test_a_hook_object_before_a_request(path: str) -> None:
+    """A hook object at `request.pre` denies a request, or goes on after the response and changes its status."""
+    ends: list[Any] = []
+
+    class Teapot:
+        name, event_type, priority, enabled = "teapot", "request.pre", 10, True
+
+        async def execute(self, context: RequestContext, call_next: Callable[..., Any]) -> Any:
+            try:
+                await call_next(context)
+            except OperationNotRun as error:
+                ends.append(error.why)
+                raise
+            ends.append(context.status_code)
+            context.status_code = 418
+            return context
+
+    registry = HookRegistry()
+    registry.add(Teapot())
+    closed = HookResult.deny("shut")
+    registry.gate("request:pre", lambda event, data: closed if data["path"] == "/closed" else None, priority=99)
+    async with client(starlette(registry)) as http:
+        response = await http.get(path)
+    assert (response.status_code, ends) == ((418, [200]) if path == "/echo" else (403, ["shut"]))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from amplifier_hooks.impact.kinds import KINDS, MEANINGS
 from amplifier_hooks.impact.places import sensitive_rows
 from amplifier_hooks.impact.program_rows import FAMILIES, program_rows, read_row
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import KINDS, MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_one_table_names_secret_and_guarded_files(path: str, secret: bool, guard
 
 @pytest.mark.rule("IMP-5")
 @pytest.mark.parametrize(
-    "path", ["amplifier-hooks.yaml", ".claude/settings.local.json", ".codex/config.toml", ".mcp.json"]
+    "path", ["amplifier-hooks.yaml", ".claude/settings.local.json", ".codex/config.toml", ".gemini/settings.json"]
 )
 def test_a_row_says_if_a_file_can_switch_our_hook_off(path: str) -> None:
     """A row says if a file can switch our hook off."""

@@ -266,6 +266,26 @@ async def test_an_event_of_the_hosts_own(there: Office) -> None:
     assert (wrong.status_code, wrong.json()["detail"]) == (422, "unknown event 'ACME:GO': write it 'acme:go'")
 
 
+@pytest.mark.rule("DEF-5", "TEN-1")
+@pytest.mark.fault("F-WH-01")
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "localhost", "a.LOCALHOST."],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_webhook_of_a_tenant_to_this_machine(there: Office, host: str, enabled: bool) -> None:
+    """A tenant's webhook to an inner address is refused when it is stored, made or changed, switched off or not."""
+    client = await there.client()
+    body = {"config": {"url": f"https://{host}/"}, "enabled": enabled}
+    answer = await client.post("/v1/hooks", json={**new_hook(), **body})
+    assert answer.status_code == 403
+    assert "not public" in answer.text
+    hook = await made(client)
+    changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json=body, headers=match(hook))
+    assert changed.status_code == 403
+    assert (await client.get("/v1/hooks")).json()["hooks"] == [hook]
+
+
 @pytest.mark.fault("F-API-03", "F-API-04", "F-API-05")
 @pytest.mark.rule("TRU-1", "TEN-1")
 @pytest.mark.parametrize(
