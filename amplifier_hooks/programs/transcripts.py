@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from attrs import define, field, frozen
+
+from amplifier_hooks.text.strict_json import load_json
 
 Happened = Literal["ran", "rejected", "denied", "unknown"]
 """The end of a call as its transcript has it: it ran, its user rejected it, or a hook or a rule denied it."""
@@ -26,6 +28,11 @@ class NotKept(Enum):
 
     NOT_KEPT = "not kept"
 
+
+LONGEST_ENTRY: Final = 64 * 1024 * 1024
+"""Bytes of a line, or of a file that is one object."""
+YEARS: Final = range(1970, 3000)
+"""Years in which a call can have been made: times far outside of them allow no arithmetic."""
 
 NOT_KEPT: Final = NotKept.NOT_KEPT
 """The input of a call in a file that has no inputs."""
@@ -62,12 +69,16 @@ class Transcript:
     """Calls by session and id."""
 
     def add(self, line: int, tool: Any, given: Any, *, id: Any = "", time: Any = None) -> None:  # noqa: A002  # its name everywhere
-        """Add a call. A second entry about the same call id changes nothing; a call without a name is a problem."""
+        """Add a call. A second entry about a call changes nothing; a call without a name is a problem.
+
+        Two entries are about one call if id, tool and input are the same: some models count their ids anew.
+        """
         if not isinstance(tool, str) or not tool or not isinstance(given, dict | NotKept):
             self.problems.append((line, "a tool call without a name or without an input"))
             return
         named = id if isinstance(id, str) else ""
-        if (self.session, named) in self._known:
+        known = self._known.get((self.session, named))
+        if known is not None and (known.tool, known.input) == (tool, given):
             return
         call = RecordedCall(line, self.session, tool, given, named, self.cwd, as_time(time))
         self.calls.append(call)
@@ -131,20 +142,38 @@ class Source:
 def _entries(path: Path, transcript: Transcript) -> Iterator[tuple[int, Entry]]:
     """Yield the JSON objects of a file of lines, or the one object that the file is, each with its line."""
     with path.open("rb") as file:
-        for line, data in enumerate(file, 1):
+        for line, data in enumerate(_whole(file) if path.suffix == ".json" else _lines(file), 1):
+            if data is None:
+                transcript.problems.append((line, f"it is longer than {LONGEST_ENTRY:,} bytes"))
+                continue
             if not data.strip():
                 continue
-            if line == 1 and path.suffix == ".json":
-                data += file.read()  # noqa: PLW2901  # one object, over many lines
             try:
-                entry = json.loads(data)
+                entry = load_json(data)
             except (ValueError, RecursionError):
-                transcript.problems.append((line, "this is not JSON"))
+                transcript.problems.append((line, "this is no JSON that all readers understand alike"))
                 continue
             if isinstance(entry, dict):
                 yield line, entry
             else:
                 transcript.problems.append((line, "this is no JSON object"))
+
+
+def _whole(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the content of a file; None if it is too long."""
+    data = file.read(LONGEST_ENTRY + 1)
+    yield data if len(data) <= LONGEST_ENTRY else None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None in place of a line that is too long."""
+    while data := file.readline(LONGEST_ENTRY + 1):
+        if len(data) <= LONGEST_ENTRY:
+            yield data
+            continue
+        while data and not data.endswith(b"\n"):
+            data = file.readline(LONGEST_ENTRY)
+        yield None
 
 
 # -- Claude Code -------------------------------------------------------------------------------------------------------
@@ -205,7 +234,7 @@ def _codex_call(item: Entry) -> tuple[Any, Any]:
     if item.get("type") == "custom_tool_call":
         return name, {"command" if name == "apply_patch" else "input": item.get("input")}
     try:
-        given = json.loads(_text(item.get("arguments")) or "{}")
+        given = load_json(_text(item.get("arguments")) or "{}")
     except (ValueError, RecursionError):
         return name, None
     if name in SHELLS and isinstance(given, dict):
@@ -325,6 +354,8 @@ def as_time(value: Any) -> datetime | None:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
+    if time.year not in YEARS:
+        return None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
@@ -351,4 +382,7 @@ def _joined(value: Any) -> str:
 
 
 def _is_folder(value: Any) -> bool:
-    return isinstance(value, str) and Path(value).is_absolute() and "\0" not in value
+    try:
+        return isinstance(value, str) and Path(value).is_absolute() and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False

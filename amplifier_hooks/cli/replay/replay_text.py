@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ROOM: Final = 100
 """Bytes of a call, or of a reason, on a line."""
+READ: Final = 80
+"""Times as much of it is searched for secrets."""
 
 WORDS: Final[Mapping[Answer, str]] = {
     "allowed": "would run unasked",
@@ -89,13 +91,18 @@ class CallText:
         names = ("command", "file_path", "path", "url", "pattern")
         telling = next((given[name] for name in names if isinstance(given.get(name), str)), None)
         text = json.dumps(given, ensure_ascii=False) if telling is None else telling
-        return f"{for_log(finding.call.tool)}  {self.cover(text)}"
+        return f"{self.cover(finding.call.tool)}  {self.cover(text)}"
 
     def cover(self, text: str) -> str:
-        """Return the beginning of a text, escaped, with known secrets covered."""
-        text = text[: ROOM * 8]
-        spans = self.secrets.spans(text)
-        return clip(for_log(replace_spans(text, spans, ["(secret)"] * len(spans))), ROOM)
+        """Return the beginning of a text, escaped, with known secrets covered.
+
+        A secret is known by its end, too, so that the text is read further than it is shown.
+        """
+        spans = [span for span in self.secrets.spans(text[: ROOM * READ]) if span[0] < ROOM]
+        end = max([ROOM, *(span[1] for span in spans)])
+        covered = for_log(replace_spans(text[:end], spans, ["(secret)"] * len(spans)))
+        shown = clip(covered, ROOM)
+        return f"{shown}…" if end < len(text) and shown == covered else shown
 
 
 def _count(number: int, word: str) -> str:
@@ -147,7 +154,7 @@ def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
         yield f"  {for_log(hook)} would have answered {action} {count:,} times, but is {STOPS_NOTHING}"
     for number, ((answer, tool, reason), count) in enumerate(sums.shapes.most_common(most)):
         yield from ["", "most often:"] * (number == 0)
-        yield f"  {count:>8,}  {answer}  {for_log(tool)}: {text.cover(reason)}"
+        yield f"  {count:>8,}  {answer}  {text.cover(tool)}: {text.cover(reason)}"
     for difference, findings in sums.differences.items():
         yield from _difference_lines(difference, findings, most, text)
 
@@ -189,7 +196,7 @@ def sums_value(sums: Sums, hooks: ReplayHooks, text: CallText) -> dict[str, Any]
         "by_hook": {hook: dict(counts) for hook, counts in sums.hooks.items()},
         "would": [{"hook": hook, "action": action, "calls": count} for (hook, action), count in sums.would.items()],
         "most_often": [
-            {"answer": answer, "tool": tool, "reason": text.cover(reason), "calls": count}
+            {"answer": answer, "tool": text.cover(tool), "reason": text.cover(reason), "calls": count}
             for (answer, tool, reason), count in sums.shapes.most_common()
         ],
         "differences": [
