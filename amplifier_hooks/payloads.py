@@ -635,6 +635,8 @@ class HookCompletePayload(HookPayload):
     """Milliseconds that the hook took."""
     action: str | None = None
     """The action of the hook's answer; None where it could give none."""
+    would: str | None = None
+    """The action that a report-only hook would have taken; nothing followed from it."""
 
 
 class HookFailedPayload(HookPayload):

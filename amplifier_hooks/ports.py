@@ -463,6 +463,8 @@ class RulePolicy(Protocol):
     A session calls the policy at every event that can be stopped but `approval:required`: before the hooks with the
     input as the agent wrote it, where only a denial counts, and after them with the input as they left it, before any
     grant and any person.
+
+    A policy whose attribute `report_only` is True decides nothing; its verdicts are only on record.
     """
 
     def judge(self, facts: ActionFacts) -> Awaitable[RuleVerdict | None] | RuleVerdict | None:

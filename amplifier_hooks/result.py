@@ -407,6 +407,20 @@ def highest(assessments: Iterable[Assessment]) -> Risk | None:
     return max((one.risk for one in assessments), key=RISKS.index, default=None)
 
 
+STOPS_NOTHING: Final = "report-only: it stops nothing"
+"""Words about a report-only hook, or report-only rules, wherever they are shown."""
+
+
+class Unenforced(msgspec.Struct, frozen=True, gc=False):
+    """The answer of a report-only hook or of report-only rules. It had no effect.
+
+    `action` is an action of a hook, or "allow" for rules that would have answered questions.
+    """
+
+    action: Action | Literal["allow"]
+    reason: str | None = None
+
+
 class Answer(msgspec.Struct, frozen=True):
     """One hook's answer on record.
 
@@ -414,7 +428,8 @@ class Answer(msgspec.Struct, frozen=True):
     no answer), `unavailable` (it could not be run), `disabled`. `denies` is True if the failure counts as a denial,
     because the hook gates. `recheck` marks the second look of a gate at data that was changed after its first.
     `output` is the text that the hook printed, if it was captured; a program that shows it escapes it for its place.
-    `registered` is the risk that the hook's registration gives to its questions.
+    `registered` is the risk that the hook's registration gives to its questions. `would` is the answer of a report-only
+    hook, whose `result` is always empty; None if the hook is in force or had nothing to say.
     """
 
     hook_name: str
@@ -426,6 +441,7 @@ class Answer(msgspec.Struct, frozen=True):
     recheck: bool = False
     output: str | None = None
     registered: Assessment | None = None
+    would: Unenforced | None = None
 
     @property
     def success(self) -> bool:

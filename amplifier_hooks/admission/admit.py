@@ -341,7 +341,7 @@ class Attempt:
         judge, judged = self.judge, self.judged
         if self.kind and self.recorded != judged.act.digest:
             act, chain = judged.act, judge.hooks.in_force(judged.act.event)
-            durable = chain.careful or bool(self.approvals) or judge.rules is not None
+            durable = chain.guarded or bool(self.approvals) or judge.rules_in_force is not None
             try:
                 facts = act_facts(act, self.call, self.kind)
                 await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)

@@ -46,6 +46,15 @@ class FailClosedRules:
             return ""
         return digest if isinstance(digest, str) else ""
 
+    @property
+    def report_only(self) -> bool:
+        """True if the verdicts of the policy have no effect. A policy that cannot tell is in force."""
+        try:
+            return getattr(self._policy, "report_only", False) is True
+        except Exception as error:  # noqa: BLE001  # as in `digest`
+            log.warning("rules_report_only_failed", error=describe(error))
+            return False
+
     async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
         """Return the policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule.
 
@@ -133,6 +142,18 @@ def rule_question(verdict: RuleVerdict) -> Ask:
 def rule_name(verdict: RuleVerdict) -> str:
     """Return the name of a rule, for places where hooks and people have names."""
     return f"rule:{verdict.rule}" if verdict.rule else "rules"
+
+
+def report_facts(outcome: Outcome, tool: str, verdict: RuleVerdict | None) -> dict[str, Any] | None:
+    """Return the record of a report-only verdict; None for a verdict that would have changed nothing."""
+    if verdict is None:
+        return None
+    _, answered = apply_verdict(outcome, verdict)
+    if verdict.action == "allow" and not answered:
+        return None
+    would = {"action": "ask_user" if verdict.action == "ask" else verdict.action, "reason": verdict.reason or None}
+    answers = [ask.hook_name for ask in answered]
+    return {"event": outcome.event, "tool": tool, "hook": rule_name(verdict), "would": would, "answers": answers}
 
 
 def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, Any]:

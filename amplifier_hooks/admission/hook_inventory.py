@@ -108,4 +108,6 @@ def hook_facts(hook: Hook) -> dict[str, Any]:
     }
     usual = {"match": hook.match.spec if hook.match else "", "tenant": hook.tenant, "owner": hook.owner}
     facts |= {name: value for name, value in usual.items() if value}
+    if hook.report_only:
+        facts["report_only"] = True
     return facts if hook.enabled else {**facts, "enabled": False}

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from amplifier_hooks import events
 from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, Call, freeze, freeze_input
-from amplifier_hooks.admission.apply_rules import apply_verdict, verdict_facts
+from amplifier_hooks.admission.apply_rules import apply_verdict, report_facts, verdict_facts
 from amplifier_hooks.admission.build_request import Origin
 from amplifier_hooks.admission.decisions import Judged
 from amplifier_hooks.clock import stamp
@@ -184,19 +184,26 @@ class Judge:
         With `durable` False the caller writes a durable record before anything follows from the outcome.
         """
         payload = self.payload(data, cwd)
-        if self.rules is None or not self._has_rules(event):
-            return await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
-        name, tool = events.canonical(event), str(payload.get("tool_name", ""))
+        rules, name, tool = self.rules_in_force, events.canonical(event), str(payload.get("tool_name", ""))
         cwd = payload["cwd"]
-        verdict = await self.rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
+        if rules is None or not self._has_rules(event):
+            outcome = await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
+            await self._report_rules(outcome, tool, cwd, payload)
+            return outcome
+        verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
         if verdict is not None and verdict.action == "deny":
             outcome = Outcome(name, payload)
         else:
             outcome, verdict = await self._ask_hooks(event, payload), None
             if not outcome.denied:
                 arguments = event_arguments(name, outcome.data)
-                verdict = await self.rules.judge(self._facts(name, tool, cwd, arguments, outcome))
+                verdict = await rules.judge(self._facts(name, tool, cwd, arguments, outcome))
         return (await self._apply_rules(outcome, tool, verdict, durable=durable))[0]
+
+    @property
+    def rules_in_force(self) -> FailClosedRules | None:
+        """The rules that decide; None if there are none, or if they are report-only."""
+        return None if self.rules is None or self.rules.report_only else self.rules
 
     def _has_rules(self, event: str) -> bool:
         """Return True if rules are consulted at an event: it can be stopped, and no rule has judged its act before."""
@@ -217,7 +224,7 @@ class Judge:
         in_force = self.in_force(act.event)
         given = fields_of(act)
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
-        rules = self.rules if self.rules is not None and self._has_rules(act.event) else None
+        rules = self.rules_in_force if self._has_rules(act.event) else None
         about = (act.event, act.name, act.cwd)
         verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
         if verdict is not None and verdict.action == "deny":
@@ -232,6 +239,7 @@ class Judge:
         by_rule = False
         if verdict is None:
             outcome = await self.record_outcome(outcome, durable=False)
+            await self._report_rules(outcome, act.name, act.cwd, payload)
         else:
             outcome, by_rule = await self._apply_rules(outcome, act.name, verdict)
         return Judged(act, call, outcome, in_force, handles, by_rule)
@@ -251,9 +259,10 @@ class Judge:
         except Stopped:
             outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
         verdict = None
-        if self.rules is not None and self._has_rules(act.event) and not outcome.denied:
+        rules = self.rules_in_force
+        if rules is not None and self._has_rules(act.event) and not outcome.denied:
             arguments = arguments_of(act, judged.handles)
-            verdict = await self.rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
+            verdict = await rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
         applied, answered = apply_verdict(outcome, verdict)
         if applied.denied or not set(applied.asks) <= set(judged.outcome.asks):  # only an objection goes on record
             applied, _ = await self._apply_rules(outcome, act.name, verdict)
@@ -261,8 +270,8 @@ class Judge:
 
     def in_force(self, event: str) -> tuple[Chain, str]:
         """Return the hooks and the digest of the rules that are in force at an event."""
-        rules = "" if self.rules is None else self.rules.digest
-        return self.hooks.in_force(event), rules
+        rules = self.rules_in_force
+        return self.hooks.in_force(event), "" if rules is None else rules.digest
 
     def _left_by_hooks(self, outcome: Outcome, act: Act, given: Mapping[str, Any]) -> tuple[Outcome, Act]:
         """Return the outcome, and the act as the hooks left it."""
@@ -296,6 +305,18 @@ class Judge:
             except RecordUnavailable as error:
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         return outcome, bool(answered)
+
+    async def _report_rules(self, outcome: Outcome, name: str, cwd: str, given: Mapping[str, Any]) -> None:
+        """Record the verdict that report-only rules would have given, on the input as it was given and as it is now."""
+        event = outcome.event
+        if self.rules is None or not self.rules.report_only or not self._has_rules(event) or outcome.denied:
+            return
+        verdict = None
+        for data in (given, outcome.data) if outcome.modified else (outcome.data,):
+            if verdict is None or verdict.action != "deny":
+                verdict = await self.rules.judge(self._facts(event, name, cwd, event_arguments(event, data), outcome))
+        if (facts := report_facts(outcome, name, verdict)) is not None:
+            await self.recorder.note("rules.reported", facts)
 
     async def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str] = ()) -> Outcome:
         """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
@@ -420,6 +441,8 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
         facts |= {"denied_by": outcome.denied_by, "cause": outcome.cause}
     if outcome.answers:
         facts["answers"] = [answer_facts(answer) for answer in outcome.answers]
+        if any(answer.would is not None for answer in outcome.answers) and "tool_name" in outcome.data:
+            facts["tool"] = outcome.data["tool_name"]
     return facts
 
 
@@ -434,6 +457,8 @@ def answer_facts(answer: Answer) -> dict[str, Any]:
     }
     if answer.assessments:
         facts["assessments"] = [{"risk": one.risk, "reason": one.reason} for one in answer.assessments]
+    if answer.would is not None:
+        facts["would"] = {"action": answer.would.action, "reason": answer.would.reason}
     if answer.output:
         data = answer.output.encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(data).hexdigest()

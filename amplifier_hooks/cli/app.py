@@ -13,12 +13,13 @@ import typer
 
 from amplifier_hooks.cli import doctor, ledger, token
 from amplifier_hooks.cli.approvals import approvals_commands, stop_commands
-from amplifier_hooks.cli.audit import audit_commands
+from amplifier_hooks.cli.audit import audit_commands, report_command
 from amplifier_hooks.cli.chat import chat_command
 from amplifier_hooks.cli.common import terminal_io
 from amplifier_hooks.cli.demo import demo_command
 from amplifier_hooks.cli.programs import bridge_command, programs_commands
 from amplifier_hooks.cli.project import project_commands
+from amplifier_hooks.cli.replay import replay_command
 from amplifier_hooks.cli.runs import runs_commands
 from amplifier_hooks.cli.serve import serve_command
 from amplifier_hooks.errors import MissingExtra
@@ -57,6 +58,7 @@ IN_SHORT: Final = {
     "validate": "Find out whether a file of hooks is right.",
     "list": "List the hooks, their order, and what a failure of each means.",
     "test": "Try one event: the hooks that it reaches, and why.",
+    "replay": "Tell what your hooks would have decided about calls of the past.",
     "chat": "Talk to a model that works in a folder, past your hooks.",
     "doctor": "Find out what works here, and how to repair the rest.",
     "ledger": "List the calls that the hook tool_ledger has kept.",
@@ -68,6 +70,7 @@ IN_SHORT: Final = {
     "approvals": "Look at the requests that wait for an answer, and answer them.",
     "stop": "Stop the acts of a session, of a tenant, or all, in every process.",
     "resume": "End a stop.",
+    "report": "Tell what report-only hooks and rules would have done.",
     "audit": "Read the record, and find out whether it is unchanged.",
     "runs": "Queue runs of agents, look at them, and run what is queued.",
     "token": "Say who may use the HTTP API, for which tenant, and for what.",
@@ -85,9 +88,11 @@ command("init", project_commands.INIT, project_commands.CODES)(project_commands.
 command("validate", project_commands.VALIDATE, project_commands.CODES)(project_commands.validate)
 command("list", project_commands.LIST, project_commands.CODES)(project_commands.list_hooks)
 command("test", project_commands.TEST, project_commands.TRIED)(project_commands.try_event)
+command("replay", replay_command.REPLAY, replay_command.REPLAY_CODES)(replay_command.replay)
 command("chat", chat_command.CHAT, chat_command.ENDING)(chat_command.chat)
 command("doctor", doctor.DOCTOR, doctor.DOCTOR_CODES)(doctor.doctor)
 command("ledger", ledger.LEDGER)(ledger.ledger)
+command("report", report_command.REPORT, report_command.REPORT_CODES)(report_command.report)
 command("import", programs_commands.IMPORT)(programs_commands.import_hooks)
 command("install", programs_commands.INSTALL)(programs_commands.install)
 command("uninstall", programs_commands.UNINSTALL)(programs_commands.uninstall)

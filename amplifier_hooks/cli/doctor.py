@@ -135,6 +135,7 @@ def check_hooks(patient: Patient) -> Findings:
     from amplifier_hooks.definitions import load_files
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
     from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.result import STOPS_NOTHING
 
     path = patient.folder / PROJECT_FILE
     if not path.exists():
@@ -160,6 +161,9 @@ def check_hooks(patient: Patient) -> Findings:
         said = {"flaws": [f"the process that builds the hooks of {path} ended with exit status {code}"], "warnings": []}
     yield from (("failed", flaw, repair) for flaw in said["flaws"])
     yield from (("warning", text, repair) for text in said["warnings"])
+    for name in said.get("report_only", ()):
+        repair = "amplifier-hooks report shows what it would have done; without report_only: true it is in force"
+        yield "note", f"{path}: {name} is {STOPS_NOTHING}", repair
     if not said["flaws"]:
         yield "ok", f"{path}: {said['hooks']} hooks"
 

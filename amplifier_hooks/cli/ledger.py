@@ -51,14 +51,14 @@ def ledger(
 
     if status and status not in get_args(CallStatus):
         raise typer.BadParameter(f"status {status!r} is none of {', '.join(get_args(CallStatus))}")
-    found = _entries(store, session=session, tool=tool, status=status, tenant=tenant, limit=limit)
+    found = ledger_entries(store, session=session, tool=tool, status=status, tenant=tenant, limit=limit)
     for entry in reversed(found):
         typer.echo(json.dumps(_facts(entry)) if as_json else _line(entry))
     if not found:
         typer.echo("The ledger has no such calls.", err=True)
 
 
-def _entries(store: str, *, status: str, **wanted: Any) -> list[LedgerEntry]:
+def ledger_entries(store: str, *, status: str = "", **wanted: Any) -> list[LedgerEntry]:
     """Return the entries of the ledger. If the ledger cannot be read, print the reason and end the command."""
     import asyncio
     from pathlib import Path

@@ -317,6 +317,9 @@ class NewHook(BaseModel):
     )
     risk: Risk | None = Field(None, description="Risk of the acts it asks about; its answers can only raise it.")
     risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Reason for the risk.")
+    report_only: StrictBool = Field(
+        default=False, description="If true, the hook stops nothing: its answers and failures are only on record."
+    )
 
     @model_validator(mode="after")
     def _check_timeout(self) -> Self:
@@ -387,6 +390,7 @@ class HookChanges(BaseModel):
     matcher: str | None = None
     risk: Risk | None = None
     risk_reason: str | None = None
+    report_only: StrictBool | None = None
 
     def apply_to(self, definition: HookDefinition, *, now: datetime) -> HookDefinition:
         """Return the definition with the changes.

@@ -25,6 +25,7 @@ def definition_row(definition: HookDefinition, found: DefinitionSet) -> dict[str
         "matcher": definition.matcher or "*",
         "fail_mode": fail_mode_of(definition, settings),
         "risk": definition.risk,
+        "report_only": definition.report_only,
         "timeout_ms": round(timeout_of(definition, settings) * 1000),
         "mode": definition.config.get("mode", "sync"),
         "tenant": definition.tenant_id,

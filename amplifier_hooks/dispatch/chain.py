@@ -91,6 +91,8 @@ class Chain:
     """True if a denial keeps the act from happening (and does not keep an agent from stopping)."""
     careful: bool = field(init=False)
     """True if an outcome needs further checks after the hooks have answered."""
+    guarded: bool = field(init=False)
+    """True if a gate that can deny takes part, or has to."""
     watched: bool = field(init=False)
     """True if an observer receives the outcome."""
     silent: bool = field(init=False)
@@ -100,13 +102,14 @@ class Chain:
     _selections: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        gated = any(hook.intent == "gate" for hook in self.participants)
+        gates = [hook for hook in self.participants if hook.intent == "gate"]
         stoppable = self.event.gate and self.event.name not in GOES_ON_WHEN_DENIED
         heard = bool(self.participants or self.observers)
         for name, value in {
             "name": self.event.name,
             "stoppable": stoppable,
-            "careful": gated or self.required,
+            "careful": bool(gates) or self.required,
+            "guarded": self.required or not all(hook.report_only for hook in gates),
             "watched": bool(self.observers) or (self.reported and heard),
             "silent": not heard and not self.required and not self.completed and not (self.stopped and stoppable),
             "everybody": self._selection_for_all(self.participants),
@@ -234,6 +237,8 @@ class Hook:
     risk: Risk | None = None
     """Risk of the hook's questions, as registered. An answer may give another risk; the highest counts."""
     risk_reason: str = ""
+    report_only: bool = False
+    """True if no answer and no failure of the hook has an effect; both are only on record."""
 
     enabled: bool = True
     timed: bool = False
@@ -246,9 +251,8 @@ class Hook:
     """True if the hook is enabled, is in no quarantine, and shares no budget that other hooks may use up."""
 
     def __attrs_post_init__(self) -> None:
-        self.timed = (
-            self.timed or self.timing or self.intent == "gate" or self.on_error == "deny" or self.budget is not None
-        )
+        gated = self.intent == "gate" or self.on_error == "deny"
+        self.timed = self.timed or self.timing or gated or self.budget is not None or self.report_only
         self.settle()
 
     @property
@@ -302,7 +306,11 @@ class Hook:
         return self.on_error == "deny"
 
     def denies(self, event: str) -> bool:
-        """Return True if a failure of the hook denies this event.
+        """Return True if a failure of the hook denies this event; that of a report-only hook never does."""
+        return self.fails_closed(event) and not self.report_only
+
+    def fails_closed(self, event: str) -> bool:
+        """Return True if a failure of the hook would deny this event if the hook were in force.
 
         In front of a stop, only the failure of a hook that was registered there by name denies.
         """

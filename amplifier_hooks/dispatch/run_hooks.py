@@ -29,11 +29,21 @@ from amplifier_hooks.dispatch.chain import (
     own,
     tenant_and_tool,
 )
-from amplifier_hooks.dispatch.merge import merge
+from amplifier_hooks.dispatch.merge import merge, stricter
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
 from amplifier_hooks.errors import HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.result import CHANGING, CONTINUE, Answer, Assessment, HookResult, Outcome, Status, as_result
+from amplifier_hooks.result import (
+    CHANGING,
+    CONTINUE,
+    Answer,
+    Assessment,
+    HookResult,
+    Outcome,
+    Status,
+    Unenforced,
+    as_result,
+)
 from amplifier_hooks.text.matching import MatchTimedOut
 
 CURRENT: ContextVar[Run | None] = ContextVar("amplifier_hooks.current", default=None)
@@ -251,8 +261,8 @@ class Run(msgspec.Struct, eq=False):
             if hook.risk is not None and result.action == "ask_user":
                 registered = Assessment(by=hook.name, risk=hook.risk, reason=hook.risk_reason)
                 record = msgspec.structs.replace(record, registered=registered)
-            self._record(record)
-        if result.action == "deny":
+            self._record(self._withhold(record) if hook.report_only else record)
+        if result.action == "deny" and not hook.report_only:
             self.denied = hook
             return True
         return False
@@ -278,12 +288,16 @@ class Run(msgspec.Struct, eq=False):
     def record_failure(
         self, hook: Hook, status: Status, error: str, duration: float | None = None, *, denies: bool = False
     ) -> bool:
-        """Record that a hook gave no answer; at a gate that is a denial. Return True if the run is denied."""
+        """Record that a hook gave no answer; at a gate that is a denial. Return True if the run is denied.
+
+        A report-only hook denies nothing, whatever `denies` says.
+        """
         spent = None if duration is None else duration * 1e3
-        denies = denies or hook.denies(self.event)
-        self._record(Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck))
+        denies = denies or hook.fails_closed(self.event)
+        record = Answer(hook.name, CONTINUE, status, error, spent, denies, self.recheck)
+        self._record(self._withhold(record) if hook.report_only else record)
         log.warning("hook_failed", hook=hook.name, error=error, event=self.event, status=status)
-        if denies:
+        if denies and not hook.report_only:
             self.denied = hook
         return self.denied is not None
 
@@ -297,12 +311,22 @@ class Run(msgspec.Struct, eq=False):
         else:
             answers.append(answer)
 
+    def _withhold(self, answer: Answer) -> Answer:
+        """Return the answer of a report-only hook without its effect: empty, with what the hook would have done."""
+        result = answer.effective_result
+        if result.suppress_output:
+            self.output = None
+        action = stricter(answer.action, "inject_context") if result.injections else answer.action
+        reason = answer.error if answer.denies else result.reason or result.approval_prompt
+        would = None if action == "continue" else Unenforced(action, reason)
+        return msgspec.structs.replace(answer, result=CONTINUE, denies=False, registered=None, would=would)
+
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
         """Start the next hook's time where this hook's time ended."""
         self.mark = now
         self.mark_owner = None
         self.attend = self.wait is not None
-        if hook.budget is not None:
+        if hook.budget is not None and not hook.report_only:
             self.total += duration
             if hook.budget.definitions < inf:
                 self.shared += duration
@@ -343,7 +367,8 @@ class Run(msgspec.Struct, eq=False):
             if name not in before or (changes[name] is not before[name] and changes[name] != before[name]):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
             data[name] = before[name]  # a value that compares equal need not be identical
-        self.data, self.modifier = data, hook
+        if not hook.report_only:
+            self.data, self.modifier = data, hook
 
     def _conflicts(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
         """Return True if a hook wants other data at a second look, and not its own last change again."""

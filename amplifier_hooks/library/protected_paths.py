@@ -63,6 +63,7 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
     """Asks a person about calls that touch protected files, or denies them, however the path is spelt."""
 
     name = "protected_paths"
+    replays = True
     Settings = ProtectedPathsSettings
 
     def __init__(self, settings: ProtectedPathsSettings | None = None) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from math import ceil
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import Field
 
@@ -58,12 +58,17 @@ class RateLimit(ReadyMade[RateLimitSettings]):
     """
 
     name = "rate_limit"
+    replays = True
     Settings = RateLimitSettings
 
     def __init__(self, settings: RateLimitSettings | None = None, *, now: Callable[[], float] = monotonic) -> None:
         super().__init__(settings)
         self._now = now
         self._starts: PerSession[dict[str, deque[float]]] = PerSession(dict)
+
+    def for_replay(self, now: Callable[[], float]) -> Self:
+        """Return a limit that counts by the time of the calls."""
+        return type(self)(self.settings, now=now)
 
     def points(self) -> tuple[Point, ...]:
         """Return a gate before tools."""

@@ -94,6 +94,7 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
     """Takes secrets out of prompts, tool inputs, results and errors; a result it cannot search is withheld."""
 
     name = "redact_secrets"
+    replays = True
     Settings = RedactSecretsSettings
 
     def __init__(

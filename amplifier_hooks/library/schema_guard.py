@@ -52,6 +52,7 @@ class SchemaGuard(ReadyMade[SchemaGuardSettings]):
     """
 
     name = "schema_guard"
+    replays = True
     Settings = SchemaGuardSettings
 
     def __init__(self, settings: SchemaGuardSettings | None = None) -> None:

@@ -68,6 +68,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
     """
 
     name = "side_effects"
+    replays = True
     Settings = SideEffectsSettings
 
     def __init__(self, settings: SideEffectsSettings | None = None) -> None:

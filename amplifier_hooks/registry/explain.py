@@ -9,6 +9,7 @@ from attrs import frozen
 from amplifier_hooks.dispatch.chain import Chain, hook_for_call
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.hook_table import may_join
+from amplifier_hooks.result import STOPS_NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,8 +36,8 @@ class HookExplanation:
         return self.hook.recheck
 
     def __str__(self) -> str:
-        twice = ", looks twice" if self.looks_twice else ""
-        return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}{twice}): {self.why}"
+        more = ", looks twice" * self.looks_twice + f", {STOPS_NOTHING}" * self.hook.report_only
+        return f"{self.name} ({self.hook.intent}, priority {self.hook.priority}{more}): {self.why}"
 
 
 @frozen(kw_only=True)
@@ -111,4 +112,6 @@ def _why_skipped(hook: Hook, row: Event, tenant: str, tool: str | None) -> str:
 def _on_failure(hook: Hook, event: str) -> str:
     if hook.intent == "observe":
         return "that is logged"
+    if hook.report_only:
+        return "that is only on record"
     return "the event is denied" if hook.denies(event) else "it is skipped"

@@ -40,4 +40,5 @@ def _end_event(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]
         return name, {"error": answer.error or answer.status, "on_error_behavior": behavior, "duration_ms": duration_ms}
     if answer.action == "deny":
         return events.HOOK_BLOCKED, {"block_reason": answer.result.reason, "duration_ms": duration_ms}
-    return events.HOOK_COMPLETE, {"action": answer.action, "duration_ms": duration_ms}
+    would = {} if answer.would is None else {"would": answer.would.action}
+    return events.HOOK_COMPLETE, {"action": answer.action, **would, "duration_ms": duration_ms}

@@ -45,6 +45,8 @@ class Scope:
     built_in: bool = False
     permissions: frozenset[str] = field(default=frozenset(), converter=_frozenset)
     tenant: str = ""
+    report_only: bool = False
+    """True if every hook of the owner that answers is report-only."""
 
     @property
     def tier(self) -> Tier:

@@ -66,6 +66,7 @@ class MoreOptions(TypedDict, total=False):
     budget: float | None
     risk: Risk | None
     risk_reason: str
+    report_only: bool
     own_event: bool
 
 
@@ -118,12 +119,13 @@ def make_hook(
     timing: bool = False,
     risk: object = None,
     risk_reason: object = "",
+    report_only: object = False,
 ) -> Hook:
     """Return a hook made from a handler and its options.
 
     With `capture`, the hook's printed text is kept for its answer (`Answer.output`) and does not reach the streams; if
     it is None, that holds for a hook whose code names `suppress_output`.
-    `risk` and `risk_reason` apply to every question of the hook.
+    `risk` and `risk_reason` apply to every question of the hook. With `report_only` its answers have no effect.
 
     Raises `InvalidRegistration`, which names the mistake and its correction.
     """
@@ -152,6 +154,8 @@ def make_hook(
         raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
     captured = _is_captured(name, intent, handler, capture=capture)
     risk, reason = _risk(name, intent, risk, risk_reason)
+    if report_only:
+        _check_report_only(name, intent, report_only)
     call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
     return Hook(
         name=name,
@@ -177,6 +181,7 @@ def make_hook(
         source=source,
         risk=risk,
         risk_reason=reason,
+        report_only=report_only is True,
     )
 
 
@@ -226,6 +231,17 @@ def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk
     except InvalidResult as problem:
         raise InvalidRegistration(f"{name}: {problem}") from None
     return checked.risk, checked.risk_reason or ""
+
+
+def _check_report_only(name: str, intent: Intent, value: object) -> None:
+    if value is not True:
+        raise InvalidRegistration(f"{name}: report_only {value!r} is neither True nor False")
+    if intent == "observe":
+        raise InvalidRegistration(f"{name}: report_only is for hooks that answer, and an observer gives no answer")
+    if intent == "around":
+        raise InvalidRegistration(
+            f"{name}: an around hook carries the operation out, so it cannot only report; leave report_only out"
+        )
 
 
 def check_timeout(value: object, what: str) -> float:

@@ -318,17 +318,24 @@ class HookRegistry(Registrar):
         return tuple(self._roster)
 
     def scope(
-        self, plugin: str, *, built_in: bool = False, permissions: Iterable[str] = (), tenant: str = ""
+        self,
+        plugin: str,
+        *,
+        built_in: bool = False,
+        permissions: Iterable[str] = (),
+        tenant: str = "",
+        report_only: bool = False,
     ) -> RegistryScope:
         """Return a plugin's view of the registry. It registers hooks within its permissions and removes only its own.
 
-        With a `tenant`, every hook of the scope is for that tenant alone.
+        With a `tenant`, every hook of the scope is for that tenant alone; with `report_only`, no answer of them has an
+        effect.
         """
         names: dict[str, object] = {"plugin": plugin or None, "tenant": tenant}
         for what, value in names.items():
             if not isinstance(value, str):
                 raise InvalidRegistration(f"{what} {value!r} is no name; a scope needs an owner")
-        scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant)
+        scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant, report_only=report_only)
         return RegistryScope(scope, self._roster, self._admit, self._row)
 
     def discover(
@@ -520,6 +527,8 @@ class HookRegistry(Registrar):
     def _admit(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
         """Register a hook on behalf of a scope. Every way to register ends here."""
         tenant = options.setdefault("tenant", scope.tenant)
+        if scope.report_only and intent != "observe":
+            options["report_only"] = True
         around = operation_of(event) if intent == "around" else None
         own = options.pop("own_event", False)
         defined = options.get("source") == "definition"
@@ -707,7 +716,8 @@ class HookRegistry(Registrar):
 
 
 def _has_gate(hooks: Iterable[Hook]) -> bool:
-    return any(hook.intent == "gate" and hook.enabled for hook in hooks)
+    """Return True if a gate is among the hooks that can deny."""
+    return any(hook.intent == "gate" and hook.enabled and not hook.report_only for hook in hooks)
 
 
 def _is_about_hooks() -> bool:

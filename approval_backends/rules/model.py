@@ -247,6 +247,7 @@ class RulesModel(StrictRulesModel):
 
     version: Annotated[Literal[1], PlainValidator(_version), Field(description="1")]
     otherwise: Literal["ask", "deny"] | None = None
+    report_only: bool = False
     rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
 
 

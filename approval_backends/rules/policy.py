@@ -10,7 +10,7 @@ from attrs import frozen
 
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.ports import ActionFacts, RuleAction, RuleVerdict
-from amplifier_hooks.result import Assessment, highest
+from amplifier_hooks.result import STOPS_NOTHING, Assessment, highest
 from approval_backends.rules.conditions import Subject
 from approval_backends.rules.model import OTHERWISE, parse_rules, read_file
 
@@ -46,6 +46,7 @@ class RulesExplanation:
 
     verdict: RuleVerdict | None
     considered: tuple[ConsideredRule, ...]
+    report_only: bool = False
 
     @property
     def deciding(self) -> tuple[ConsideredRule, ...]:
@@ -64,7 +65,8 @@ class RulesExplanation:
         return tuple(one for one in self.considered if not one.matched)
 
     def __str__(self) -> str:
-        lines = [_verdict_text(self.verdict)]
+        lines = [f"The file is {STOPS_NOTHING}."] if self.report_only else []
+        lines.append(_verdict_text(self.verdict))
         for title, rules in (("decides", self.deciding), ("matches", self.outdone), ("no match", self.others)):
             lines += [f"  {title}: {one}" for one in rules]
         return "\n".join(lines)
@@ -109,6 +111,8 @@ class Rules:
         model, lines = parse_rules(data, self._name)
         rules = tuple(rule.to_rule(lines["rules", number]) for number, rule in enumerate(model.rules))
         self._rules, self._otherwise = rules, model.otherwise
+        self.report_only = model.report_only
+        """True if the verdicts have no effect and are only on record."""
         self.digest = hashlib.sha256(data).hexdigest()
         """The digest of the file's bytes: it identifies these rules."""
 
@@ -129,7 +133,8 @@ class Rules:
                 ConsideredRule(rule=rule.id, action=rule.action, line=rule.line, met=finding.met, why=finding.why)
             )
         matched = {one.rule for one in considered if one.matched}
-        return RulesExplanation(verdict=self._verdict(matched, facts.event), considered=tuple(considered))
+        verdict = self._verdict(matched, facts.event)
+        return RulesExplanation(verdict=verdict, considered=tuple(considered), report_only=self.report_only)
 
     def _verdict(self, matched: set[str], event: str) -> RuleVerdict | None:
         """Return the strictest action of the rules that matched, by all that have it, in the order of their names."""

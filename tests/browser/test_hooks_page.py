@@ -67,6 +67,23 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
     assert page.url.endswith(protect)
 
 
+@pytest.mark.rule("API-14", "API-3", "DSP-11")
+async def test_a_report_only_hook(workshop: Workshop, visit: Browsers) -> None:
+    """The page says of a report-only hook that it stops nothing, and shows the answers it would have given."""
+    await workshop.hook("protect", "protect", priority=20, report_only=True)
+    await workshop.hook("broken", "fail", priority=30, report_only=True)
+    await workshop.write("config/keys.yaml")
+    page = await workshop.open(visit)
+    await see(page, ".hk:has-text('protect')", "report-only: it stops nothing")
+    await page.click("text=protect")
+    await see(page, "#hook .facts-list", "report-only: it stops nothing")
+    await see(page, "#hook .log", "Would have denied")
+    await see(page, "#hook .log", "config/keys.yaml holds keys")
+    await page.click("text=broken")
+    await see(page, "#hook .log", "Would have denied")
+    assert "so the action was stopped" not in await page.inner_text("#hook")
+
+
 @pytest.mark.rule("API-14", "TEN-1")
 async def test_switching(workshop: Workshop, visit: Browsers) -> None:
     """A switch turns a hook off at once for every client, and on again; a hook that changed meanwhile says so."""

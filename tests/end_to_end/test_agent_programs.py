@@ -24,6 +24,7 @@ from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
 from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.transcripts import SOURCES
 from amplifier_hooks.record.line import VerifierKey
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.report import LogVerdict
@@ -280,6 +281,36 @@ async def test_without_a_server_nothing_runs(program: Program, tmp_path: Path) -
         await here.run(program, {"hooks": tool_events}, model)
     assert not (here.project / "production.txt").exists()
     assert "amplifier-hooks serve" in json.dumps(model.requests[1])
+
+
+FOLDERS: Final = {
+    "claude_code": ("claude-code", ".claude/projects"),
+    "codex": ("codex", ".codex/sessions"),
+    "gemini": ("gemini", ".gemini/tmp"),
+}
+"""For each program the source of its transcripts, and their folder in its home."""
+
+
+@pytest.mark.rule("CLI-10")
+async def test_its_transcript_has_what_its_hooks_were_asked(program: Program, tmp_path: Path) -> None:
+    """The calls in a program's transcript have the tools, inputs and folder of its questions, and their ends."""
+    asked: list[tuple[str, Any, str]] = []
+    async with world(tmp_path) as here:
+
+        @here.registry.gate("tool:pre", name="guard")
+        async def guard(event: str, data: Any) -> HookResult | None:
+            asked.append((data["tool_name"], data["tool_input"], data["cwd"]))
+            return HookResult.deny("never") if "forbidden" in json.dumps(data["tool_input"]) else None
+
+        calls = (program.command("echo hello"), program.command("echo > forbidden.txt"))
+        async with serving(*calls, Say("finished")) as model:
+            await here.run(program, here.bridge(program), model)
+    name, folder = FOLDERS[program.dialect]
+    source = SOURCES[name]
+    [transcript] = [source.read(file) for file in source.files(tmp_path / "home" / folder)]
+    assert [(call.tool, call.input, call.cwd) for call in transcript.calls] == asked
+    assert [call.happened for call in transcript.calls] == ["ran", "denied"]
+    assert transcript.problems == []
 
 
 GUARD: Final = """\

@@ -28,7 +28,7 @@ from amplifier_hooks.cli.approvals.stop_commands import stop_line
 from amplifier_hooks.cli.common.terminal_io import confirm, print_error, stop
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ActionFacts
-from amplifier_hooks.result import highest
+from amplifier_hooks.result import STOPS_NOTHING, highest
 from amplifier_hooks.text.error_sentences import suggestion
 from amplifier_hooks.text.escape import for_terminal
 from approval_backends.rules.policy import Rules
@@ -218,11 +218,12 @@ async def check_rules(file: Path, *, as_json: bool) -> None:
     """Print that the file can be used. Raises the error of a file that cannot be used."""
     rules = Rules.load(file)
     if as_json:
-        print_line(to_json({"file": str(file), "rules": len(rules), "digest": rules.digest}))
+        found = {"file": str(file), "rules": len(rules), "report_only": rules.report_only, "digest": rules.digest}
+        print_line(to_json(found))
     else:
-        print_line(
-            for_terminal(f"{file}: {len(rules)} {'rule' if len(rules) == 1 else 'rules'}, digest {rules.digest[:12]}")
-        )
+        count = f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"
+        only = f", {STOPS_NOTHING}" * rules.report_only
+        print_line(for_terminal(f"{file}: {count}, digest {rules.digest[:12]}{only}"))
 
 
 async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None:
@@ -235,6 +236,7 @@ async def explain_call(file: Path, facts: ActionFacts, *, as_json: bool) -> None
     print_line(
         to_json(
             {
+                "report_only": explanation.report_only,
                 "action": verdict.action if verdict else None,
                 "rule": verdict.rule if verdict else None,
                 "reason": verdict.reason if verdict else "",

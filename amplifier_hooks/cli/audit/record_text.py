@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from amplifier_hooks.record.report import LogVerdict, Observation
+from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from amplifier_hooks.cli.audit.find_record import Line
     from amplifier_hooks.record.line import LogEntry
@@ -171,8 +172,23 @@ def fact_summary(entry: LogEntry) -> str:
     if entry.kind == "segment.opened":
         return clip(f"segment {facts.get('segment')} of the log {facts.get('log')}", _BRIEF)
     telling = [fact_text(facts[name]) for name in _TELLING if facts.get(name)]
+    telling += would_texts(facts)
     rest = telling or [f"{name} {fact_text(value)}" for name, value in facts.items() if name not in _EVERY_RECORD]
     return clip("  ".join(rest), _BRIEF)
+
+
+def would_answers(facts: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the report-only answers on a line of the record: the hook or rule, and its action with the reason."""
+    answers = facts.get("answers")
+    for one in [facts, *(answers if isinstance(answers, list) else ())]:
+        if isinstance(one, dict) and isinstance(one.get("would"), dict):
+            yield str(one.get("hook")), one["would"]
+
+
+def would_texts(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Return a text for each report-only answer on a line: it stopped nothing."""
+    for hook, would in would_answers(facts):
+        yield f"{hook} would have answered {would.get('action')}, but is {STOPS_NOTHING}"
 
 
 def fact_text(value: object) -> str:

@@ -20,6 +20,7 @@ from amplifier_hooks.cli.chat.conversation import Conversation
 from amplifier_hooks.cli.common.terminal_io import ask_yes_no, is_interactive
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.session.display import TerminalDisplay
 from amplifier_hooks.storage.state_folder import StateFolder
 from amplifier_hooks.text.escape import for_log
@@ -159,9 +160,11 @@ def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
             return False
         typer.echo(f"{for_log(str(path))} has not been trusted as it is now. It switches on:", err=True)
         for entry in found.library:
-            typer.echo(f"  {for_log(entry.name)}  {_config_text(entry.config)}", err=True)
+            only = f" ({STOPS_NOTHING})" * entry.report_only
+            typer.echo(f"  {for_log(entry.name)}{only}  {_config_text(entry.config)}", err=True)
         for one in found.definitions:
-            where = f"{for_log(one.name)} at {for_log(one.event_type)}{'' if one.enabled else ' (switched off)'}"
+            off = "" if one.enabled else " (switched off)"
+            where = f"{for_log(one.name)} at {for_log(one.event_type)}{off}{f' ({STOPS_NOTHING})' * one.report_only}"
             typer.echo(f"  {where}: {for_log(one.handler_ref)}  {_config_text(one.config)}", err=True)
         return ask_yes_no("Trust it to run as shown?")
 

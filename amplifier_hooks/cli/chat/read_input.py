@@ -19,6 +19,7 @@ from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.cli.chat.chat_session import Room
 from amplifier_hooks.cli.chat.screen import ChatScreen
 from amplifier_hooks.errors import HookError
+from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
 from amplifier_hooks.threads import DaemonPool
 
@@ -97,7 +98,8 @@ async def _hooks(room: Room, rest: str) -> AsyncIterator[str]:
         yield "There are no hooks. Write some: amplifier-hooks init"
     for hook in sorted(hooks, key=lambda one: (one.event, one.priority)):
         match = f"  for {for_log(hook.match.spec)}" if hook.match else ""
-        yield f"  {hook.event:<16} {hook.priority:>4}  {hook.intent:<8} {for_log(hook.name)}{match}"
+        only = f"  ({STOPS_NOTHING})" * hook.report_only
+        yield f"  {hook.event:<16} {hook.priority:>4}  {hook.intent:<8} {for_log(hook.name)}{match}{only}"
 
 
 def _quit(room: Room, rest: str) -> AsyncIterator[str]:

@@ -19,6 +19,7 @@ from amplifier_hooks.definitions import definition_row
 from amplifier_hooks.definitions.model import band_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.events import CATALOGUE
+from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import for_log, for_terminal
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def _row(number: int, hook: Hook, project: Project) -> dict[str, Any]:
         "intent": hook.intent,
         "matcher": hook.match.spec if hook.match else "*",
         "timeout_ms": None if hook.timeout == float("inf") else round(hook.timeout * 1000),
+        "report_only": hook.report_only,
         "runs": True,
         "on_failure": _on_failure(hook),
     }
@@ -88,6 +90,8 @@ def _on_failure(hook: Hook) -> str:
     """Return the effect of a failure of this hook."""
     if hook.intent == "observe":
         return "the failure is logged"
+    if hook.report_only:
+        return "that is only on record"
     if hook.intent == "around":
         return "the operation does not run" if hook.gates else "the operation runs without it"
     return "the event is denied" if hook.denies(hook.event) else "it is skipped"
@@ -99,7 +103,7 @@ def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
     for event, group in groupby(running, key=lambda row: row["event"]):
         yield event if event in RANK else f"around {event}" if event in OPERATIONS else f"every event of {event}"
         for row in group:
-            does = INTENTS[row["intent"]]
+            does = INTENTS[row["intent"]] if not row["report_only"] else f"{row['intent']} ({STOPS_NOTHING})"
             match = "" if row["matcher"] == "*" else f", for {for_log(row['matcher'])}"
             yield f"  {row['number']:>3}  {for_log(row['name'])}, {does}{match}"
             yield f"       {row['kind']}, priority {row['priority']} ({row['band']}), {_short_spot(row['where'])}"
@@ -162,7 +166,8 @@ def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str
         yield "  no hook takes part"
     for title, hooks in (("asked", explained.hooks), ("told", explained.observers)):
         for number, one in enumerate(hooks, 1):
-            yield f"  {title} {number}  {for_log(one.name)}: {for_log(one.why)}"
+            only = f" ({STOPS_NOTHING})" * one.hook.report_only
+            yield f"  {title} {number}  {for_log(one.name)}{only}: {for_log(one.why)}"
             yield f"           if it fails, {one.on_failure}"
     for one in explained.others:
         yield f"  left out  {for_log(one.name)}: {for_log(one.why)}"
@@ -175,7 +180,9 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     for answer in outcome.answers:
         error = f": {for_log(answer.error)}" if answer.error else ""
-        yield f"  {for_log(answer.hook_name)} answered {answer.action} ({answer.duration_ms:.1f} ms){error}"
+        would = f"would have answered {answer.would.action}, but is {STOPS_NOTHING}" if answer.would else ""
+        did = would or f"answered {answer.action}"
+        yield f"  {for_log(answer.hook_name)} {did} ({answer.duration_ms:.1f} ms){error}"
     why = f", by {outcome.denied_by}: {outcome.reason}" if outcome.denied else ""
     yield f"outcome: {outcome.action}{for_log(why)}"
     for injection in outcome.injections:
@@ -202,7 +209,13 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
             "denied_by": outcome.denied_by,
             "reason": outcome.reason,
             "answers": [
-                {"hook": answer.hook_name, "action": answer.action, "status": answer.status, "error": answer.error}
+                {
+                    "hook": answer.hook_name,
+                    "action": answer.action,
+                    "would": answer.would.action if answer.would else None,
+                    "status": answer.status,
+                    "error": answer.error,
+                }
                 for answer in outcome.answers
             ],
             "injections": [{"hook": one.hook_name, "content": one.content} for one in outcome.injections],
@@ -214,7 +227,13 @@ def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, An
 
 
 def _hook_facts(one: HookExplanation) -> dict[str, Any]:
-    return {"name": one.name, "intent": one.hook.intent, "why": one.why, "on_failure": one.on_failure}
+    return {
+        "name": one.name,
+        "intent": one.hook.intent,
+        "report_only": one.hook.report_only,
+        "why": one.why,
+        "on_failure": one.on_failure,
+    }
 
 
 def _plain(data: Mapping[str, Any]) -> Any:

@@ -109,6 +109,17 @@ def init(
     if kept is not None:
         typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
+    offer_replay()
+
+
+def offer_replay() -> None:
+    """Name the command that shows decisions about past sessions, for each program that keeps transcripts here."""
+    from amplifier_hooks.programs.transcripts import SOURCES
+
+    for source in SOURCES.values():
+        if source.folder().is_dir():
+            text = f"amplifier-hooks replay --from {source.name} shows what they would have decided about your sessions"
+            typer.echo(f"{text} with {source.title}.", err=True)
 
 
 def validate(
@@ -124,15 +135,17 @@ def validate(
     from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.result import STOPS_NOTHING
 
     flaws: list[str] = []
     warnings: list[str] = []
+    report_only: tuple[str, ...] = ()
     count = 0
     path = file or Path()
     try:
         path = project_file(file)
         found = load_files(path)
-        count = len(found.definitions) + len(found.library)
+        count, report_only = len(found.definitions) + len(found.library), found.report_only
         if not no_import:
             warnings = [str(flaw) for flaw in Project.build(path, found=found).plan.warnings]
         if trust:
@@ -144,12 +157,15 @@ def validate(
     except OSError as problem:
         flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
     if as_json:
-        print_json({"file": str(path), "ok": not flaws, "hooks": count, "flaws": flaws, "warnings": warnings})
+        found_so = {"hooks": count, "report_only": report_only, "flaws": flaws, "warnings": warnings}
+        print_json({"file": str(path), "ok": not flaws, **found_so})
     else:
         for text in flaws:
             print_text(text)
         for text in warnings:
             print_text(f"{text} (a warning: it could not run as things are)")
+        for name in report_only:
+            print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         print_text(f"{where}: {verdict}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))

@@ -113,6 +113,13 @@ class Host:
     api: ApiHost | None = None
     """The HTTP API; none if None."""
 
+    @property
+    def report_only(self) -> tuple[str, ...]:
+        """Names of the hooks, and the file of rules, that stop nothing."""
+        rules = self.options.get("rules")
+        named = (str(rules.source),) if rules is not None and rules.report_only else ()
+        return (*(hook.name for hook in self.hooks.registry.hooks() if hook.report_only), *named)
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str | None]:
         """Answer programs for the block; then end every session, and close the record.

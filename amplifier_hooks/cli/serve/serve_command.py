@@ -202,9 +202,12 @@ class Serving:
             if self.programs is not None:
                 trouble = await stack.enter_async_context(self.programs.serving())
                 typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
-                if trouble is not None:
-                    from amplifier_hooks.text.escape import for_terminal
+                from amplifier_hooks.result import STOPS_NOTHING
+                from amplifier_hooks.text.escape import for_terminal
 
+                for name in self.programs.report_only:
+                    typer.echo(for_terminal(f"{name} is {STOPS_NOTHING}"), err=True)
+                if trouble is not None:
                     typer.echo(for_terminal(f"Every call is denied, because {trouble}"), err=True)
                 if self.programs.port is not None:
                     from amplifier_hooks.storage.state_folder import StateFolder

@@ -68,7 +68,15 @@ class ReadyMadeEntry:
 
     name: str
     config: Mapping[str, Any]
+    """The settings of the hook itself."""
+    report_only: bool = False
+    """True if the answers of the hook have no effect; in a file it stands among the settings."""
     spot: Spot = field(factory=Spot)
+
+    @property
+    def content(self) -> list[Any]:
+        """The entry as plain JSON, for digests."""
+        return [self.name, dict(self.config), self.report_only]
 
 
 @frozen(kw_only=True)
@@ -92,11 +100,17 @@ class DefinitionSet:
         return nearest_spot(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
 
     @property
+    def report_only(self) -> tuple[str, ...]:
+        """Names of the hooks that run and stop nothing."""
+        hooks = (one.name for one in self.definitions if one.enabled and one.report_only)
+        return (*hooks, *(entry.name for entry in self.library if entry.report_only))
+
+    @property
     def digest(self) -> str:
         """Digest of the content of the set, independent of the files it was written in."""
         said = {
             "definitions": [definition.digest for definition in self.definitions],
-            "library": [[entry.name, dict(entry.config)] for entry in self.library],
+            "library": [entry.content for entry in self.library],
             "events": list(self.events),
             "settings": self.settings.model_dump(),
         }
@@ -209,7 +223,12 @@ class Reading:
                     twice = f"{name!r} is switched on already, in {found[name].spot}; keep one of them"
                     self.flaws.append(Flaw(spot, twice))
                 elif value is not None:
-                    found[name] = ReadyMadeEntry(name=name, config=value.value, spot=spot)
+                    config = dict(value.value)
+                    report_only = config.pop("report_only", False)
+                    if not isinstance(report_only, bool):
+                        self.flaws.append(Flaw(value.spot("report_only"), "report_only is true or false"))
+                        report_only = False
+                    found[name] = ReadyMadeEntry(name=name, config=config, report_only=report_only, spot=spot)
         return tuple(found.values())
 
     def _hooks(self, pages: Iterable[Page], events: Iterable[str]) -> list[tuple[HookDefinition, dict[KeyPath, Spot]]]:

@@ -206,6 +206,7 @@ def _options(definition: HookDefinition, settings: DefinitionSettings) -> dict[s
         "budget": chain if definition.kind == "python" else None,
         "risk": definition.risk,
         "risk_reason": definition.risk_reason,
+        "report_only": definition.report_only,
     }
 
 
@@ -251,6 +252,8 @@ def _parts_of_points(definition: HookDefinition, hook: PointedHook, options: Map
             own["recheck"] = getattr(point, "recheck", True)
         if intent not in ASKING:
             del own["risk"], own["risk_reason"]
+        if intent == "observe":
+            del own["report_only"]
         call = versioned_handler(definition.digest, point.call)
         parts.append(Part(intent=intent, event=canonical(point.event), call=call, options=own))
     if definition.risk is not None and all(part.intent not in ASKING for part in parts):
@@ -262,7 +265,7 @@ def _as_observer(part: Part, background: Background) -> Part:
     """Return a registration as an observer that runs in the background."""
     if part.intent in ("around", "observe"):
         raise InvalidRegistration(f"mode async: the hook itself decides how it runs at {part.event}; leave mode out")
-    options = {name: value for name, value in part.options.items() if name != "recheck"}
+    options = {name: value for name, value in part.options.items() if name not in ("recheck", "report_only")}
     timeout = part.options["timeout"] or inf
     observer = background.observer(options["name"], part.call, timeout, options["tenant"])
     call = VersionedHandler(observer, part.call.hook_version, part.call.origin)
@@ -294,11 +297,17 @@ class ReadyMadeHook:
 
 
 def build_ready_made(
-    name: str, config: Mapping[str, Any], version: str, trusted: Callable[[], bool] | None = None
+    name: str,
+    config: Mapping[str, Any],
+    version: str,
+    trusted: Callable[[], bool] | None = None,
+    *,
+    report_only: bool = False,
 ) -> ReadyMadeHook:
     """Build a ready-made hook by its name, with its config. This imports, and so runs, its module.
 
     With `trusted`, the hook runs only while `trusted` returns True: for a hook whose config names files of a project.
+    With `report_only`, its answers have no effect.
 
     Raises `HookUnavailable` for a name that no installed package has, and any `HookError` that its config causes.
     """
@@ -310,7 +319,8 @@ def build_ready_made(
     ours = {point.dist.name for point in points if point.dist} == {OURS}
 
     def enter(registry: HookRegistry) -> None:
-        _enter(registry.scope(name, built_in=ours), name, hook, version, trusted)
+        scope = registry.scope(name, built_in=ours, report_only=report_only)
+        _enter(scope, name, hook, version, trusted)
 
     return ReadyMadeHook(enter, getattr(hook, "close", None))
 

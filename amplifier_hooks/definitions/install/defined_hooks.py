@@ -312,12 +312,12 @@ class DefinedHooks:
                 )
 
     def _build_ready_made(self, entry: ReadyMadeEntry) -> PreparedHook:
-        digest = hashlib.sha256(freeze([entry.name, dict(entry.config)])).hexdigest()
+        digest = hashlib.sha256(freeze(entry.content)).hexdigest()
         standing = self._installed.get(entry.name)
         if standing is not None and standing.prepared.is_of(None, digest):
             return evolve(standing.prepared, spot=entry.spot)
         trusted = self._is_trusted if texts_in(dict(entry.config)) else None  # a text may name a program
-        made = build_ready_made(entry.name, entry.config, digest, trusted)
+        made = build_ready_made(entry.name, entry.config, digest, trusted, report_only=entry.report_only)
         return PreparedHook(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
 
     def _reusable_hook(

@@ -70,6 +70,8 @@ class ReadyMade(ABC, Generic[S]):
     """
 
     name: ClassVar[str]
+    replays: ClassVar[bool] = False
+    """True if the hook decides before a tool call from the call alone: it runs, sends and writes nothing."""
     Settings: type[S]
     settings: S
 
@@ -95,6 +97,10 @@ class ReadyMade(ABC, Generic[S]):
     @abstractmethod
     def points(self) -> tuple[Point, ...]:
         """Return the points at which the hook registers with these settings."""
+
+    def for_replay(self, now: Callable[[], float]) -> Self | None:  # for hooks that count by time
+        """Return the hook that judges calls of the past, whose time `now` returns in seconds; None if none can."""
+        return self if self.replays else None
 
     async def __aenter__(self) -> Self:
         return self

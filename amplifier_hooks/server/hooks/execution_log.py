@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections import deque
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import AwareDatetime, BaseModel, Field
 
@@ -51,6 +51,7 @@ class HookRun(BaseModel):
     success: bool = Field(description="True if the hook gave an answer, of any kind.")
     status: Status = Field(description="ok, or the reason why there is no answer.")
     action: Action = Field(description="Effect of the hook's answer or failure.")
+    would: Action | None = Field(None, description="Effect of a report-only hook, if it were in force; it had none.")
     data: Any = Field(None, description="Data of the answer, without secrets.")
     said: str | None = Field(None, description="Reason of a denial, or text of a question.")
     error: str | None = None
@@ -179,8 +180,13 @@ def hook_run_of(answer: Answer, values: FactValues) -> HookRun:
         success=answer.success,
         status=answer.status,
         action=answer.action,
+        would=None if answer.would is None else cast("Action", answer.would.action),
         data=None if answer.data is None else _escape(values.value(answer.data)),
-        said=values.text(answer.effective_result.reason or answer.effective_result.approval_prompt),
+        said=values.text(
+            answer.would.reason
+            if answer.would is not None
+            else answer.effective_result.reason or answer.effective_result.approval_prompt
+        ),
         error=values.text(answer.error),
         duration_ms=answer.duration_ms,
     )

@@ -59,6 +59,7 @@ class HookBody(BaseModel):
     matcher: str | None
     risk: Risk | None
     risk_reason: str
+    report_only: bool
     created_at: AwareDatetime
     updated_at: AwareDatetime
     problem: str | None = Field(

@@ -10,6 +10,7 @@ const BANDS = [
 const CLOSED = 100;
 const STOPS = "a failure stops the action";
 const REPORTED = "a failure is only reported";
+const NOTHING = "report-only: it stops nothing";
 const SHOWN = {
   all: ["All", () => true],
   failing: ["Failing", (row) => row.enabled && row.wrong],
@@ -33,8 +34,15 @@ const ms = (value) => {
   return `${value >= 1 ? Math.round(value) : value.toFixed(1)} ms`;
 };
 
+// Returns the words for the answer of a report-only hook, in the place of those for one in force.
+const withheld = ([shape, color, word]) => {
+  const would = `Would have ${word[0].toLowerCase()}${word.slice(1)}`;
+  return [shape, color, would, would];
+};
+
 // Returns the shape, the colour, and the words for the real and the dry-run outcome of a hook's answer.
 const became = (answer) => {
+  if (answer.would) return withheld(ANSWERS[answer.would] ?? ANSWERS.continue);
   if (answer.status === "timeout") return LATE;
   return answer.success ? ANSWERS[answer.action] ?? ANSWERS.continue : FAILED;
 };
@@ -134,7 +142,7 @@ export class Hooks {
 
   #row(row) {
     const id = row.hook_id;
-    const odd = this.#closed(row) !== (row.priority < CLOSED);
+    const odd = row.report_only || this.#closed(row) !== (row.priority < CLOSED);
     return h("li", { class: `hk${row.enabled ? "" : " off"}${id === this.#open ? " here" : ""}` },
       h("button", { class: "switch", type: "button", role: "switch", "aria-checked": String(row.enabled),
         "aria-label": row.name, "data-switch": id, "data-focus": `switch-${id}` }),
@@ -143,12 +151,14 @@ export class Hooks {
           "aria-current": id === this.#open ? "true" : null }, marked(row.name)),
         row.tenant_id && h("span", { class: "tag" }, "of ", u(row.tenant_id)),
         h("p", {}, `${row.priority} · `, u(row.event_type), " · ",
-          row.matcher ? u(row.matcher) : "everything", odd && ` · ${this.#closed(row) ? STOPS : REPORTED}`)),
+          row.matcher ? u(row.matcher) : "everything", odd && ` · ${this.#effect(row)}`)),
       h("span", { class: "health" }, this.#state(row)),
       h("span", { class: "p95" }, ms(row.p95)));
   }
 
   #closed(row) { return row.fail_mode ? row.fail_mode === "closed" : row.priority < CLOSED; }
+
+  #effect(row) { return row.report_only ? NOTHING : this.#closed(row) ? STOPS : REPORTED; }
 
   #state(row) {
     if (!row.enabled) return [icon("low"), `Off since ${dated(Date.parse(row.updated_at), Date.now())}`];
@@ -197,7 +207,7 @@ export class Hooks {
       pair("Kind", row.kind, " ", row.kind !== row.handler_ref && u(row.handler_ref)),
       pair("Version", String(row.version)),
       pair("Time limit", row.timeout_ms == null ? "default" : ms(row.timeout_ms)),
-      pair("Failure", this.#closed(row) ? STOPS : REPORTED),
+      pair("Failure", this.#effect(row)),
       pair("Tenant", row.tenant_id ? u(row.tenant_id) : "all, as a hook of the system"),
       pair("Changed", dated(Date.parse(row.updated_at), Date.now())),
       row.tags.length > 0 && pair("Tags", row.tags.map((tag, number) => [number > 0 && ", ", u(tag)])));
@@ -256,7 +266,7 @@ export class Hooks {
 
   #entry(row, log, answer) {
     const [shape, color, word] = became(answer);
-    const stopped = !answer.success && this.#closed(row) ? ", so the action was stopped" : "";
+    const stopped = !answer.success && !row.report_only && this.#closed(row) ? ", so the action was stopped" : "";
     return h("li", {}, h("time", {}, dated(Date.parse(log.timestamp), Date.now())), icon(shape, color),
       h("span", {}, word + stopped, because(answer) && [h("br"), u(because(answer))]), h("span", { class: "dur" }, ms(answer.duration_ms)));
   }

@@ -261,3 +261,13 @@ def test_repairs_are_commands() -> None:
     for words in named:
         told = CliRunner().invoke(app, [words.split()[0], "--help"])
         assert told.exit_code == 0, words
+
+
+@pytest.mark.rule("CLI-5", "DSP-11")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_report_only_hook_is_a_note(patient: Patient, trusted: bool) -> None:
+    """A hook that only reports is a note, which names the command that shows its answers."""
+    config(patient, "version: 1\nlibrary:\n  protected_paths: {report_only: true}\n", trusted=trusted)
+    notes = [one for one in only(looked("hooks", patient), "note") if "protected_paths" in one.text]
+    assert [one.text.partition(": ")[2] for one in notes] == ["protected_paths is report-only: it stops nothing"]
+    assert notes[0].repair.startswith("amplifier-hooks report")

@@ -37,6 +37,7 @@ def test_a_definition_has_these_fields_and_defaults() -> None:
         "matcher": None,
         "risk": None,
         "risk_reason": "",
+        "report_only": False,
         "created_at": NOON,
         "updated_at": NOON,
     }

@@ -48,7 +48,7 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD[11:], "1: 'version' is missing; add version: 1"),
         (GOOD.replace("tool: Bash", "tol: Bash"), "3: 'tool' is missing; add tool: a tool, or '*'"),
         (GOOD + "    pth: ./x\n", "6: unknown key 'pth'; did you mean 'path'?"),
-        (GOOD + "colour: red\n", "6: unknown key 'colour'; known are version, otherwise, rules"),
+        (GOOD + "colour: red\n", "6: unknown key 'colour'; known are version, otherwise, report_only, rules"),
         (GOOD + "    tool: Write\n", "6: 'tool' is there already, in line 5; keep one of them"),
         (GOOD.replace("deny", "permit"), "4: 'action' is 'permit'; write 'allow', 'ask' or 'deny'"),
         (GOOD.replace("deny", "Deny"), "4: 'action' is 'Deny'; write 'allow', 'ask' or 'deny'"),

@@ -658,3 +658,38 @@ async def test_large_arguments_are_judged_off_the_loop() -> None:
         assert (await session.call_tool("Write", {"x": "y"}, lambda _: pytest.fail("it ran"))).denied
     assert asked == [(True, False), (True, True), (False, True), (False, True)]
     assert Rules.any_thread
+
+
+# -- report-only -------------------------------------------------------------------------------------------------------
+
+REPORT_ONLY = "version: 1\nreport_only: true\nrules:\n"
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize(
+    ("text", "command", "would"),
+    [
+        (DENY_RM, "rm -rf x", {"action": "deny", "reason": "Not for agents."}),
+        (ASK_HIGH.replace("risk: high, ", ""), "rm -rf x", {"action": "ask_user", "reason": "Sure?"}),
+        (ALLOW_GIT, "git push", {"action": "allow", "reason": None}),
+        (ALLOW_GIT, "rm -rf x", None),
+    ],
+)
+async def test_report_only_rules_decide_nothing(text: str, command: str, would: object) -> None:
+    """A verdict of report-only rules changes neither the outcome nor the question, and is on record."""
+    registry, audit = HookRegistry(), CollectingAudit()
+    registry.gate("tool:pre", lambda event, data: HookResult.ask("Run it?"), name="shell")
+    approver = ScriptedApprover("Allow")
+    policy = rules(text, head=REPORT_ONLY)
+    async with SessionCoordinator(registry, session_id="s", approvals=approver, rules=policy, audit=audit) as session:
+        outcome = await session.call_tool("Bash", {"command": command}, lambda given: "done")
+    assert outcome.ok
+    assert [request.prompt for request in approver.requests] == ["Run it?"]
+    assert [facts["would"] for facts in audit.facts("rules.reported")] == ([would] if would else [])
+
+
+@pytest.mark.rule("BCK-9")
+def test_an_explanation_says_that_the_rules_stop_nothing() -> None:
+    """The explanation of report-only rules begins with the words that the file stops nothing."""
+    explained = rules(DENY_RM, head=REPORT_ONLY).explain(shell("rm -rf x"))
+    assert str(explained).startswith("The file is report-only: it stops nothing.")

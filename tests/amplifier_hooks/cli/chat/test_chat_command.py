@@ -109,6 +109,14 @@ def test_through_a_pipe(folder: Path) -> None:
     assert "The record is" in told.stderr
 
 
+@pytest.mark.rule("CLI-6", "DSP-11")
+def test_a_report_only_hook_in_the_chat(folder: Path) -> None:
+    """The list of hooks says of a report-only hook that it stops nothing."""
+    (folder / "watching.yaml").write_text("version: 1\nlibrary:\n  protected_paths: {report_only: true}\n")
+    told = run(folder, "--hooks", "watching.yaml", said="/hooks\n")
+    assert "gate     protected_paths  (report-only: it stops nothing)" in told.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "WIR-11")
 def test_a_token_in_no_pipe(folder: Path) -> None:

@@ -91,6 +91,17 @@ def test_init_with_a_preset(preset: str, folder: Path) -> None:
     assert called("init", "--preset", "brave").exit_code == 2
 
 
+@pytest.mark.rule("CLI-7", "CLI-10")
+def test_init_offers_a_replay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a program keeps transcripts, init names the command that replays them."""
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.setenv(name, str(folder.parent / name))
+    (folder.parent / "CODEX_HOME" / "sessions").mkdir(parents=True)
+    told = called("init").stderr
+    assert "amplifier-hooks replay --from codex shows" in told
+    assert "claude-code" not in told
+
+
 @pytest.mark.rule("LIB-6")
 async def test_init_lets_agents_work(folder: Path) -> None:
     """The rate limit that init writes lets 200 calls of one session in 10 seconds pass."""
@@ -377,7 +388,13 @@ def test_run_an_event(guarded: Path) -> None:
     assert "guard answered deny" in told.stdout
     assert "outcome: deny, by guard: not here" in told.stdout
     value = json.loads(called("test", "tool:pre", "--tool", "Bash", "--run", "--json").stdout)
-    assert value["outcome"]["answers"][0] == {"hook": "guard", "action": "deny", "status": "ok", "error": None}
+    assert value["outcome"]["answers"][0] == {
+        "hook": "guard",
+        "action": "deny",
+        "would": None,
+        "status": "ok",
+        "error": None,
+    }
 
 
 @pytest.mark.rule("CLI-7")
@@ -475,3 +492,51 @@ def test_chat_asks_for_trust(guarded: Path, tmp_path: Path) -> None:
     assert child.exitstatus == 0
     again = called("chat", "-p", "run ls")
     assert again.exit_code == 0, again.stderr
+
+
+# -- report-only -------------------------------------------------------------------------------------------------------
+
+REPORT_ONLY = """version: 1
+hooks:
+  - {name: guard, event_type: tool:pre, priority: 10, handler_ref: "shop_hooks:guard", report_only: true}
+library:
+  protected_paths: {report_only: true}
+  redact_secrets: {report_only: %s}
+"""
+
+
+@pytest.fixture
+def watching(folder: Path) -> Path:
+    """A project whose gates only report."""
+    (folder / FILE).write_text(REPORT_ONLY % "false")
+    (folder / "shop_hooks.py").write_text("def guard(event, data):\n    return {'action': 'deny', 'reason': 'never'}\n")
+    return folder
+
+
+@pytest.mark.rule("DSP-11", "DEF-1", "LIB-8", "CLI-7")
+def test_report_only_hooks_are_named(watching: Path) -> None:
+    """List, validate and test say of each report-only hook that it stops nothing."""
+    listed = called("list").stdout
+    for name in ("guard", "protected_paths"):
+        assert f"{name}, gate (report-only: it stops nothing)" in listed
+    assert "redact_secrets, gate (can deny)" in listed
+    rows = {(row["name"], row["event"]): row["report_only"] for row in json.loads(called("list", "--json").stdout)}
+    assert (rows["guard", "tool:pre"], rows["redact_secrets", "tool:pre"]) == (True, False)
+    assert "protected_paths is report-only: it stops nothing" in called("validate", "--no-import").stdout
+    given = json.dumps({"tool_name": "Write", "tool_input": {"file_path": ".env", "content": "x"}})
+    tried = called("test", "tool:pre", "--input", given, "--run")
+    assert tried.exit_code == 0
+    assert "guard (report-only: it stops nothing)" in tried.stdout
+    assert "guard would have answered deny, but is report-only: it stops nothing" in tried.stdout
+    assert "protected_paths would have answered ask_user" in tried.stdout
+
+
+@pytest.mark.rule("DSP-11", "LIB-8")
+def test_a_hook_around_an_operation_cannot_only_report(watching: Path) -> None:
+    """A ready-made hook that is around an operation, and a report_only of another type, are mistakes with a line."""
+    for value, problem in (("true", "an around hook carries the operation out"), ("2", "report_only is true or false")):
+        (watching / FILE).write_text(REPORT_ONLY % value)
+        told = called("validate")
+        assert told.exit_code == 1
+        assert problem in told.stdout
+        assert f"{FILE}:6" in told.stdout

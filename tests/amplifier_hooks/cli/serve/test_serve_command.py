@@ -209,3 +209,17 @@ def test_the_api_is_served(tmp_path: Path) -> None:
     assert [(facts["by"], facts["tenant"]) for facts in made_of] == [("ci", "acme")]
     assert made_of[0]["bearer"].startswith("tok_")  # which token it was can be read
     assert "acme" in run("token", "list")
+
+
+@pytest.mark.rule("DSP-11", "BCK-9")
+def test_serve_names_the_hooks_that_stop_nothing(tmp_path: Path) -> None:
+    """A server of programs names the report-only hooks and rules as it starts."""
+    hooks, rules = tmp_path / "hooks.yaml", tmp_path / "rules.yaml"
+    hooks.write_text("version: 1\nlibrary:\n  protected_paths: {report_only: true}\n")
+    rules.write_text("version: 1\nreport_only: true\nrules:\n- {id: all, action: deny, tool: '*'}\n")
+    files = ("--hooks", str(hooks), "--rules", str(rules), "--store", str(tmp_path / "approvals.db"))
+    with serving(tmp_path, "--programs", "--socket", str(tmp_path / "hooks.sock"), *files) as (process, _said):
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate(timeout=SOON)
+    for name in ("protected_paths", str(rules)):
+        assert f"{name} is report-only: it stops nothing" in err

@@ -1,0 +1,228 @@
+"""The findings of a replay come in; their sums, and text for people or JSON for programs, go out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from attrs import define, field
+
+from amplifier_hooks.cli.replay.replay_calls import Answer
+from amplifier_hooks.result import STOPS_NOTHING
+from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.text.secrets import Secrets, replace_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from amplifier_hooks.cli.replay.configuration import ReplayHooks
+    from amplifier_hooks.cli.replay.replay_calls import Finding
+    from amplifier_hooks.programs.transcripts import Transcript
+
+
+ROOM: Final = 100
+"""Bytes of a call, or of a reason, on a line."""
+
+WORDS: Final[Mapping[Answer, str]] = {
+    "allowed": "would run unasked",
+    "asked": "would be asked about",
+    "denied": "would be denied",
+    "covered": 'covered by an earlier "always"',
+}
+
+
+@define
+class Sums:
+    """The findings of one configuration, added up. Findings that ran unasked are only counted."""
+
+    answers: Counter[Answer] = field(factory=Counter)
+    hooks: dict[str, Counter[Answer]] = field(factory=dict)
+    shapes: Counter[tuple[str, str, str]] = field(factory=Counter)
+    """Asked and denied calls by answer, tool and reason."""
+    differences: dict[str, list[Finding]] = field(factory=dict)
+    would: Counter[tuple[str, str]] = field(factory=Counter)
+    """Answers of report-only hooks and rules."""
+
+    def add(self, finding: Finding) -> None:
+        """Add a finding."""
+        self.answers[finding.answer] += 1
+        for hook in finding.by:
+            self.hooks.setdefault(hook, Counter())[finding.answer] += 1
+        if finding.answer in ("asked", "denied"):
+            self.shapes[finding.answer, finding.call.tool, finding.reason] += 1
+        if finding.difference:
+            self.differences.setdefault(finding.difference, []).append(finding)
+        self.would.update(finding.would)
+
+
+@define
+class Reading:
+    """The transcripts that were read."""
+
+    files: int = 0
+    sessions: int = 0
+    calls: int = 0
+    without_input: int = 0
+    without_folder: int = 0
+    problems: list[tuple[Path, int, str]] = field(factory=list)
+
+    def add(self, transcript: Transcript, without_input: int) -> None:
+        """Add a transcript, and the number of calls that were removed from it because their input is not known."""
+        self.files += 1
+        self.sessions += len({call.session for call in transcript.calls})
+        self.calls += len(transcript.calls)
+        self.without_input += without_input
+        self.without_folder += sum(call.cwd is None for call in transcript.calls)
+        self.problems += [(transcript.path, line, problem) for line, problem in transcript.problems]
+
+
+@define(eq=False)
+class CallText:
+    """Writes calls on one line, without their secrets."""
+
+    secrets: Secrets = field(factory=Secrets)
+
+    def of(self, finding: Finding) -> str:
+        """Return a call: its tool, and the argument that tells most."""
+        given = finding.call.input
+        names = ("command", "file_path", "path", "url", "pattern")
+        telling = next((given[name] for name in names if isinstance(given.get(name), str)), None)
+        text = json.dumps(given, ensure_ascii=False) if telling is None else telling
+        return f"{for_log(finding.call.tool)}  {self.cover(text)}"
+
+    def cover(self, text: str) -> str:
+        """Return the beginning of a text, escaped, with known secrets covered."""
+        text = text[: ROOM * 8]
+        spans = self.secrets.spans(text)
+        return clip(for_log(replace_spans(text, spans, ["(secret)"] * len(spans))), ROOM)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def place_of(finding: Finding) -> str:
+    """Return the file and the line of a call."""
+    return f"{for_log(finding.path.name)}:{finding.call.line}"
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def reading_lines(reading: Reading, most: int) -> Iterator[str]:
+    """Return the lines about the transcripts."""
+    yield f"{_count(reading.calls, 'call')} of {_count(reading.sessions, 'session')} in {_count(reading.files, 'file')}"
+    if reading.without_input:
+        count = _count(reading.without_input, "call")
+        yield f"not replayed: {count} whose arguments are not kept: a record has only their digests,"
+        yield "  and the hook tool_ledger keeps them in a ledger beside it (--ledger)"
+    if reading.without_folder:
+        yield f"without a folder in the transcript, and judged in that of the hooks: {reading.without_folder:,}"
+    if reading.problems:
+        yield f"{len(reading.problems):,} lines could not be read:"
+        for path, line, problem in reading.problems[:most]:
+            yield f"  {for_log(path.name)}:{line}  {problem}"
+
+
+def hooks_lines(hooks: ReplayHooks) -> Iterator[str]:
+    """Return the lines about the hooks that take no part, and those that stop nothing."""
+    for name in hooks.report_only:
+        yield f"{for_log(name)} is {STOPS_NOTHING}"
+    for why in dict.fromkeys(why for _, why in hooks.left_out):
+        names = ", ".join(for_log(name) for name, reason in hooks.left_out if reason == why)
+        yield f"not replayed, because {for_log(why)}: {names}"
+
+
+def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
+    """Return the lines about the decisions of one configuration."""
+    total = sum(sums.answers.values())
+    for answer in get_args(Answer):
+        if (count := sums.answers[answer]) or answer != "covered":
+            yield f"  {count:>8,}  {count / max(total, 1):>6.1%}  {WORDS[answer]}"
+    for number, (hook, counts) in enumerate(sorted(sums.hooks.items(), key=lambda item: -item[1].total())):
+        yield from [""] * (number == 0)
+        yield f"  {for_log(hook)}: {', '.join(f'{answer} {count:,}' for answer, count in counts.most_common())}"
+    for (hook, action), count in sums.would.most_common():
+        yield f"  {for_log(hook)} would have answered {action} {count:,} times, but is {STOPS_NOTHING}"
+    for number, ((answer, tool, reason), count) in enumerate(sums.shapes.most_common(most)):
+        yield from ["", "most often:"] * (number == 0)
+        yield f"  {count:>8,}  {answer}  {for_log(tool)}: {text.cover(reason)}"
+    for difference, findings in sums.differences.items():
+        yield from _difference_lines(difference, findings, most, text)
+
+
+def _difference_lines(difference: str, findings: list[Finding], most: int, text: CallText) -> Iterator[str]:
+    yield ""
+    yield f"{_count(len(findings), 'call')} {difference}:"
+    for finding in findings[:most]:
+        yield f"  {place_of(finding)}  {text.of(finding)}"
+        if finding.by:
+            yield f"      {', '.join(map(for_log, finding.by))}: {text.cover(finding.reason)}"
+
+
+def comparison_lines(
+    differing: Iterable[tuple[Finding, Finding]], names: tuple[str, str], most: int, text: CallText
+) -> Iterator[str]:
+    """Return the lines about calls on which two configurations differ."""
+    found = list(differing)
+    yield f"{len(found):,} {'call differs' if len(found) == 1 else 'calls differ'}:"
+    for (one, other), count in Counter((a.answer, b.answer) for a, b in found).most_common():
+        yield f"  {count:>8,}  {one} by {for_log(names[0])}, {other} by {for_log(names[1])}"
+    for first, second in found[:most]:
+        yield f"  {place_of(first)}  {text.of(first)}"
+        for name, finding in zip(names, (first, second), strict=True):
+            why = f", {', '.join(map(for_log, finding.by))}: {text.cover(finding.reason)}" if finding.by else ""
+            yield f"      {for_log(name)}: {finding.answer}{why}"
+
+
+# -- for programs ------------------------------------------------------------------------------------------------------
+
+
+def sums_value(sums: Sums, hooks: ReplayHooks, text: CallText) -> dict[str, Any]:
+    """Return the decisions of one configuration as a JSON value."""
+    return {
+        "hooks": str(hooks.path),
+        "not_replayed": [{"hook": name, "why": why} for name, why in hooks.left_out],
+        "report_only": list(hooks.report_only),
+        "answers": {answer: sums.answers[answer] for answer in get_args(Answer)},
+        "by_hook": {hook: dict(counts) for hook, counts in sums.hooks.items()},
+        "would": [{"hook": hook, "action": action, "calls": count} for (hook, action), count in sums.would.items()],
+        "most_often": [
+            {"answer": answer, "tool": tool, "reason": text.cover(reason), "calls": count}
+            for (answer, tool, reason), count in sums.shapes.most_common()
+        ],
+        "differences": [
+            {"difference": difference, **finding_value(one, text)}
+            for difference, findings in sums.differences.items()
+            for one in findings
+        ],
+    }
+
+
+def finding_value(finding: Finding, text: CallText) -> dict[str, Any]:
+    """Return a finding as a JSON value, with the beginning of the call."""
+    return {
+        "file": str(finding.path),
+        "line": finding.call.line,
+        "session": finding.call.session,
+        "call": text.of(finding),
+        "happened": finding.call.happened,
+        "answer": finding.answer,
+        "by": list(finding.by),
+        "reason": text.cover(finding.reason),
+        "risk": finding.risk,
+    }
+
+
+def reading_value(reading: Reading) -> dict[str, Any]:
+    """Return the facts about the transcripts as a JSON value."""
+    return {
+        "files": reading.files,
+        "sessions": reading.sessions,
+        "calls": reading.calls,
+        "without_input": reading.without_input,
+        "without_folder": reading.without_folder,
+        "problems": [{"file": str(path), "line": line, "problem": problem} for path, line, problem in reading.problems],
+    }
