@@ -27,6 +27,7 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.errors import BackendUnavailable, RequestSkipped
 from approval_backends.terminal.card_pages import NotUsable, arguments_text, field_text, read_back
 from approval_backends.terminal.cells import Line, Script
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
 
     from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.terminal.device import Terminal
 
 
@@ -124,6 +126,7 @@ class CardApplication:
         clock: Callable[[], datetime],
         more_waiting: Callable[[], int],
         may_wait: bool = False,
+        facts: CardFacts = NO_FACTS,
     ) -> None:
         self._terminal = terminal
         self._until = until
@@ -132,7 +135,7 @@ class CardApplication:
         self._script = Script(ascii=not terminal.utf8)
         self._may_wait = may_wait
         self._form: Form = begin(request, 0.0, may_wait=may_wait)
-        self._pages = CardPages()
+        self._pages = CardPages(facts)
         self._sheet = Sheet((), 0, ())
         self._state: object = None
         self._size: tuple[int, int] | None = None

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
-from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
+from approval_backends.card.impact_lines import NO_FACTS
+from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_text
 from approval_backends.terminal.cells import PLAIN, Line, Script, clip_text, lay_out
 from approval_backends.terminal.form import code_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.terminal.cells import Strip
     from approval_backends.terminal.form import Form, Verb
 
@@ -98,7 +100,8 @@ class Sheet:
 class CardPages:
     """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: CardFacts = NO_FACTS) -> None:
+        self._facts = facts
         self._layouts: dict[object, tuple[Line, ...]] = {}
 
     def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
@@ -108,7 +111,7 @@ class CardPages:
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[key] = lay_out(page_of(form, scene.script), scene.width)
+            self._layouts[key] = lay_out(page_of(form, scene.script, self._facts), scene.width)
         return self._layouts[key]
 
 
@@ -133,15 +136,15 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
     return form, _make_sheet((*head, *body, *blank), field, foot, scene)
 
 
-def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
+def page_of(form: Form, script: Script, facts: CardFacts = NO_FACTS) -> tuple[Strip, ...]:
     """Return the rows of the page that the person is on."""
     if form.page == "exact":
         return raw_page(form.request, script)
     if form.page == "reach":
-        return reach_page(form.request, script, allows=form.verb.allows)
+        return reach_page(form.request, script, allows=form.verb.allows, facts=facts)
     if form.page == "changes" and form.arguments is not None:
         return changes_page(form.request, form.arguments, form.digest, script)
-    return action_page(form.request, script)
+    return action_page(form.request, script, facts)
 
 
 def time_left(seconds: float) -> str:
@@ -161,8 +164,7 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     sign, risk, style = RISKS[request.risk]
     style = f"class:{style}" if style else ""
     agent, cwd = script.inline(request.agent), script.inline(request.cwd)
-    subject = subject_name(request)
-    tool, text = script.inline(request.tool), script.inline(request.arguments[subject]) if subject else ""
+    tool, text = script.inline(request.tool), subject_text(request, script)
     folder = f", in {cwd}" if cwd else ""
     why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
     risk = f" {sign} {risk}"

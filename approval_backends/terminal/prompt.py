@@ -19,12 +19,13 @@ from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip, for_log
+from approval_backends.card.count_files import find_card_facts
 from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
 from approval_backends.in_process import InProcessBackend
 from approval_backends.terminal.device import hold_back_output, terminal_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from prompt_toolkit import PromptSession
 
@@ -127,6 +128,8 @@ EXPIRED: Final = "expired"
 """The reason of a session that withdraws a question because its time is up."""
 CLOCK_INTERVAL: Final = 0.5
 """Seconds between looks at the clock: the clock may be set, and it goes on while the machine sleeps."""
+MOST_EARLIER: Final = 200
+"""Requests that are kept, to count those that an "always" would have covered."""
 LONGEST_TEXT: Final = 200
 """Bytes of foreign text in the line that stays."""
 
@@ -155,13 +158,15 @@ class TerminalPrompt:
         until: datetime | None = None,
         more_waiting: Callable[[], int] = lambda: 0,
         may_wait: bool = False,
+        earlier: Iterable[ApprovalRequest] = (),
     ) -> Chosen:
         """Show the request, wait for an answer, restore the terminal.
 
         Questions at one terminal are shown one after the other, in the order in which they came; each has its own end,
         shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` returns the
-        number of questions that wait beside those at this terminal. With `may_wait` the person can leave the question
-        open, which raises `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
+        number of questions that wait beside those at this terminal. `earlier` are requests of the session, to count
+        those that an "always" would have covered. With `may_wait` the person can leave the question open, which raises
+        `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
         `BackendUnavailable` if no person can be asked, or the terminal goes away, and `ApprovalMismatch` for a request
         whose arguments do not have its digest. Cancelling takes the card away; the person reads the message of the
         cancellation, if there is one.
@@ -172,7 +177,9 @@ class TerminalPrompt:
             raise BackendUnavailable("the request offers nothing to refuse with")
         until = until or request.expires
         gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        showing = asyncio.ensure_future(self._show(request, terminal, until, more_waiting, may_wait=may_wait))
+        showing = asyncio.ensure_future(
+            self._show(request, terminal, until, more_waiting, tuple(earlier), may_wait=may_wait)
+        )
         self._endings[request.id] = gone
         try:
             both: set[asyncio.Future[Any]] = {showing, gone}
@@ -212,6 +219,7 @@ class TerminalPrompt:
         terminal: Terminal,
         until: datetime,
         more_waiting: Callable[[], int],
+        earlier: tuple[ApprovalRequest, ...],
         *,
         may_wait: bool,
     ) -> Chosen:
@@ -226,6 +234,7 @@ class TerminalPrompt:
                 clock=self._clock,
                 more_waiting=lambda: turns.waiting + more_waiting(),
                 may_wait=may_wait,
+                facts=await find_card_facts(request, earlier),
             )
             try:
                 with terminal.screen() as screen, hold_back_output(terminal.number):
@@ -290,6 +299,7 @@ class TerminalApprovals(InProcessBackend):
         super().__init__()
         self._user = user
         self._prompt = prompt or TerminalPrompt()
+        self._earlier: deque[ApprovalRequest] = deque(maxlen=MOST_EARLIER)
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Show the request and wait for an answer.
@@ -297,7 +307,9 @@ class TerminalApprovals(InProcessBackend):
         Raises `BackendUnavailable` if no person can be asked, and `ApprovalTimeout` when the request's time is up.
         Cancelling takes the card away and restores the terminal.
         """
-        choice = await self._prompt.ask(request)
+        earlier = tuple(self._earlier)
+        self._earlier.append(request)
+        choice = await self._prompt.ask(request, earlier=earlier)
         return Decision(
             option=choice.option.id,
             by=self._user,

@@ -11,7 +11,6 @@ const LAST = 30_000;
 const REPLY = 5_000;
 const TYPING = 300;
 const BESIDES = "Besides"; // the arguments that the first view leaves out: shown below every view
-const LARGE = ["Command", "Address", "Query"];
 const DOES = {
   deny: "deny", allow: "allow this once", always: "allow always", edited: "allow your version", other: "choose this",
 };
@@ -87,9 +86,10 @@ export class Card {
     point(risk.firstElementChild, row.risk);
     risk.lastElementChild.textContent = RISK[row.risk];
     say(this.$(".asks b"), marked(row.agent));
-    const tool = row.verb === row.tool ? "" : h("span", { class: "sr" }, " with ", marked(row.tool));
     if (row.kind === "other") say(this.$(".act"), "Use ", u(row.tool));
-    else say(this.$(".act"), row.verb, tool, row.kind === "execute" ? "" : [" ", u(row.what)]);
+    else if (row.kind === "execute") {
+      say(this.$(".act"), h("span", { class: "sr" }, row.verb, " with ", marked(row.tool), ": "), u(row.what));
+    } else say(this.$(".act"), row.verb, " ", u(row.what));
   }
 
   #body() {
@@ -100,6 +100,9 @@ export class Card {
     this.turn(looks[0].name);
     this.$(".rest").hidden = !besides;
     if (besides) this.#all(besides, this.$(".rest div"));
+    this.$(".impacts").hidden = !card.impactLines.length;
+    say(this.$(".impacts"), card.impactLines.map(({ text, bounded }) =>
+      h("li", { class: bounded ? "bounded" : null }, u(text))));
     this.$(".odd").hidden = !card.odd.length;
     say(this.$(".odd"), card.odd.map(({ what, mark, note }) =>
       h("li", {}, icon("medium"), h("span", {}, h("b", {}, marked(what)), mark && [", ", u(mark)], ". ", note))));
@@ -123,7 +126,7 @@ export class Card {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
     const shown = this.$(".view");
-    shown.className = `view u ${view.lines ? "diff" : LARGE.includes(name) ? "cmd" : "raw"}`;
+    shown.className = `view u ${view.lines ? "diff" : "raw"}`;
     shown.replaceChildren();
     this.#facts(view);
     await this.#all(view, shown, () => this.view === name);
@@ -207,10 +210,10 @@ export class Card {
     if (always) this.#reach(card.always);
   }
 
-  #reach({ covers, leaves, ends }) {
+  #reach({ covers, leaves, ends, soFar }) {
     const row = (shape, word, text) => [h("dt", {}, icon(shape), word), h("dd", {}, prose(text))];
     say(this.$(".reach"), covers.map((text, number) => row("yes", number ? "and" : "Covers", text)),
-      row("no", "Not", leaves), row("late", "Ends", ends));
+      row("no", "Not", leaves), row("late", "Ends", ends), soFar && row("gone", "So far", soFar));
   }
 
   // Returns true if a button would do nothing now.

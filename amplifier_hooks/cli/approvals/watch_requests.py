@@ -90,7 +90,13 @@ class Watcher:
         left = seconds_left(record.created, record.lifetime, await broker.store.now())
         until = datetime.now(UTC) + timedelta(seconds=left)  # by the clock of this screen
         asking = asyncio.ensure_future(
-            self._prompt.ask(record.request, until=until, more_waiting=lambda: len(self._others(record)), may_wait=True)
+            self._prompt.ask(
+                record.request,
+                until=until,
+                more_waiting=lambda: len(self._others(record)),
+                may_wait=True,
+                earlier=await broker.session_requests(record.request),
+            )
         )
         settled = asyncio.ensure_future(broker.wait(record.id))
         both: set[asyncio.Future[Any]] = {asking, settled}

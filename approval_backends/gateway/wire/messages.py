@@ -369,6 +369,13 @@ class WireImpact(WireMessage):
     reason: str = ""
 
 
+class WireImpactLine(WireMessage):
+    """A sentence about one impact, or about all of a kind whose meaning bounds the harm."""
+
+    text: str
+    bounded: bool
+
+
 class Choice(WireMessage):
     """One of the offered answers."""
 
@@ -391,6 +398,8 @@ class ReachView(WireMessage):
     covers: list[str]
     leaves: str
     ends: str
+    so_far: str | None = None
+    """The number of calls of this session that the grant would have covered, in a sentence."""
 
 
 class CardView(WireMessage):
@@ -403,6 +412,7 @@ class CardView(WireMessage):
     questions: list[WireQuestion]
     risk_reasons: list[RiskReason] = []
     impacts: list[WireImpact] = []
+    impact_lines: list[WireImpactLine] = []
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None
