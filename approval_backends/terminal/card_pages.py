@@ -22,6 +22,7 @@ from prompt_toolkit.utils import get_cwidth as width_of
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.text.escape import for_terminal
+from approval_backends.card.alike import group_member
 from approval_backends.card.contents import reach, would_have_covered
 from approval_backends.card.file_diff import change, compare
 from approval_backends.card.impact_lines import NO_FACTS, impact_lines
@@ -317,6 +318,19 @@ def reach_page(request: ApprovalRequest, script: Script, *, allows: bool, facts:
         Strip(f"Not covered: {always.leaves[:1].lower()}{always.leaves[1:]}", words=True),
         Strip(f"Ends: {always.ends[:1].lower()}{always.ends[1:]}", words=True),
         *([Strip(so_far, words=True)] if allows and so_far else []),
+    )
+
+
+def group_page(requests: Iterable[ApprovalRequest], script: Script) -> Page:
+    """Return the actions of a group of alike requests, each whole in a line, with its digest."""
+    members = [(one, group_member(one, script.inline)) for one in requests]
+    return (
+        Strip(f"{len(members):,} alike actions of low risk, one decision for each:", style="class:strong", words=True),
+        *(
+            Strip(_cover_secrets(member.line, script), lead=f" {one.digest[:4]} │ ", follow="      ┊ ")
+            for one, member in members
+            if member is not None
+        ),
     )
 
 

@@ -266,6 +266,10 @@ class RequestRow(WireMessage):
     digest: str
     summary: str | None = None
     """The arguments in short, where `what` names only the tool."""
+    group: str | None = None
+    """The key of the group of alike requests of low risk; None for a request that is answered alone."""
+    line: str | None = None
+    """The whole action in a line, for a member of a group."""
 
 
 class WireOutcome(WireMessage):

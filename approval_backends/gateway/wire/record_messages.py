@@ -11,6 +11,7 @@ from amplifier_hooks.approvals import check_digest, offered
 from amplifier_hooks.errors import NO_ANSWER
 from amplifier_hooks.impacts import MEANINGS
 from amplifier_hooks.text.escape import clip, for_page
+from approval_backends.card.alike import group_member
 from approval_backends.card.contents import (
     agent_statement,
     headline,
@@ -92,7 +93,7 @@ def rights(decider: Decider) -> Rights:
 def row(record: RequestRecord) -> RequestRow:
     """Return a request as a line."""
     request = record.request
-    head = headline(request, for_page)
+    head, member = headline(request, for_page), group_member(request, for_page)
     return RequestRow(
         request_id=_key(request.id),
         session_id=_key(request.session),
@@ -110,6 +111,8 @@ def row(record: RequestRecord) -> RequestRow:
         resumable=request.wait is not None,
         digest=request.digest,
         summary=clip(freeze(dict(request.arguments)).decode("ascii"), LONGEST_NAME) if head.kind == "other" else None,
+        group=None if member is None else member.group,
+        line=None if member is None else member.line,
     )
 
 
