@@ -7,7 +7,8 @@
    see a `HookContext`: `AgentContext`, `ToolContext`, `WorkflowContext`, `RequestContext`, `ModelContext`.
 3. `result` holds a hook's answer, a `HookResult` with `ContextInjection`s, and all answers together, the `Outcome`.
 4. `session` carries out the effects of an outcome: a `SessionCoordinator` runs tool calls past the hooks; each ends
-   as a `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log.
+   as a `ToolOutcome`. `admission` asks, `injection` writes into the context, `record` keeps the log. A
+   `SelfProtection` denies the calls that could take the guard away.
 5. `ports` names what a host brings: a `ContextManager` for the model's messages, an `ApprovalBackend` that turns an
    `ApprovalRequest` into a `Decision`, a `DisplaySystem` for the person at the screen; the log is an `AuditLog`.
    `InMemoryContext`, `TerminalDisplay` and `NoRecord` are simple ones to begin with.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from amplifier_hooks.front_door import load_on_use
 
 if TYPE_CHECKING:
+    from amplifier_hooks.admission.self_protection import SelfProtection
     from amplifier_hooks.dispatch.middleware import (
         AgentContext,
         HookContext,
@@ -62,6 +64,7 @@ __all__ = [
     "NoRecord",
     "Outcome",
     "RequestContext",
+    "SelfProtection",
     "SessionCoordinator",
     "TerminalDisplay",
     "ToolContext",
@@ -72,6 +75,7 @@ __all__ = [
 __getattr__ = load_on_use(
     __name__,
     {
+        "admission.self_protection": ("SelfProtection",),
         "dispatch.middleware": (
             "AgentContext",
             "HookContext",

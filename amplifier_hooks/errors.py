@@ -24,6 +24,7 @@ HookError                             base of all; catch it to catch any of ours
 ├── SettingsError                     another program's settings file that cannot be read; mend the file
 ├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
+├── OperationNotRun                   the operation for which a hook object waits was denied, or runs elsewhere
 ├── InputNotFreezable (ValueError)    a tool input that JSON cannot hold exactly
 │   └── InputTooLarge                 a tool input of more than 1 MiB
 ├── InjectionTooLarge (ValueError)    one injection is over the size limit
@@ -74,6 +75,7 @@ __all__ = [
     "MissingExtra",
     "MisspeltEvent",
     "ModelNotTaken",
+    "OperationNotRun",
     "OperationRanTwice",
     "PrivilegeRequired",
     "SettingsError",
@@ -103,8 +105,6 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pydantic_ai": "pydantic-ai",
     "standardwebhooks": "http",
     "starlette": "server",
-    "tree_sitter": "shell",
-    "tree_sitter_bash": "shell",
     "uvicorn": "server",
     "yaml": "yaml",
 }
@@ -312,6 +312,15 @@ class HookAbortError(HookError):
         self.hook = hook
         self.cause = cause
         super().__init__(reason)
+
+
+class OperationNotRun(HookError):
+    """The operation that a hook object waits for in `call_next` does not run: denied, pending, or run elsewhere."""
+
+    def __init__(self, event: str, why: str) -> None:
+        self.event = event
+        self.why = why
+        super().__init__(f"{event} is not followed by its operation: {why}")
 
 
 class InputNotFreezable(HookError, ValueError):

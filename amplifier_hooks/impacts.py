@@ -83,15 +83,20 @@ class Impact(msgspec.Struct, frozen=True, gc=False):
     kind: ImpactKind
     place: str = ""
     reason: str = ""
+    unguards: bool = False
+    """True if the impact can switch a hook off, or decides in a person's place."""
 
     def is_within(self, named: Impact) -> bool:
         """Return True if a card that names an impact names this one, too.
 
-        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder.
+        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder. An
+        impact that can switch a hook off is named by itself alone.
         """
-        if self.kind != named.kind:
+        if self == named:
+            return True
+        if self.kind != named.kind or self.unguards:
             return False
-        if self.kind in BOUNDED or self == named:
+        if self.kind in BOUNDED:
             return True
         folder = posixpath.dirname(named.place)
         return self.kind == "writes_outside" and folder not in ("", "/") and posixpath.dirname(self.place) == folder
@@ -134,11 +139,36 @@ Stat = Callable[[str], FileFact]
 """A function that answers a question about an absolute path."""
 
 
+class CommandRun(msgspec.Struct, frozen=True, gc=False):
+    """One command of a call, as the shell would start it: behind `&&`, in a pipe, or as an argument of another one.
+
+    Args:
+        words: The program and its arguments, expanded; assignments in front of the program come first.
+        folders: The folder that it starts in, or the folders that this may be.
+        kinds: The kinds of its own impacts, without those of commands that it starts.
+        outer: Place of the command that starts it among the commands of the call, or -1.
+        entered: The folders that it goes to by itself, as `git -C` does.
+
+    `MARKS` of `places` stand for what only a run can tell.
+    """
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...]
+    kinds: frozenset[ImpactKind]
+    outer: int = -1
+    entered: tuple[str, ...] = ()
+
+
 class CallImpact(msgspec.Struct, frozen=True, gc=False):
-    """The impacts of a call, and the answers that the analysis used."""
+    """The impacts of a call, the answers that the analysis used, and the commands and paths that it found."""
 
     impacts: tuple[Impact, ...]
     answers: tuple[tuple[str, FileFact], ...] = ()
+    commands: tuple[CommandRun, ...] = ()
+    paths: tuple[str, ...] = ()
+    """The absolute paths that the call touches; `MARKS` of `places` stand for what only a run can tell."""
+    loose: frozenset[ImpactKind] = frozenset()
+    """The kinds of impacts outside of every command: those of redirects and assignments."""
 
     @property
     def kinds(self) -> frozenset[ImpactKind]:
@@ -156,6 +186,8 @@ class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
         trusted_hosts: Host names that count as known; a leading dot covers every name below.
         trusted_folders: Folders outside the project that a call may write as it may write the project.
         trusted_programs: Names of programs that no table has, and that count as code of the project.
+        guarded: Absolute paths of files and folders that guards depend on; a change of one takes a guard away.
+        guarded_ports: Ports of this machine at which guards decide.
     """
 
     root: str
@@ -164,3 +196,5 @@ class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
     trusted_programs: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    guarded_ports: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 import msgspec
 
+from amplifier_hooks.errors import AlreadyRun
 from amplifier_hooks.impacts import Impact
 from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
@@ -256,14 +257,32 @@ class DurableApprovals(Protocol):
         ...
 
 
+class KnownCall(msgspec.Struct, frozen=True, kw_only=True):
+    """The request that stands for a call, and its end so far. An end that is none of these may be asked about again."""
+
+    request: ApprovalRequest
+    is_open: bool = False
+    """True if it is undecided, or approved and not claimed."""
+    denial: Decision | None = None
+    """The answer of an approver who denied."""
+    begun: AlreadyRun | None = None
+    """The end of the act, if it has begun."""
+
+    @property
+    def is_final(self) -> bool:
+        """True if the call has an end that no rule, grant or new question changes."""
+        return self.denial is not None or self.begun is not None
+
+
 @runtime_checkable
 class CallStore(Protocol):
-    """The port of an approval backend that remembers the calls whose acts have begun."""
+    """The port of an approval backend that finds the request of a call by the call's id."""
 
-    async def check_call(self, request: ApprovalRequest) -> None:
-        """Return if no act of this request's call has begun yet, whatever was asked about the call.
+    async def find_call(self, tenant: str, session: str, call: str) -> KnownCall | None:
+        """Return the request that stands for a call, whichever worker asked, or None.
 
-        Raises `AlreadyRun` if it has, and `ApprovalMismatch` if that was another act than the request's `given` one.
+        That is one whose act has begun; otherwise one that was denied, one that is open, or the newest that expired or
+        was cancelled. A request that another took the place of stands for no call.
         """
         ...
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
 from amplifier_hooks.foreign_code import finish_despite_cancel
-from amplifier_hooks.ports import Decision, Unfinished
+from amplifier_hooks.ports import Decision, KnownCall, Unfinished
 from approval_backends.broker import Broker
-from approval_backends.errors import RequestMismatch, RequestWithdrawn
+from approval_backends.errors import RequestWithdrawn
 from approval_backends.in_process import AsUpstream
-from approval_backends.lifecycle import Refusal, RequestRecord
+from approval_backends.lifecycle import BEGUN, OPEN, Refusal, RequestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -96,16 +96,18 @@ class StoreApprovals(AsUpstream):
             raise StopInForce(result.reason)
         return self._note_result(result)
 
-    async def check_call(self, request: ApprovalRequest) -> None:
-        """Return if no act of this request's call has begun yet.
-
-        Raises `AlreadyRun`, and `RequestMismatch` if that was another act.
-        """
-        begun = await self.broker.store.begun(request.tenant, request.session, request.call)
-        if begun is not None and begun.request.given != request.given:
-            raise RequestMismatch(begun.id)
-        if begun is not None:
-            raise AlreadyRun(begun.id, begun.status, begun.result)
+    async def find_call(self, tenant: str, session: str, call: str) -> KnownCall | None:
+        """Return the request that stands for a call, or None."""
+        record = await self.broker.store.find_call(tenant, session, call)
+        if record is None:
+            return None
+        self._versions[record.id] = record.version
+        return KnownCall(
+            request=record.request,
+            is_open=record.status in OPEN,
+            denial=_given_decision(record) if record.status == "denied" else None,
+            begun=AlreadyRun(record.id, record.status, record.result) if record.status in BEGUN else None,
+        )
 
     async def stops(self) -> Sequence[Stop]:
         """Return the stops in force, and those that ended lately; see `Broker.stops`."""
@@ -129,9 +131,7 @@ class StoreApprovals(AsUpstream):
         if record is None or record.status not in (EXPIRY_ENDS if reason == "expired" else WITHDRAWAL_ENDS):
             return None
         self._versions[request_id] = record.version
-        if record.decision is None or record.status == "expired":
-            return None
-        return replace(record.decision, took=record.took, digest=record.request.digest)
+        return None if record.status == "expired" else _given_decision(record)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -230,8 +230,15 @@ def _decision(record: RequestRecord) -> Decision:
         raise ApprovalPending(record.id)
     if record.status == "expired":
         raise ApprovalTimeout(record.reason or NO_ANSWER)
-    if record.decision is None or record.status in ("cancelled", "superseded"):
+    decision = _given_decision(record)
+    if decision is None or record.status in ("cancelled", "superseded"):
         raise RequestWithdrawn(f"the question was taken back: {record.reason or record.status}")
-    if record.status not in ("approved", "denied"):
+    if record.status in BEGUN:
         raise AlreadyRun(record.id, record.status, record.result)
-    return replace(record.decision, took=record.took, digest=record.request.digest)
+    return decision
+
+
+def _given_decision(record: RequestRecord) -> Decision | None:
+    """Return the decision of a record, with its duration and the digest that was shown."""
+    found = record.decision
+    return None if found is None else replace(found, took=record.took, digest=record.request.digest)

@@ -21,7 +21,16 @@ from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.errors import NO_ANSWER, InputNotFreezable
 from amplifier_hooks.storage.database import StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
-from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, RequestRecord, is_over, seconds_left, sees
+from approval_backends.lifecycle import (
+    ApprovalAnswer,
+    Decider,
+    Refusal,
+    RequestRecord,
+    is_over,
+    seconds_left,
+    sees,
+    sees_stop,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -342,9 +351,8 @@ class Broker:
         return any(one.ended is None for one in await self.stops())
 
     async def stops_in_force(self, viewer: Decider) -> list[Stop]:
-        """Return the stops in force that reach the viewer's tenant, read just now. Raises `StoreUnavailable`."""
-        found = await self.store.stops()
-        return [one for one in found if one.ended is None and (not viewer.tenant or one.tenant in ("", viewer.tenant))]
+        """Return the stops in force that reach a session of the viewer, read just now. Raises `StoreUnavailable`."""
+        return [one for one in await self.store.stops() if sees_stop(viewer, one)]
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

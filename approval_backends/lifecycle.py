@@ -92,6 +92,14 @@ FINAL: Final[frozenset[Status]] = frozenset(STATUSES) - {source for row in MOVES
 BEGUN: Final[frozenset[Status]] = frozenset({"claimed", "done", "failed", "unknown"})
 """States in which the approval is used up."""
 
+STANDING: Final[tuple[frozenset[Status], ...]] = (
+    BEGUN,
+    frozenset({"denied"}),
+    OPEN,
+    frozenset({"expired", "cancelled"}),
+)
+"""States in which a request stands for its call, the strongest first. A superseded request stands for no call."""
+
 CLAIM_WITHIN: Final = 60.0
 """Seconds. An approval given at the last moment can still be claimed for so long."""
 
@@ -218,6 +226,15 @@ def sees(decider: Decider, request: ApprovalRequest) -> bool:
     """Return True if the decider may know of this request."""
     return decider.tenant in (None, request.tenant) and (
         decider.sessions is None or request.session in decider.sessions
+    )
+
+
+def sees_stop(decider: Decider, stop: Stop) -> bool:
+    """Return True if the stop is in force and reaches a session of the decider."""
+    return (
+        stop.ended is None
+        and (not decider.tenant or stop.tenant in ("", decider.tenant))
+        and (decider.sessions is None or not stop.session or stop.session in decider.sessions)
     )
 
 

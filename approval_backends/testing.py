@@ -288,27 +288,47 @@ async def a_settlement_keeps_the_result(subject: StoreSubject) -> None:
         expect("and changes nothing", holds=await store.get(request.id) == again)
 
 
-async def a_call_that_has_begun_is_found(subject: StoreSubject) -> None:
-    """A store finds the newest request of a call whose act has begun, settled or not, and no other call's."""
-    store = subject.store
-    first, second, pending, odd = a_request(1, call="c1"), a_request(2, call="c1"), a_request(3, call="c2"), "c\0"
-    oddly = a_request(4, call=odd)
-    for request in (first, second, pending, oddly):
+async def the_request_of_a_call_is_found(subject: StoreSubject) -> None:
+    """A store finds the request that stands for a call: one that has begun, was denied, is open, or the newest."""
+    store, odd = subject.store, "c\0"
+
+    async def found(call: str = "c1") -> str | None:
+        record = await store.find_call("acme", "session-1", call)
+        return None if record is None else record.id
+
+    async def submitted(number: int, call: str = "c1") -> ApprovalRequest:
+        request = a_request(number, call=call)
         await store.submit(request)
         await subject.advance(0.01)
-    expect("nothing has begun", holds=await store.begun("acme", "session-1", "c1") is None)
-    for request in (first, oddly):
+        return request
+
+    expect("nothing is known of a new call", holds=await found() is None)
+    expired, cancelled, replaced = [await submitted(number) for number in range(3)]
+    expect_record(await store.move(expired.id, "give_up"), "an expiry")
+    expect_record(await store.move(cancelled.id, "withdraw"), "a withdrawal")
+    expect("an open request stands", holds=await found() == replaced.id)
+    expect_record(await store.move(replaced.id, "supersede"), "another question in its place")
+    expect("then the newest end", holds=await found() == cancelled.id)
+    denied, begun, pending = [await submitted(number) for number in range(3, 6)]
+    expect("an open request stands before an end", holds=await found() == pending.id)
+    expect_record(await store.answer(an_answer(denied, DENY)), "a denial")
+    expect("a denial stands before an open request", holds=await found() == denied.id)
+    for request in (begun, await submitted(6, odd)):
         expect_record(await store.answer(an_answer(request)), "an answer")
-        expect("an answer begins nothing", holds=await store.begun("acme", "session-1", request.call) is None)
+        expect("an answer begins nothing", holds=await found(request.call) in (denied.id, request.id))
         expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
-        found = await store.begun("acme", "session-1", request.call)
-        expect("a claim begins it", holds=found is not None and found.id == request.id)
+        expect("an act that has begun stands before all", holds=await found(request.call) == request.id)
     result = KeptResult(digest="d", size=2, json="{}")
-    expect_record(await store.move(first.id, "finish", result=result), "an end")
-    found = await store.begun("acme", "session-1", "c1")
-    expect("the end is found with its result", holds=found is not None and found.result == result)
+    expect_record(await store.move(begun.id, "finish", result=result), "an end")
+    there = await store.find_call("acme", "session-1", "c1")
+    expect("the end is found with its result", holds=there is not None and there.result == result)
     others = [("acme", "session-1", "c2"), ("acme", "session-2", "c1"), ("other", "session-1", "c1")]
-    expect("no other call is found", holds=[await store.begun(*one) for one in others] == [None] * 3)
+    expect("no other call is found", holds=[await store.find_call(*one) for one in others] == [None] * 3)
+    await submitted(7, "")
+    expect("a question without a call stands for none", holds=await found("") is None)
+    await subject.advance(10 * LIFETIME)
+    await store.purge(0, unrecorded=True)
+    expect("what was removed stands for no call", holds=await found() == pending.id)
 
 
 async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
@@ -964,7 +984,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     submitting_twice_is_one_request,
     arguments_have_their_digest,
     an_approval_is_claimed_and_settled_once,
-    a_call_that_has_begun_is_found,
+    the_request_of_a_call_is_found,
     a_settlement_keeps_the_result,
     a_list_goes_on_where_it_ended,
     a_denial_is_final,

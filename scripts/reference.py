@@ -32,6 +32,7 @@ DOORS = (
     "approval_backends",
     "approval_backends.testing",
 )
+PACKAGES = ("amplifier_hooks", "approval_backends")
 ERRORS = ("amplifier_hooks.errors", "amplifier_hooks.storage.database", "approval_backends.errors")
 MEMORY = re.compile(r" at 0x[0-9a-f]+")
 SHORT = 100
@@ -93,11 +94,22 @@ def about(name: str, thing: Any) -> Iterator[str]:
         yield f"```text\n{name}{called(thing)}\n```\n"
     yield f"{paragraph(thing)}\n"
     if inspect.isclass(thing):
-        rows = [row for member, value in sorted(vars(thing).items()) for row in method(member, value)]
+        members = {name: value for part in (*private_bases(thing), thing) for name, value in vars(part).items()}
+        rows = [row for member, value in sorted(members.items()) for row in method(member, value)]
         if rows:
             yield "| method | |\n| --- | --- |"
             yield from rows
             yield ""
+        for base in filter(inspect.isabstract, private_bases(thing)):
+            yield f"{inspect.getdoc(base)}\n"
+
+
+def private_bases(thing: type) -> list[type]:
+    """Return the classes of this project that a class is made of, and that stand nowhere else on the page."""
+    doors = [importlib.import_module(door) for door in DOORS]
+    public = [getattr(door, name) for door in doors for name in door.__all__]
+    ours = [base for base in thing.__mro__[:0:-1] if base.__module__.partition(".")[0] in PACKAGES]
+    return [base for base in ours if base not in public]
 
 
 def method(name: str, value: Any) -> Iterator[str]:

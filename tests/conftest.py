@@ -107,6 +107,15 @@ def _spoil(request: pytest.FixtureRequest) -> Generator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _unmark() -> Generator[None]:
+    """Remove the mark that a bridge started by a test leaves on the test's process."""
+    yield
+    from amplifier_hooks.programs.guarded_processes import marks_folder
+
+    (marks_folder() / str(os.getpid())).unlink(missing_ok=True)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None]:
     """Skip a test whose fixtures import what is not installed."""

@@ -163,5 +163,4 @@ def test_one_engine_per_purpose() -> None:
     def doors(used: str) -> set[str]:
         return {path.relative_to(ROOT).as_posix() for path in sources if used in path.read_text(encoding="utf-8")}
 
-    assert doors("import regex") == {"amplifier_hooks/text/matching.py", "amplifier_hooks/text/paths.py"}
     assert doors("regex_engine=") == {"amplifier_hooks/text/matching.py"}

@@ -4,12 +4,16 @@
 
 `request:pre` is asked before the application sees a request, `request:post` before the first byte of a response goes
 out; middleware of `request` encloses both. Without a hook the middleware reads, copies and holds nothing.
+
+Where tenants have hooks, a request or WebSocket without a tenant is refused, except on paths that the host names as
+public.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from http.client import responses
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,14 +22,15 @@ from attrs import define, field
 
 from amplifier_hooks.act import MAX_DEPTH
 from amplifier_hooks.dispatch.middleware import RequestContext
-from amplifier_hooks.errors import EmitTooDeep, HookAbortError
+from amplifier_hooks.dispatch.rests import Rests
+from amplifier_hooks.errors import EmitTooDeep, HookAbortError, InvalidRegistration
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Outcome
@@ -54,6 +59,12 @@ JSON: Final = re.compile(r"application/(?:[\w.-]+\+)?json")
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 FIELD: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 """Names and values that a header can have."""
+PUBLIC: Final = re.compile(r"/[^*]*|/[^*]+/\*")
+"""A path of the host's choice, or all paths below it."""
+NOWHERE: Final = frozenset({"", ".", ".."})
+"""Segments of a path that an application may read as another path."""
+NO_TENANT: Final = "sign in: no tenant is known for this request, and the hooks here belong to tenants"
+POLICY_VIOLATION: Final = 1008
 DECIDED: Final = ("headers", "body")
 """Fields of a request that hooks decide about: a change in place refuses the request."""
 LOOKS: Final = 8
@@ -64,13 +75,28 @@ log = get_logger(__name__)
 
 
 def tenant_of_user(scope: Scope) -> str:
-    """Return `tenant_id` or `tenant` of the authenticated `scope["user"]`, otherwise the system's tenant."""
-    user = scope.get("user")
-    for name in ("tenant_id", "tenant"):
-        found = user.get(name) if isinstance(user, dict) else getattr(user, name, None)
-        if isinstance(found, str):
-            return found
-    return ""
+    """Return `tenant_id` or `tenant` of the authenticated user; `""` if there is none, or if two users differ.
+
+    The user is `scope["user"]`, as Starlette's authentication keeps it, or `request.state.user`.
+    """
+    users = (scope.get("user"), _part(scope.get("state"), "user"))
+    found = {tenant for user in users for tenant in _tenants_of(user)[:1]}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _tenants_of(user: Any) -> list[str]:
+    named = (_part(user, name) for name in ("tenant_id", "tenant"))
+    return [tenant for tenant in named if isinstance(tenant, str) and tenant]
+
+
+def _part(of: Any, name: str) -> Any:
+    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
+
+
+def _public_paths(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(path, str) and PUBLIC.fullmatch(path) for path in given):
+        raise InvalidRegistration(f"public={given!r:.100}: list paths, as '/login' or '/static/*'")
+    return tuple(given)
 
 
 @define(eq=False)
@@ -85,22 +111,37 @@ class HooksMiddleware:
         largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
             not seen it could not have stopped it. Declared JSON that two readers could understand differently is
             refused with 400.
+        tenants: True if every request needs a tenant, False if none does. By default requests need one while a hook of
+            a tenant is registered. Tenants that may come and go need True.
+        public: Paths that need no tenant: `/login`, or `/static/*` for all paths below. Hooks see their requests, too.
         read_body: True if hooks are shown bodies. If False, the middleware reads nothing before the application does.
 
-    A denial is 403 with the reason; so is a question, because an HTTP request has no approver. Hooks see no
-    credentials: such headers say `(hidden)`, and stay as they are. WebSockets pass by.
+    A denial is 403 with the reason; so is a question, because an HTTP request has no approver, and a request without
+    the tenant it needs. Hooks see no credentials: such headers say `(hidden)`, and stay as they are. A WebSocket
+    without the tenant it needs is closed before it opens; other WebSockets and the application's lifespan pass by.
+
+    Raises `InvalidRegistration` for public paths that are none.
     """
 
     app: Application
     hooks: HookRegistry
     tenant: Callable[[Scope], str] = tenant_of_user
     largest_body: int = field(default=LARGEST_BODY, kw_only=True)
+    tenants: bool | None = field(default=None, kw_only=True)
+    public: Collection[str] = field(default=(), kw_only=True, converter=_public_paths)
     read_body: bool = field(default=True, kw_only=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer if the hooks allow it. Raise any error that the application raises."""
-        hooks = self.hooks
-        if scope["type"] != "http" or not (
+        hooks, kind = self.hooks, scope["type"]
+        if kind in ("http", "websocket") and self._lacks_tenant(scope):
+            log.info("request_without_tenant", path=clip(for_log(scope["path"]), LONGEST_REASON))
+            if kind == "http":
+                await send_problem(send, 403, "no_tenant", NO_TENANT)
+            else:
+                await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": NO_TENANT})
+            return
+        if kind != "http" or not (
             hooks.is_heard(REQUEST_PRE) or hooks.is_heard(REQUEST_POST) or hooks.wraps(OPERATION)
         ):
             await self.app(scope, receive, send)
@@ -113,9 +154,15 @@ class HooksMiddleware:
                 raise
             await passage.refuse(508, "hooks_in_a_circle", str(circle))
         finally:
+            await passage.rests.end()
             for outcome in passage.outcomes:
                 if hooks.is_watched(outcome.event):
                     await hooks.notify(outcome)
+
+    def _lacks_tenant(self, scope: Scope) -> bool:
+        """Return True if a request needs a tenant and has none."""
+        needs = self.hooks.has_tenants() if self.tenants is None else self.tenants
+        return needs and not self.tenant(scope) and not is_public(scope["path"], self.public)
 
 
 @define(eq=False)
@@ -132,6 +179,8 @@ class HookedRequest:
     """True once nothing more of the application's response may go out."""
     outcomes: list[Outcome] = field(factory=list)
     """Outcomes that observers have yet to receive."""
+    rests: Rests = field(factory=lambda: Rests(REQUEST_PRE))
+    """The hook objects that wait for the response."""
     data: dict[str, Any] = field(init=False)
     began: float = field(factory=perf_counter)
 
@@ -149,11 +198,13 @@ class HookedRequest:
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
-        reason = await self._decide()
+        with self.rests:
+            reason = await self._decide()
         if reason is not None:
+            self.rests.why = reason
             await self.refuse(403, "denied", reason)
             return
-        if hooks.wraps(OPERATION):
+        if self.rests.waiting or hooks.wraps(OPERATION):
             await self._call_with_middleware()
         elif hooks.is_heard(REQUEST_POST):
             await self._call_app(self._pass_on)
@@ -180,12 +231,7 @@ class HookedRequest:
     async def refuse(self, status: int, code: str, detail: str) -> None:
         """Answer in place of the application."""
         self.started = self.over = True
-        text, title = clip(for_log(detail), LONGEST_REASON), responses.get(status, "Error")
-        body = {"type": "about:blank", "title": title, "status": status, "detail": text, "code": code}
-        data = json.dumps(body).encode()
-        headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(data))]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": data})
+        await send_problem(self.send, status, code, detail)
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
@@ -271,7 +317,7 @@ class HookedRequest:
                 )
 
         try:
-            await self.owner.hooks.wrap(OPERATION, context, call)
+            await self.owner.hooks.wrap(OPERATION, context, call, rests=self.rests.layers)
         except HookAbortError as abort:
             await self.refuse(403, "denied", abort.reason)
             return
@@ -283,6 +329,24 @@ class HookedRequest:
                 headers = apply_headers(list(message.get("headers", ())), context.response_headers)
                 message = {**message, "status": status, "headers": headers}  # noqa: PLW2901  # the one that goes out
             await self._pass_on(message)
+
+
+async def send_problem(send: Send, status: int, code: str, detail: str) -> None:
+    """Send a response with a problem document."""
+    text, title = clip(for_log(detail), LONGEST_REASON), responses.get(status, "Error")
+    body = {"type": "about:blank", "title": title, "status": status, "detail": text, "code": code}
+    data = json.dumps(body).encode()
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(data))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
+
+
+def is_public(path: str, public: Collection[str]) -> bool:
+    """Return True if the host has named this path, or a path above it with `/*`."""
+    above = (name[:-1] for name in public if name.endswith("/*"))
+    return path in public or any(
+        path.startswith(name) and NOWHERE.isdisjoint(path[len(name) :].replace("\\", "/").split("/")) for name in above
+    )
 
 
 def denial_reason(outcome: Outcome) -> str | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.admission.approval_result import Approval, Ending
     from amplifier_hooks.admission.ask_approver import Approver
-    from amplifier_hooks.ports import ApprovalRequest, KeptResult, Question, Settlement
+    from amplifier_hooks.ports import ApprovalRequest, KeptResult, KnownCall, Question, Settlement
     from amplifier_hooks.result import Cause
 
 
@@ -61,7 +61,7 @@ EDITED: Final = "the approver changed the data of an event, and only acts can be
 
 NO_LONGER: Final = "the approval no longer holds for this action"
 
-OTHER_CALL: Final = "this call id belongs to another call, whose question is not decided"
+OTHER_CALL: Final = "this call id belongs to another call"
 
 
 @define(eq=False)
@@ -148,8 +148,10 @@ class Attempt:
     given: str = field(init=False)
     """The digest of the act as the caller gave it."""
     judged: Judged = field(init=False)
-    resumed: ApprovalRequest | None = None
-    """The request that an earlier attempt at this call left open, or answered and not used."""
+    known: KnownCall | None = None
+    """The request that an earlier attempt at this call left, until it is asked again or withdrawn."""
+    unread: Exception | None = None
+    """The error of a backend that could not be asked for that request."""
     after: str = ""
     """The id of that request; requests that follow it get ids of their own."""
     approvals: list[Approval] = field(factory=list)
@@ -188,8 +190,8 @@ class Attempt:
             questions = tuple(ask for ask in outcome.asks if not self._is_answered(ask))
             if questions and (why := await self._find_stop()) is not None:
                 return await self._refuse_stopped(why)
-            if self.resumed is not None and not self._asks_about(self.resumed, questions):
-                verdict = await self._drop(self.resumed)
+            if self.known is not None and not self._asks_about(self.known, questions):
+                verdict = await self._drop(self.known)
             elif not questions:
                 verdict = await self._claim()
             elif self.rounds == ROUNDS:
@@ -207,20 +209,26 @@ class Attempt:
         The call id only selects: the caller has to give the same act again. Another act is refused, and uses nothing
         up.
         """
-        waiting = await self.approver.waiting_for(self.call)
-        if not waiting:
+        lease = self.approver.lease
+        try:
+            self.known = await lease.find_call(self.act.tenant, self.act.session, self.call.id)
+        except Exception as error:  # noqa: BLE001  # a backend may raise anything; a question then denies the call
+            self.unread = error
+        if self.known is None:
             return None
-        self.resumed = waiting[-1]
-        if self.resumed.given != self.given:
+        request = self.known.request
+        if request.given != self.given:
             outcome = Outcome(self.act.event, {})
             return Refused(outcome=deny_outcome(outcome, "session", OTHER_CALL, "approval_mismatch"))
-        self.act, self.after = act_of(self.resumed), self.resumed.id
+        if self.known.is_open:
+            lease.waiting[request.id] = request
+        self.act, self.after = act_of(request), request.id
         return None
 
     def _judge(self) -> Awaitable[Judged]:
         """Return the first look at the act."""
         first_look = self.judge.judge(self.act, self.call, self.handles)
-        return first_look if self.resumed is None else self._judge_resumed(self.resumed, first_look)
+        return first_look if self.known is None else self._judge_resumed(self.known.request, first_look)
 
     async def _judge_resumed(self, resumed: ApprovalRequest, first_look: Awaitable[Judged]) -> Judged:
         """Return a look at the stored act of a resumed call; act and open questions stay as they are."""
@@ -259,11 +267,17 @@ class Attempt:
             return await self._refuse(deny_outcome(outcome, "InputNotFreezable", self.problem))
         if self.judge.stopped is not None:
             return await self._refuse(deny_outcome(outcome, "session", self.judge.stopped, "session_cancelled"))
-        act, resumed, self.resumed = self.judged.act, self.resumed, None
+        act, known, self.known = self.judged.act, self.known, None
         attempt = f"{self.after}{self.rounds}"
         try:
             approval = await self.approver.ask(
-                outcome, act, call=self.call, attempt=attempt, given=self.given, resumed=resumed
+                outcome,
+                act,
+                call=self.call,
+                attempt=attempt,
+                given=self.given,
+                resumed=None if known is None else known.request,
+                unread=self.unread,
             )
         except RecordUnavailable as error:
             return await self._refuse(deny_outcome(outcome, "record", str(error), "audit_unavailable"))
@@ -290,10 +304,12 @@ class Attempt:
             self.judged = await self.judge.look_again(self.judged)
         return None
 
-    def _asks_about(self, request: ApprovalRequest, questions: tuple[Ask, ...]) -> bool:
-        """Return True if an earlier request is about this act, and asks these questions."""
+    def _asks_about(self, known: KnownCall, questions: tuple[Ask, ...]) -> bool:
+        """Return True if an earlier request has no final end, is about this act, and asks these questions."""
+        request = known.request
         return (
             bool(questions)
+            and not known.is_final
             and request.digest == self.judged.act.digest
             and all(
                 any(answers(question, ask, self.judge.version_of(ask.hook_name)) for question in request.questions)
@@ -301,15 +317,20 @@ class Attempt:
             )
         )
 
-    async def _drop(self, request: ApprovalRequest) -> Verdict | None:
-        """Withdraw an earlier request that asks something else. A denial that it was given holds."""
-        self.resumed = None
-        denial = await self.approver.supersede(request, self.call)
-        return None if denial is None else await self._refuse(denied_by(denial, self.judged.outcome))
+    async def _drop(self, known: KnownCall) -> Verdict | None:
+        """Withdraw an earlier request that is not asked again. A denial that it was given holds, and so does a run."""
+        self.known, outcome = None, self.judged.outcome
+        try:
+            end = await self.approver.supersede(known, self.call)
+        except RecordUnavailable as error:
+            return await self._refuse(deny_outcome(outcome, "record", str(error), "audit_unavailable"))
+        return None if end is None else replace(await self._refuse(denied_by(end, outcome)), used=end.used)
 
     def _is_outdated(self, approval: Approval) -> bool:
         """Return True if a hook that asked was changed, so that an allowance or a withdrawn question has no meaning."""
         if approval.status not in ("approved", "unavailable", "cancelled") or self.judge.stopped is not None:
+            return False
+        if approval.used is not None:
             return False
         return any(self.judge.version_of(one.hook) != one.version for one in approval.request.questions)
 

@@ -31,41 +31,38 @@ log = get_logger(__name__)
 
 
 class FailClosedRules:
-    """A policy that always gives a verdict: a failure of the policy is a denial."""
+    """Policies of which the first verdict counts; a failure of a policy is a denial."""
 
-    def __init__(self, policy: RulePolicy) -> None:
-        self._policy = policy
+    def __init__(self, *policies: RulePolicy) -> None:
+        self._policies = policies
 
     @property
     def digest(self) -> str:
-        """The digest of the rules in force; empty for a policy that has none."""
-        try:
-            digest = getattr(self._policy, "digest", "")
-        except Exception as error:  # noqa: BLE001  # a policy may raise anything; its verdict counts all the same
-            log.warning("rules_digest_failed", error=describe(error))
-            return ""
-        return digest if isinstance(digest, str) else ""
+        """The digests of the rules in force; empty for policies that have none."""
+        return "".join(map(digest_of, self._policies))
 
-    @property
-    def report_only(self) -> bool:
-        """True if the verdicts of the policy have no effect. A policy that cannot tell is in force."""
-        try:
-            return getattr(self._policy, "report_only", False) is True
-        except Exception as error:  # noqa: BLE001  # as in `digest`
-            log.warning("rules_report_only_failed", error=describe(error))
-            return False
+    def select(self, *, report_only: bool) -> FailClosedRules | None:
+        """Return the policies that are report-only, or those that are in force; None if there are none."""
+        chosen = [policy for policy in self._policies if is_report_only(policy) is report_only]
+        return FailClosedRules(*chosen) if chosen else None
 
     async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
-        """Return the policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule.
+        """Return the first policy's verdict. An invalid verdict, a timeout or an error is a denial by no rule.
 
         An ask at an event at which no question can be asked is a denial.
         """
+        for policy in self._policies:
+            if (verdict := await self._judge(policy, facts)) is not None:
+                return verdict
+        return None
+
+    async def _judge(self, policy: RulePolicy, facts: ActionFacts) -> RuleVerdict | None:
         try:
             verdict: object
-            if getattr(self._policy, "any_thread", False):
-                verdict = call_apart(facts.arguments, self._policy.judge, facts)
+            if getattr(policy, "any_thread", False):
+                verdict = call_apart(facts.arguments, policy.judge, facts)
             else:
-                verdict = self._policy.judge(facts)
+                verdict = policy.judge(facts)
             if inspect.isawaitable(verdict):
                 verdict = await within(RULES_TIMEOUT, verdict)
         except Exception as error:  # noqa: BLE001  # a policy may raise anything; an act that was not judged does not run
@@ -75,6 +72,25 @@ class FailClosedRules:
         if isinstance(verdict, RuleVerdict) and well_formed(verdict):
             return replace(verdict, action="deny") if verdict.action == "ask" and not can_ask(facts.event) else verdict
         return failed_verdict(f"the verdict was {verdict!r:.100}")
+
+
+def is_report_only(policy: RulePolicy) -> bool:
+    """Return True if the verdicts of a policy have no effect. A policy that cannot tell is in force."""
+    try:
+        return getattr(policy, "report_only", False) is True
+    except Exception as error:  # noqa: BLE001  # as in `digest_of`
+        log.warning("rules_report_only_failed", error=describe(error))
+        return False
+
+
+def digest_of(policy: RulePolicy) -> str:
+    """Return the digest of a policy's rules; empty if it has none."""
+    try:
+        digest = getattr(policy, "digest", "")
+    except Exception as error:  # noqa: BLE001  # a policy may raise anything; its verdict counts all the same
+        log.warning("rules_digest_failed", error=describe(error))
+        return ""
+    return digest if isinstance(digest, str) else ""
 
 
 def can_ask(event: str) -> bool:

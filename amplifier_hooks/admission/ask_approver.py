@@ -49,6 +49,7 @@ from amplifier_hooks.ports import (
     CallStore,
     Decision,
     DurableApprovals,
+    KnownCall,
     ProjectGrants,
     StopSource,
     Unfinished,
@@ -86,6 +87,7 @@ class Lease:
         tell: Callable[[UserMessage], Awaitable[None]] | None = None,
     ) -> None:
         self._backend = durable_backend(backend)
+        self._calls: CallStore | None = backend if isinstance(backend, CallStore) else None
         self._recorder = recorder
         self.session_key = (tenant, session)
         self._tell = tell
@@ -113,6 +115,28 @@ class Lease:
             if self._begun is None:
                 self._begun = await self._acquire()
             return self._begun
+
+    async def find_call(self, tenant: str, session: str, call: str) -> KnownCall | None:
+        """Return the request that stands for a call, in the backend or waiting here, or None.
+
+        Raises what the backend raises, unless a request waits here.
+        """
+        if not self.tried:
+            try:
+                await self.begin()
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything; the next question raises again
+                log.warning("approval_lease_failed", error=describe(error))
+        waiting = [one for one in self.waiting.values() if one.call == call]
+        here = KnownCall(request=max(waiting, key=lambda one: one.created), is_open=True) if waiting else None
+        if self._calls is None:
+            return here
+        try:
+            return await within(BACKEND_TIMEOUT, self._calls.find_call(tenant, session, call)) or here
+        except Exception as error:  # a backend may raise anything
+            log.warning("approval_call_unread", error=describe(error))
+            if here is None:
+                raise
+            return here
 
     async def end(self, reason: str, *, final: bool = False) -> bool:
         """End the session in the backend, unless questions wait for a resumed call. Return True if it was ended."""
@@ -239,11 +263,13 @@ class Approver:
         attempt: str = "0",
         given: str = "",
         resumed: ApprovalRequest | None = None,
+        unread: Exception | None = None,
     ) -> Approval:
         """Send one request for all questions of the outcome, and return the resulting approval.
 
-        `resumed` is the request that an earlier attempt at the call left: it has the answer it was given. Cancelling
-        withdraws the request and records the question as cancelled.
+        `resumed` is the request that an earlier attempt at the call left: it has the answer it was given. `unread` is
+        the error of a backend that could not be asked for that request; then no grant and no person allows the call.
+        Cancelling withdraws the request and records the question as cancelled.
 
         Raises `RecordUnavailable`.
         """
@@ -261,8 +287,8 @@ class Approver:
             impacts=await predict_impacts(act, self.origin.cwd),
             keep=self._keep,
         )
-        if call.chosen and resumed is None and (begun := await self._find_begun(request)) is not None:
-            return begun
+        if unread is not None:
+            return failed_approval(request, unread)
         approval = await self._match_grants(request) or await self._ask_person(request, call.id or None)
         if approval.status == "pending":
             await self.recorder.note("approval.pending", request_summary(request), durable=True)
@@ -365,16 +391,6 @@ class Approver:
             self._unsettled.pop(request.id, None)
             await self.lease.mark_recorded(request)
 
-    async def waiting_for(self, call: Call) -> tuple[ApprovalRequest, ...]:
-        """Return the requests that an earlier attempt at this call left, oldest first."""
-        if not self.lease.tried:
-            try:
-                await self.lease.begin()
-            except Exception as error:  # noqa: BLE001  # a backend may raise anything; the next question raises again
-                log.warning("approval_lease_failed", error=describe(error))
-        found = (one for one in self.lease.waiting.values() if one.call == call.id)
-        return tuple(sorted(found, key=lambda one: one.created))
-
     async def withdraw_call(self, call: Call, why: str) -> None:
         """Withdraw every question of this call that is open, and every answer that is not used."""
         for request in [one for one in self.lease.waiting.values() if one.call == call.id]:
@@ -385,10 +401,26 @@ class Approver:
         await self.lease.mark_recorded(request)  # up to here; the withdrawal itself follows
         await self._take_back(request, why)
 
-    async def supersede(self, request: ApprovalRequest, call: Call) -> Approval | None:
-        """Withdraw a question because another takes its place. Return the denial that it was given, if any."""
-        approval = await self._unanswered(request, SUPERSEDED)
-        return await self._finish(approval, call.id or None) if approval.status == "denied" else None
+    async def supersede(self, known: KnownCall, call: Call) -> Approval | None:
+        """Withdraw a question that is not asked again. Return the end that holds for its call, if it has one.
+
+        Raises `RecordUnavailable`.
+        """
+        request = known.request
+        if not known.is_final:
+            approval = await self._unanswered(request, SUPERSEDED)
+            if approval.status == "denied":
+                return await self._finish(approval, call.id or None)
+            try:
+                now = await self.lease.find_call(request.tenant, request.session, request.call)
+            except Exception as error:  # noqa: BLE001  # a backend may raise anything; a call that is unknown does not run
+                return failed_approval(request, error)
+            if now is None or not now.is_final:
+                return None
+            known = now
+        if known.begun is not None:
+            return failed_approval(known.request, known.begun)
+        return await self._finish(self._approval_from(known.request, known.denial), call.id or None)
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
         """Withdraw a question from the backend. Return the answer that the backend had by then, or None."""
@@ -419,16 +451,6 @@ class Approver:
             await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
 
     # -- before asking -------------------------------------------------------------------------------------------
-
-    async def _find_begun(self, request: ApprovalRequest) -> Approval | None:
-        """Return the denial of a call that an earlier attempt began: no grant and no person lets it run twice."""
-        backend: object = self.backend
-        try:
-            if isinstance(backend, CallStore) and request.call:
-                await within(BACKEND_TIMEOUT, backend.check_call(request))
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything; a call that is unknown does not run
-            return failed_approval(request, error)
-        return None
 
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """Return the approval by grants, or None. If the store fails, a person is asked."""

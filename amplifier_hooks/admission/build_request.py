@@ -14,7 +14,6 @@ import msgspec
 from amplifier_hooks.approvals import common_options, with_project
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.foreign_code import within
 from amplifier_hooks.impacts import Impact, ImpactPolicy
@@ -143,7 +142,7 @@ def _impacts_of(act: Act, root: str) -> tuple[Impact, ...]:
     try:
         policy = ImpactPolicy(root, str(Path.home()))
         return predict_impact(act.name, act.arguments(), policy, ask_file_system, folder=act.cwd or root).impacts
-    except (MissingExtra, RuntimeError) as problem:  # the latter: a user without a home folder
+    except RuntimeError as problem:  # a user without a home folder
         return (Impact("unreadable", "", str(problem)),)
 
 

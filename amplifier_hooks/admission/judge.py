@@ -203,7 +203,7 @@ class Judge:
     @property
     def rules_in_force(self) -> FailClosedRules | None:
         """The rules that decide; None if there are none, or if they are report-only."""
-        return None if self.rules is None or self.rules.report_only else self.rules
+        return None if self.rules is None else self.rules.select(report_only=False)
 
     def _has_rules(self, event: str) -> bool:
         """Return True if rules are consulted at an event: it can be stopped, and no rule has judged its act before."""
@@ -309,12 +309,13 @@ class Judge:
     async def _report_rules(self, outcome: Outcome, name: str, cwd: str, given: Mapping[str, Any]) -> None:
         """Record the verdict that report-only rules would have given, on the input as it was given and as it is now."""
         event = outcome.event
-        if self.rules is None or not self.rules.report_only or not self._has_rules(event) or outcome.denied:
+        rules = None if self.rules is None else self.rules.select(report_only=True)
+        if rules is None or not self._has_rules(event) or outcome.denied:
             return
         verdict = None
         for data in (given, outcome.data) if outcome.modified else (outcome.data,):
             if verdict is None or verdict.action != "deny":
-                verdict = await self.rules.judge(self._facts(event, name, cwd, event_arguments(event, data), outcome))
+                verdict = await rules.judge(self._facts(event, name, cwd, event_arguments(event, data), outcome))
         if (facts := report_facts(outcome, name, verdict)) is not None:
             await self.recorder.note("rules.reported", facts)
 

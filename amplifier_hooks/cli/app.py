@@ -7,7 +7,8 @@ that `--help` stays quick. Exit codes: 0 success, 1 a finding or a failure, 2 a 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -78,9 +79,34 @@ IN_SHORT: Final = {
 """One line of at most 80 characters for each command, as the list of commands shows it."""
 
 
+DECIDING: Final = {
+    "": ("init", "chat", "import", "install", "uninstall", "serve", "stop", "resume"),
+    "approvals": ("allow", "deny", "revoke", "purge", "watch"),
+    "audit": ("accept", "purge"),
+    "runs": ("serve", "work", "submit", "stop"),
+    "token": ("create", "revoke"),
+}
+"""Commands, by their group, that decide in a person's place, and refuse to run inside a guarded session.
+
+`validate --trust` refuses, too.
+"""
+
+
+def refusing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a command that decides in a person's place, with the refusal inside a session."""
+
+    @wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        terminal_io.refuse_inside_session(f"amplifier-hooks {name}")
+        return function(*args, **options)
+
+    return run
+
+
 def command(name: str, help: str, epilog: str | None = None) -> Callable[[Callable[..., None]], object]:  # noqa: A002
     """Register the decorated function as a command."""
-    return app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
+    register = app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
+    return lambda function: register(refusing(name, function) if name in DECIDING[""] else function)
 
 
 command("demo", demo_command.HELP)(demo_command.demo)
@@ -106,6 +132,10 @@ for name, group in (
     ("runs", runs_commands.runs_app),
     ("token", token.token_app),
 ):
+    for one in group.registered_commands:
+        function = one.callback
+        if function is not None and (known := one.name or function.__name__) in DECIDING[name]:
+            one.callback = refusing(f"{name} {known}", function)
     app.add_typer(group, name=name, short_help=IN_SHORT[name])
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from attrs import asdict, frozen
 
-from amplifier_hooks.errors import HookError, MissingExtra, SettingsError
+from amplifier_hooks.errors import MissingExtra, SettingsError
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run_checks(checks: Mapping[str, Callable[[Patient], Findings]], patient: Pat
 
 def run_command(folder: Path, *words: str) -> tuple[int, str]:
     """Run a command of ours in another process; return its exit status and output. Raises `TimeoutExpired`."""
-    command = [sys.executable, "-m", "amplifier_hooks", *words]
+    command = [sys.executable, "-P", "-m", "amplifier_hooks", *words]  # -P: nothing is imported from the folder
     ended = subprocess.run(  # noqa: S603  # our own program
         command, capture_output=True, text=True, timeout=CHECKING, check=False, cwd=folder, stdin=subprocess.DEVNULL
     )
@@ -130,11 +130,8 @@ def check_tokens(_patient: Patient) -> Findings:
 
 
 def check_hooks(patient: Patient) -> Findings:
-    """Check the project's file of hooks with `validate`; if it is not trusted as it is, read it only."""
-    from amplifier_hooks.cli.project.read_project import content_digest
-    from amplifier_hooks.definitions import load_files
+    """Check the project's file of hooks with `validate`, which imports nothing of a file that is not trusted."""
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
-    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.result import STOPS_NOTHING
 
     path = patient.folder / PROJECT_FILE
@@ -142,23 +139,22 @@ def check_hooks(patient: Patient) -> Findings:
         yield "note", f"{path} is not there: no hooks come from a file", "amplifier-hooks init"
         return
     validate = ["validate", str(path)]
-    try:
-        found = load_files(path)
-    except (HookError, OSError):
-        trusted = False  # `validate` reports it
-    else:
-        trusted = TrustStore().trusts(content_digest(found))
-        if not trusted:
-            repair = f"read it, then: {join(['amplifier-hooks', *validate, '--trust'])}"
-            yield "note", f"{path} is not trusted as it is now: none of its hooks was built", repair
-        if not found.settings.hooks_enabled:
-            yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
-    code, output = run_command(patient.folder, *validate, "--json", *([] if trusted else ["--no-import"]))
+    code, output = run_command(patient.folder, *validate, "--json")
     repair = f"mend it there, then: {join(['amplifier-hooks', *validate])}"
     try:
         said: dict[str, Any] = json.loads(output)
     except ValueError:
-        said = {"flaws": [f"the process that builds the hooks of {path} ended with exit status {code}"], "warnings": []}
+        flaw = f"the process that builds the hooks of {path} ended with exit status {code}"
+        said = {"flaws": [flaw], "warnings": [], "trusted": True, "changed": False, "enabled": True}
+    if not said["trusted"]:
+        trusting = f"read it, then: {join(['amplifier-hooks', *validate, '--trust'])}"
+        yield "note", f"{path} is not trusted as it is now: no Python of it was imported", trusting
+    if said["changed"]:
+        trusting = join(["amplifier-hooks", *validate, "--trust"])
+        decide = f"read it, then: {trusting}; or decide, where a server asks: amplifier-hooks approvals list"
+        yield "warning", f"{path} has changed since it was trusted: the trusted files stay in force", decide
+    if not said["enabled"]:
+        yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
     yield from (("failed", flaw, repair) for flaw in said["flaws"])
     yield from (("warning", text, repair) for text in said["warnings"])
     for name in said.get("report_only", ()):
@@ -183,7 +179,7 @@ def check_programs(patient: Patient) -> Findings:
         except SettingsError as problem:
             yield "failed", str(problem), f"mend {path}"
             continue
-        unread = [hook for hook in found.hooks if not trust.trusts(hook.digest)]
+        unread = [hook for hook in found.hooks if not trust.trusts(hook.files)]
         count = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
         repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""
         yield "note" if unread else "ok", count, repair

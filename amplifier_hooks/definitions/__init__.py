@@ -7,7 +7,7 @@ plan = hooks.plan(found)                             builds the handlers, change
 hooks.install(plan)                                  in force, in one step
 rows = [definition_row(one, found) for one in found.definitions]
 
-files = WatchedFiles(path, hooks, trusted=…)         follows files that change: `refresh()`, `watch()`, `state`
+files = WatchedFiles(path, hooks, trust=…)           follows files that change: `refresh()`, `watch()`, `state`
 ```
 """
 

@@ -43,9 +43,9 @@ from amplifier_hooks.act import freeze
 from amplifier_hooks.definitions.settings import Milliseconds
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
 from amplifier_hooks.events import alike, canonical
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
-from amplifier_hooks.text.matching import compile_matcher
 from amplifier_hooks.text.secrets import is_secret_name
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _risk_reason(value: str) -> str:
 
 def _matcher(value: str) -> str:
     try:
-        return compile_matcher(value).spec
+        return compile_tool_matcher(value).spec
     except InvalidRegistration as problem:
         raise ValueError(str(problem)) from None
 
@@ -313,7 +313,9 @@ class NewHook(BaseModel):
         default_factory=list, max_length=MOST_TAGS
     )
     matcher: Annotated[str, AfterValidator(_matcher)] | None = Field(
-        None, max_length=2_048, description="The tools it is for: a name, 'Write|Edit', a glob, 're:…'; null: all."
+        None,
+        max_length=2_048,
+        description="The tools it is for: a name, 'Write|Edit', 'kind:shell', a glob, 're:…'; null: all.",
     )
     risk: Risk | None = Field(None, description="Risk of the acts it asks about; its answers can only raise it.")
     risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Reason for the risk.")

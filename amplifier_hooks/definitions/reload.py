@@ -7,30 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+import os
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
 from amplifier_hooks.definitions.files.open_files import FILE_ENDINGS
-from amplifier_hooks.definitions.install.build_external import texts_in
 from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
-from amplifier_hooks.definitions.kinds.python import sources_of
+from amplifier_hooks.definitions.list_files import FileDigests, list_files
+from amplifier_hooks.definitions.private_copies import TrustedFiles
 from amplifier_hooks.definitions.settings import DefinitionSettings
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
     from datetime import datetime
-    from pathlib import Path
 
+    from amplifier_hooks.definitions.files.load_files import FileGlob
     from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Replaced
+    from amplifier_hooks.definitions.trust import FileList, TrustStore
     from amplifier_hooks.ports import Clock
 
 
@@ -39,10 +41,7 @@ EVERY: Final = 1.0
 
 MOST_WATCHED: Final = 1_000
 
-UNTRUSTED: Final = "its current content is not trusted; read it and trust it first"
-
-Trusted = Callable[[Mapping[str, Any], Sequence[str]], bool]
-"""Returns True if content is trusted, given facts about the content and words that may name more files."""
+UNTRUSTED: Final = "it is not trusted as it is now; an approver decides, or: amplifier-hooks validate --trust"
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
 
@@ -64,42 +63,40 @@ class ReloadState:
     """False if the current files are not trusted."""
 
 
-def trusted_part(found: DefinitionSet) -> tuple[dict[str, Any], list[str]]:
-    """Return the parts of a set that trust covers: its files' digests, and words that may name scripts and modules."""
-    files = {path.relative_to(found.folder).as_posix(): digest for path, digest in found.files.items()}
-    words: list[str] = []
-    for definition in found.definitions:
-        words += texts_in(definition.config)
-        if definition.kind == "python":
-            words += map(str, sources_of(definition.handler_ref))
-    for entry in found.library:
-        words += texts_in(dict(entry.config))
-    return {"files": files}, sorted(set(words))
-
-
 @define(eq=False)
 class WatchedFiles:
     """Files of definitions that are watched and put in force as hooks.
 
-    With `trusted`, nothing in the files runs or is imported before `trusted` returns True: for the files of a project.
+    With `trust`, nothing that the files name runs or is imported before `trust` has them: for the files of a project.
+    The set that was trusted last stays in force meanwhile, from its private copies.
     """
 
     path: Path
     hooks: DefinedHooks
-    trusted: Trusted | None = field(default=None, kw_only=True)
+    trust: TrustStore | None = field(default=None, kw_only=True)
     clock: Clock = field(factory=SystemClock, kw_only=True)
     environment: Mapping[str, str] | None = field(default=None, kw_only=True)
     state: ReloadState = field(factory=ReloadState, init=False)
     _read_before: set[Path] = field(factory=set, init=False)
     """Files of the last set that was read, and files it names; for a set that failed, also missing files."""
-    _waiting: DefinitionSet | None = field(default=None, init=False)
-    """Set that waits to be trusted; None if there is none."""
+    waiting: FileList | None = field(default=None, init=False)
+    """Files of the set that waits to be trusted; None if there is none."""
+    _in_force: str = field(default="", init=False)
+    """Digest of the trusted list that is in force."""
+    _tried: str = field(default="", init=False)
+    """Digest of the trusted list that is in force, or could not be put in force since the files changed."""
+    _digests: FileDigests = field(factory=FileDigests, init=False)
     _last: Signature | None = field(default=None, init=False)
     """Signature of the files at the last read."""
     _pool: DaemonPool = field(factory=lambda: DaemonPool(1, "amplifier-hooks-definitions"), init=False)
 
+    @property
+    def source(self) -> str:
+        """Name of the files in the trust store. A link keeps its name, wherever it leads later."""
+        return os.path.abspath(self.path)  # noqa: PTH100
+
     def refresh(self) -> Replaced | None:
-        """Read the files now, and put them in force. Returns the changes; None if the files could not be put in force.
+        """Read the files now, and put them in force. Returns the changes; None if nothing could be put in force.
 
         A failure raises nothing; `state.problem` has its reason.
         """
@@ -116,10 +113,10 @@ class WatchedFiles:
         seen = self._last
         while True:
             await sleep(every)
+            self._install_trusted()
             now = self.signature()
             settled, seen = now == seen, now
-            allowed = self._waiting is not None and self._trusts(self._waiting)
-            if not settled or (now == self._last and not allowed):
+            if not settled or now == self._last:
                 continue
             result = await self._pool.run(self._read)
             if self.signature() == now:
@@ -132,48 +129,69 @@ class WatchedFiles:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _read(self) -> DefinitionSet | InvalidDefinitions:
+    def _read(self) -> _Reading | HookError:
         try:
-            return load_files(self.path, environment=self.environment)
-        except InvalidDefinitions as problem:
+            found = load_files(self.path, environment=self.environment)
+            if self.trust is None:
+                return _Reading(found)
+            kept = self.trust.trusted_list(self.source)
+            listed = list_files(found, self._digests, kept)
+            if kept is None or kept.digest != listed.digest:
+                TrustedFiles(
+                    listed, self.trust.copies, self._digests
+                ).make()  # these bytes are shown, and run if trusted
+        except HookError as problem:
             return problem
+        except OSError as problem:
+            return HookUnavailable(f"{self.path}: {problem}")
+        return _Reading(found, listed)
 
-    def _apply(self, result: DefinitionSet | InvalidDefinitions) -> Replaced | None:
-        if isinstance(result, InvalidDefinitions):
-            self._read_before = set(result.files)
+    def _apply(self, result: _Reading | HookError) -> Replaced | None:
+        self.waiting, self._tried = None, self._in_force
+        if not isinstance(result, _Reading):
+            self._read_before |= set(getattr(result, "files", ()))
+            replaced = self._install_trusted()
             self._note_failure(str(result))
-            return None
-        self._read_before = {*result.files, *self._trusted_paths(result)}
-        if not self._trusts(result):
-            self._waiting = result
+            return replaced
+        self._read_before = set(result.paths())
+        if result.listed is None:
+            return self._install(result.found)
+        self.waiting = result.listed
+        replaced = self._install_trusted()
+        if self.waiting is not None:
             self._note_failure(f"{self.path}: {UNTRUSTED}", trusted=False)
+        return replaced
+
+    def _install_trusted(self) -> Replaced | None:
+        """Put the set that was trusted last in force, from its private copies, if it is not in force yet."""
+        kept = None if self.trust is None else self.trust.trusted_list(self.source)
+        if kept is None or self.trust is None:
             return None
-        self._waiting = None
+        if self.waiting is not None and self.waiting.digest == kept.digest:
+            self.waiting = None
+            self.state = evolve(self.state, problem="", problem_since=None, trusted=True)
+        if kept.digest == self._tried:
+            return None
+        self._tried = kept.digest
+        files = TrustedFiles(kept, self.trust.copies, self._digests)
         try:
-            replaced = self.hooks.install(self.hooks.plan(result, trusted=self._trust_in(result)))
+            replaced = self._install(files.load(self.environment), files)
         except HookError as problem:
             self._note_failure(str(problem))
             return None
-        changed = result.digest != self.state.digest or self.state.since is None
-        since = self.clock.now() if changed else self.state.since
-        self.state = ReloadState(since=since, digest=result.digest)
-        log.info("definitions_loaded", path=str(self.path), changes=str(replaced), digest=result.digest)
+        self._in_force = kept.digest if replaced is not None else self._in_force
         return replaced
 
-    def _trusts(self, found: DefinitionSet) -> bool:
-        return self.trusted is None or self.trusted(*trusted_part(found))
-
-    def _trust_in(self, found: DefinitionSet) -> Callable[[], bool] | None:
-        """Return a check that compares programs with the trusted ones at each run, not now; None without `trusted`."""
-        return None if self.trusted is None else partial(self.trusted, *trusted_part(found))
-
-    def _trusted_paths(self, found: DefinitionSet) -> Iterator[Path]:
-        """Yield the files that trust covers besides the set's own files."""
-        for word in trusted_part(found)[1] if self.trusted is not None else ():
-            with contextlib.suppress(OSError, ValueError):
-                path = found.folder / word
-                if path.is_file():
-                    yield path
+    def _install(self, found: DefinitionSet, files: TrustedFiles | None = None) -> Replaced | None:
+        try:
+            replaced = self.hooks.install(self.hooks.plan(found, files=files))
+        except HookError as problem:
+            self._note_failure(str(problem))
+            return None
+        changed = found.digest != self.state.digest or self.state.since is None
+        self.state = ReloadState(since=self.clock.now() if changed else self.state.since, digest=found.digest)
+        log.info("definitions_loaded", path=str(self.path), changes=str(replaced), digest=found.digest)
+        return replaced
 
     def _note_failure(self, problem: str, *, trusted: bool = True) -> None:
         """Keep the set that is in force, and record the problem of the new one."""
@@ -188,12 +206,32 @@ class WatchedFiles:
         folder = self.path if self.path.is_dir() else self.path.parent
         if not self.path.is_dir():
             folder /= (DefinitionSettings() if found is None else found.settings).hooks_definitions_dir
-        for path in {self.path, *known, *self._read_before, *_definition_files(folder)}:
+        globs = () if found is None else chain.from_iterable(found.globs.values())
+        for path in {self.path, *known, *self._read_before, *_definition_files(folder), *_matches(globs)}:
             try:
                 status = path.stat()
             except OSError:
                 continue
             yield str(path), status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
+
+
+@frozen
+class _Reading:
+    """A set that was read, and its files if trust matters."""
+
+    found: DefinitionSet
+    listed: FileList | None = None
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the files that the set was read from, and those that it would run."""
+        yield from self.found.files
+        yield from (Path(one.path) for one in self.listed.files) if self.listed is not None else ()
+
+
+def _matches(globs: Iterable[FileGlob]) -> Iterator[Path]:
+    for one in globs:
+        with contextlib.suppress(InvalidDefinitions):
+            yield from map(Path, one.files())
 
 
 def _definition_files(folder: Path) -> list[Path]:

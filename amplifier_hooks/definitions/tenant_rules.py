@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.definitions.kinds.allowed_urls import addresses_of, is_public
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.errors import HookRefused
 from amplifier_hooks.events import CATALOGUE
@@ -54,3 +55,8 @@ def check_tenant_hook(hook: NewHook, tenant_id: str, *, handlers: Collection[str
     for key in OPERATORS_ONLY:
         if key in hook.config:
             raise HookRefused(f"config.{key} can be set by the operator only, not by {who}")
+    url = hook.config.get("url")
+    if hook.handler_ref == "http" and isinstance(url, str):
+        for address in addresses_of(url):
+            if not is_public(address):
+                raise HookRefused(f"config.url leads to {address}, which is not public; {who} names public services")

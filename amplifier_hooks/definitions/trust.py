@@ -1,118 +1,163 @@
-"""Trust in the hooks of a project: a hook and the files it runs come in; its digest, trusted or not, goes out.
+"""Trust in the hooks of a project: lists of files with their digests come in; trusted or not goes out.
 
-The list of trusted digests is stored outside of the project, so a project cannot trust itself.
-
-Trust applies to content: the digest of a hook covers the project, the hook's definition, and every file of the project
-or the home that the definition names. A change of any of them gives another digest, which is not trusted.
+The lists are stored outside of every project, so a project cannot trust itself. Trust applies to bytes: a file that
+differs from its digest gives another list, which is not trusted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import shlex
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
-from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+
+Role = Literal["copied", "read", "installed"]
+"""Use of a listed file.
+
+`copied`: it is read, imported or run from a private copy. `read`: a hook reads it in its own place, and it is compared
+before each start. `installed`: a program or an interpreter that runs in its own place, and is compared before each
+start.
+"""
+
+DOMAIN: Final = b"amplifier-hooks/file-list/1\n"
+SETS_OWN: Final = ""
+"""Group of a set's own files, beside one group for each hook."""
 
 
-DOMAIN: Final = b"amplifier-hooks/trusted-hook/1\n"
-LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a file that are hashed, at most. A larger file is refused as a script."""
+@frozen(order=True)
+class ListedFile:
+    """One file that a definition names."""
+
+    path: str
+    """Absolute path. The name of a program that is on no PATH stays a name."""
+    digest: str
+    """SHA-256 of the content; empty for a file that is missing."""
+    role: Role
+    name: str = ""
+    """Bare name of a program that the PATH resolved to `path`."""
 
 
-def files_of(words: Iterable[str], project: Path) -> Iterator[Path]:
-    """Yield the files of the project or the home that the words of a command name, and no programs of the system."""
-    homes = (project.resolve(), Path.home().resolve())
-    for word in words:
-        with contextlib.suppress(OSError, ValueError):
-            path = (project / word).resolve()
-            if path.is_file() and any(path.is_relative_to(home) for home in homes):
-                yield path
+def digest_of_files(files: Iterable[ListedFile]) -> str:
+    """Return the digest of listed files, whatever their order."""
+    return _digest(text for one in sorted(files) for text in (one.path, one.digest, one.role, one.name))
 
 
-def digest_of(definition: Mapping[str, Any], words: Iterable[str], project: Path) -> str:
-    """Return the digest of a project, a definition, and the current content of the files that its words name.
-
-    Raises `HookUnavailable` for a file that is too large, and `OSError` for one that cannot be read.
-    """
+def _digest(texts: Iterable[str]) -> str:
     hashed = hashlib.sha256(DOMAIN)
-    for part in (os.fsencode(project.resolve()), freeze(dict(definition))):
+    for text in texts:
+        part = text.encode("utf-8", "surrogatepass")  # a name of a file may be no UTF-8
         hashed.update(len(part).to_bytes(8, "big") + part)
-    for path in sorted(set(files_of(words, project))):
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise HookUnavailable(
-                f"{os.fspath(path)!r} is too large to be read before it runs ({LARGEST:,} bytes at most)"
-            )
-        for part in (os.fsencode(path), content):
-            hashed.update(len(part).to_bytes(8, "big") + part)
     return hashed.hexdigest()
 
 
-def words_of(command: str) -> list[str]:
-    """Return the words of a line of shell, without quotes; a line with an open quote is split at blanks."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    try:
-        return list(lexer)
-    except ValueError:  # an open quote: the shell will complain, not we
-        return command.split()
+@frozen(kw_only=True)
+class FileList:
+    """The files of a set of definitions, or of one imported hook, as they were at one time."""
+
+    folder: str
+    """Folder of the set, where its commands run."""
+    start: str = ""
+    """File or folder at which the set starts; empty for a hook that is in no set."""
+    about: str = ""
+    """Digest of a definition that is in no listed file."""
+    groups: Mapping[str, tuple[ListedFile, ...]] = field(factory=dict)
+    """Files of each hook, by hook id or by name of the ready-made hook, and those of the set itself."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of the whole list: another list, or another content of one file, has another digest."""
+        groups = (text for key in sorted(self.groups) for text in (key, digest_of_files(self.groups[key])))
+        return _digest((self.folder, self.start, self.about, *groups))
+
+    @property
+    def files(self) -> tuple[ListedFile, ...]:
+        """All files, each once, by path."""
+        return tuple(sorted({one for files in self.groups.values() for one in files}))
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Paths of the programs that were found on the PATH, by their bare names."""
+        return {one.name: one.path for one in self.files if one.name}
 
 
 @frozen
 class TrustStore:
-    """The trusted digests, in one file that only its owner can read, outside of every project."""
+    """The trusted lists, in one file that only its owner can read, outside of every project.
+
+    Each list has a source: the file of definitions, or the settings that a hook was imported from. Trusting a source
+    anew ends the trust in its earlier content.
+    """
 
     path: Path = field(factory=lambda: StateFolder().trust)
 
-    def trusts(self, digest: str) -> bool:
-        """Return True if a digest is trusted. A file that others own or can write trusts nothing."""
-        return digest in self._read()
+    @property
+    def copies(self) -> Path:
+        """Folder of the private copies of trusted files."""
+        return self.path.with_name("trusted")
 
-    def add(self, digests: Mapping[str, str]) -> None:
-        """Trust digests. Each maps to a description for readers of the file.
+    def trusts(self, found: FileList) -> bool:
+        """Return True if a list is trusted. A store that others own or can write trusts nothing."""
+        return any(found.digest == one.digest for lists in self._read().values() for one in lists)
 
-        Raises `OSError` if the file cannot be written.
+    def trusted_list(self, source: str) -> FileList | None:
+        """Return the trusted list of a file of definitions; None if there is none."""
+        return next(iter(self._read().get(source, ())), None)
+
+    def trust(self, source: str, lists: Iterable[FileList]) -> None:
+        """Trust the lists of a source, and no others of that source any more.
+
+        Raises `OSError` if the store cannot be written.
         """
-        self._write({**self._read(), **digests})
+        self._write({**self._read(), source: tuple(lists)})
 
-    def remove(self, digests: Iterable[str]) -> None:
-        """Remove digests from the trusted ones."""
-        gone = set(digests)
-        self._write({digest: what for digest, what in self._read().items() if digest not in gone})
+    def trusted_files(self) -> frozenset[str]:
+        """Return the absolute paths of all files that trusted lists name, also of missing ones, and of all sources."""
+        kept = self._read()
+        named = {one.path for lists in kept.values() for each in lists for one in each.files}
+        return frozenset(path for path in (*kept, *named) if Path(path).is_absolute())
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> dict[str, tuple[FileList, ...]]:
         try:
             status = self.path.stat()
             if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
                 return {}
             value = json.loads(self.path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            return {str(source): tuple(map(_list_from, lists)) for source, lists in value.items()}
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
             return {}
-        return {str(digest): str(what) for digest, what in value.items()} if isinstance(value, dict) else {}
 
-    def _write(self, digests: Mapping[str, str]) -> None:
+    def _write(self, kept: Mapping[str, tuple[FileList, ...]]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".trust-")  # owner-only, as it is made
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump(dict(digests), file, indent=1, sort_keys=True)
+                json.dump({source: [asdict(one) for one in lists] for source, lists in kept.items()}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(self.path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+def _list_from(value: Mapping[str, Any]) -> FileList:
+    groups = {key: tuple(ListedFile(**one) for one in files) for key, files in value["groups"].items()}
+    return FileList(**{**value, "groups": groups})
+
+
+def trusted_files(store: TrustStore | None = None) -> frozenset[str]:
+    """Return the absolute paths of all files that this user's trust covers now, also of missing ones.
+
+    These are the files of definitions, the settings of imported hooks, scripts, modules, and the programs that hooks
+    start.
+    """
+    return (TrustStore() if store is None else store).trusted_files()

@@ -97,6 +97,16 @@ class ToolContext(HookContext, kw_only=True):
         force_setattr(self, "arguments", DataView(self.arguments))
 
 
+class ToolInputContext(ToolContext, kw_only=True):
+    """Context of a hook object before a tool call is decided about. The hook may change the arguments."""
+
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"tool_name"}
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Leave the arguments as they are, a copy of the hook's own."""
+
+
 class WorkflowContext(HookContext, kw_only=True):
     """Context around one workflow step, its retries included. A layer may replace `inputs`; `state` is a snapshot."""
 
@@ -131,6 +141,12 @@ class ModelContext(HookContext, kw_only=True):
     model: str = ""
 
 
+class ModelChoiceContext(ModelContext, kw_only=True):
+    """Context of a hook object before a model call is decided about. The hook may choose another model."""
+
+    facts: ClassVar[frozenset[str]] = COMMON_FACTS
+
+
 class MemoryContext(HookContext, kw_only=True):
     """Context around storing content in memory. A layer may replace `content` before calling on."""
 
@@ -142,8 +158,9 @@ class MemoryContext(HookContext, kw_only=True):
 class Operation(msgspec.Struct, frozen=True):
     """An operation that can be wrapped: the context of its layers, and the events emitted before and after it.
 
-    `name` lists the fields that name one operation. `handles` are fields that are passed on by reference: they are no
-    part of what is decided about, and no card shows them.
+    `before` is the context of hook objects at the first event, if it differs. `name` lists the fields that name one
+    operation. `handles` are fields that are passed on by reference: they are no part of what is decided about, and no
+    card shows them.
     """
 
     context: type[HookContext]
@@ -151,18 +168,19 @@ class Operation(msgspec.Struct, frozen=True):
     last: str
     name: tuple[str, ...] = ()
     handles: frozenset[str] = frozenset()
+    before: type[HookContext] | None = None
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "agent": Operation(
         AgentContext, events.AGENT_PRE, events.AGENT_POST, ("agent_name",), frozenset({"agent_definition"})
     ),
-    "tool": Operation(ToolContext, events.TOOL_PRE, events.TOOL_POST),
+    "tool": Operation(ToolContext, events.TOOL_PRE, events.TOOL_POST, before=ToolInputContext),
     "workflow": Operation(
         WorkflowContext, events.WORKFLOW_PRE, events.WORKFLOW_POST, ("workflow_name", "step_id"), frozenset({"state"})
     ),
     "request": Operation(RequestContext, events.REQUEST_PRE, events.REQUEST_POST, ("method", "path")),
-    "model": Operation(ModelContext, events.LLM_PRE, events.LLM_POST),
+    "model": Operation(ModelContext, events.LLM_PRE, events.LLM_POST, before=ModelChoiceContext),
     "memory": Operation(MemoryContext, events.MEMORY_PRE, events.MEMORY_POST, ("key",)),
 }
 

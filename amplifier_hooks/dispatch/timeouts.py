@@ -6,9 +6,9 @@ The default timeouts stand beside their use: `dispatch/chain.py` for hooks in co
 An interrupted walk always ends at the current hook: the wait first removes the remaining hooks from the walk, so
 whatever the hook does next (raise, return, swallow the cancellation and continue), no hook follows in this walk.
 
-Two things are avoided on purpose. No hook runs in a task of its own, because a task costs more than the whole chain.
-And no running coroutine moves to another task, because an `asyncio.timeout` that it has entered would cancel the wrong
-task.
+Two things are avoided on purpose. No hook runs in a task of its own, because a task costs more than the whole chain;
+only hook objects that outlive their chain do (`rests.py`). And no running coroutine moves to another task, because an
+`asyncio.timeout` that it has entered would cancel the wrong task.
 """
 
 from __future__ import annotations

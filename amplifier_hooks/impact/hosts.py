@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from amplifier_hooks.impact.places import NAME, UNKNOWN, show
+from amplifier_hooks.impact.places import GUARD, MARKS, NAME, UNKNOWN, show
 from amplifier_hooks.impacts import Impact, ImpactPolicy
 
 HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/?#]*)(?::(\d+))?", re.IGNORECASE)
@@ -32,10 +32,8 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     place = show(host or url)
     if url.lower().startswith("file:"):
         return Impact("reads", place)
-    if LOCAL.fullmatch(host):
-        if port in ENGINES:
-            return Impact("service_writes", show(f"{host}:{port}"), ENGINES[port])
-        return Impact("network_local", place)
+    if LOCAL.fullmatch(host) or (set(host) & set(MARKS) and _is_guarded(port, policy)):
+        return _local_impact(host, port, place, policy)
     if UNKNOWN in host or NAME in host:
         exact = host in (UNKNOWN, NAME)
         return Impact("network_sends" if sends or not exact else "network_new", place, "only a run tells the host")
@@ -43,6 +41,18 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
         return Impact("network_sends", place, "data in the request")
     known = any(host == one or (one.startswith(".") and host.endswith(one)) for one in policy.trusted_hosts)
     return Impact("network_known" if known else "network_new", place)
+
+
+def _local_impact(host: str, port: str | None, place: str, policy: ImpactPolicy) -> Impact:
+    """Return the impact of a connection to this machine."""
+    reason = GUARD if _is_guarded(port, policy) else ENGINES.get(port or "")
+    if reason is None:
+        return Impact("network_local", place)
+    return Impact("service_writes", show(f"{host}:{port}"), reason, unguards=reason == GUARD)
+
+
+def _is_guarded(port: str | None, policy: ImpactPolicy) -> bool:
+    return any(str(one) == port for one in policy.guarded_ports)
 
 
 def is_remote(text: str) -> bool:

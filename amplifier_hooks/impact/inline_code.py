@@ -27,7 +27,9 @@ LITERAL: Final = re.compile(
     r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
     re.DOTALL,
 )
-NEEDED: Final = re.compile(r"(?:\\b|\\\.|%)?([A-Za-z_]{2,})(?![A-Za-z_]|[?*{])")
+NEEDED: Final = re.compile(
+    r"(?:\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
+)
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
@@ -53,6 +55,7 @@ class _CodeRow:
     languages: frozenset[str]
     text: bool
     any_case: bool
+    unguards: bool
 
     def search(self, code: str) -> re.Match[str] | None:
         """Return a match of one of the expressions; most are ruled out by the text that they need."""
@@ -85,6 +88,7 @@ def _rows() -> tuple[_CodeRow, ...]:
             frozenset(entry.get("languages", "").split()),
             entry.get("literals", False),
             entry.get("any_case", False),
+            entry.get("unguards", False),
         )
         for entry in load_table("inline_code")["code"]
     )
@@ -118,8 +122,17 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
             urls = [url_impact(url, places.policy) for url in URL.findall(code)]
             yield from urls or [Impact("network_new", match[0].strip(), row.reason)]
         elif row.kind != "writes_tree":
-            yield Impact(row.kind, show(match[0].strip()), row.reason)  # type: ignore[arg-type]
+            yield Impact(row.kind, show(match[0].strip()), row.reason, unguards=row.unguards)  # type: ignore[arg-type]
     yield from _files(code, texts, places, folder, writes=_writes(code) or "writes_tree" in found)
+    if found & {"deletes_many", "writes_tree"}:
+        yield from _unguarded(texts, places, folder)
+
+
+def _unguarded(texts: list[str], places: Places, folder: str) -> Iterator[Impact]:
+    """Yield the guarded paths between quotes, in code that may move or delete a folder."""
+    for path in [places.absolute(text, folder) for text in texts if PATH.fullmatch(text) and text.strip("./")]:
+        if reason := places.unguards(path, whole=True):
+            yield Impact("writes_guarded", show(path), reason, unguards=True)
 
 
 def _writes(code: str) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from attrs import define, field, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import FileFact, Impact, ImpactPolicy
@@ -37,12 +38,15 @@ NAME: Final = "\ue003"
 
 MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
 SHOWN: Final = str.maketrans(MARKS)
+MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
+PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
 INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 """Characters that some file systems leave out of a name."""
 LONGEST_PLACE: Final = 300
+GUARD: Final = "guards of this session depend on it"
 
 
 def show(text: str) -> str:
@@ -70,6 +74,7 @@ class _Pattern:
     parts: tuple[str, ...]
     below: bool
     row: SensitiveRow
+    anchor: str
 
     def matches(self, parts: tuple[str, ...], start: int) -> bool:
         end = start + len(self.parts)
@@ -89,6 +94,8 @@ class _Sensitive:
     globs: dict[str, re.Pattern[str]]
     """One expression for each anchor, which matches every first name with a glob."""
     rows: tuple[SensitiveRow, ...]
+    hooks: tuple[_Pattern, ...]
+    """The patterns of all rows whose files can switch a hook off."""
 
 
 @cache
@@ -111,19 +118,20 @@ def _sensitive() -> _Sensitive:
             anchor = path[0] if path[0] in "~/" else ""
             parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
             key = (anchor, "*" if "*" in parts[0] else parts[0])
-            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row))
+            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row, anchor))
     globs = {
         anchor: re.compile("|".join(sorted({fnmatch.translate(one.parts[0]) for one in found})))
         for (anchor, name), found in patterns.items()
         if name == "*"
     }
-    return _Sensitive(patterns, globs, tuple(rows))
+    hooks = tuple(one for found in patterns.values() for one in found if one.row.hook)
+    return _Sensitive(patterns, globs, tuple(rows), hooks)
 
 
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    parts, home_parts = _parts(INVISIBLE.sub("", unicodedata.normalize("NFKC", path))), _parts(home)
+    parts, home_parts = _parts(_plain(path)), _parts(home)
     table = _sensitive()
     starts = [("", start) for start in range(len(parts))]
     if parts:
@@ -155,8 +163,68 @@ def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
 
 
+def _plain(path: str) -> str:
+    """Return a path in the one spelling that file systems may take for it."""
+    return INVISIBLE.sub("", unicodedata.normalize("NFKC", path))
+
+
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.casefold().split("/") if part)
+
+
+@define(eq=False)
+class _GuardTree:
+    """Guarded paths by their parts, and the reasons why they are guarded."""
+
+    children: dict[str, _GuardTree] = field(factory=dict)
+    reason: str = ""
+    below: bool = False
+    """True if everything below this path is guarded, too."""
+
+    def add(self, parts: tuple[str, ...], reason: str, *, below: bool) -> None:
+        """Add a guarded path."""
+        node = self
+        for part in parts:
+            node = node.children.setdefault(part, _GuardTree())
+        node.reason, node.below = reason, below
+
+    def find(self, parts: tuple[str, ...], *, whole: bool, free: int) -> str:
+        """Return why a change of a path changes a guarded one; an empty text if it does not.
+
+        With `whole`, everything below the path changes. A part that is nothing but a glob counts from part `free` on.
+        """
+        if self.reason and (not parts or self.below):
+            return self.reason
+        if not parts:
+            return (
+                next(filter(None, (one.find((), whole=True, free=0) for one in self.children.values())), "")
+                if whole
+                else ""
+            )
+        part = parts[0]
+        found = [self.children[part]] if part in self.children else []
+        if PATTERN.search(part) or part == NAME:
+            if free <= 0 or part.strip(ANY + NAME):
+                found = [one for name, one in self.children.items() if part == NAME or _is_reached(name, part)]
+        else:
+            found += [one for name, one in self.children.items() if "*" in name and fnmatch.fnmatchcase(part, name)]
+        return next(filter(None, (one.find(parts[1:], whole=whole, free=free - 1) for one in found)), "")
+
+
+@lru_cache(maxsize=16)
+def _guard_trees(guarded: tuple[str, ...], home: str) -> tuple[_GuardTree, _GuardTree]:
+    """Return the guarded paths that begin at the root, and those that begin in any folder."""
+    absolute, anywhere = _GuardTree(), _GuardTree()
+    for one in _sensitive().hooks:
+        tree = absolute if one.anchor else anywhere
+        tree.add((*(_parts(home) if one.anchor == "~" else ()), *one.parts), one.row.reason, below=one.below)
+    for path in guarded:
+        absolute.add(_parts(_plain(path)), GUARD, below=True)
+    return absolute, anywhere
+
+
+def _is_reached(name: str, glob: str) -> bool:
+    return fnmatch.fnmatchcase(name, glob.translate(SHOWN)) and (name[0] != "." or glob[0] not in (ANY, ONE))
 
 
 @cache
@@ -210,24 +278,36 @@ class Places:
     """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
+    touched: dict[str, None] = field(factory=dict)
+    """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
 
-    def absolute(self, text: str, folder: str) -> str:
-        """Return a path as the shell and the system read it, without `.` and `..`; marks stay in it."""
+    def absolute(self, text: str, folder: str, *, logical: bool = False) -> str:
+        """Return a path as the system reads it, without `.` and `..`; marks stay in it.
+
+        Behind a link, `..` leads to the parent of its target, unless `logical`, as for `cd`.
+        """
         path = text.strip()
         if path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
-        path = VARIABLE.sub(lambda _: self.policy.home, path)
+        if "$" in path or "%" in path:
+            path = VARIABLE.sub(lambda _: self.policy.home, path)
         if path == "~" or path.startswith("~/"):
             path = self.policy.home + path[1:]
         elif path.startswith("~"):
             path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
-        path = posixpath.normpath(posixpath.join(folder, path))
+        path = posixpath.join(folder, path)
+        if "/.." in path and not logical:
+            for parent in PARENT.finditer(path):
+                beginning = posixpath.normpath(path[: parent.start()])
+                if (real := self.fact(beginning).path) != beginning:
+                    return self.absolute(f"{real}{path[parent.start() :]}", "/")
+        path = posixpath.normpath(path)
         return path[1:] if path.startswith("//") else path
 
     def fact(self, path: str) -> FileFact:
         """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
         known = path
-        if mark := re.search(f"[{''.join(MARKS)}]", path):
+        if mark := MARKED.search(path):
             known = path[: mark.start()].rpartition("/")[0] or "/"
         for link, target in self.links.items():
             if _is_below(known, link):
@@ -242,11 +322,14 @@ class Places:
 
     def reads(self, path: str, *, recursive: bool = False) -> Impact:
         """Return the impact of reading an absolute path."""
+        self.touched[path] = None
         place = show(path)
+        if path.startswith("/dev/fd/"):
+            return Impact("reads", place)  # its file counts where it is opened; the path behind it names a process
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
                 if row.secret:
-                    return Impact("reads_secret", place, row.reason)
+                    return Impact("reads_secret", place, row.reason, unguards=row.hook)
             if recursive and _is_below(self.policy.home, spelling) and spelling != self.policy.root:
                 return Impact("reads_secret", place, "a whole home folder")
         if UNKNOWN in path:
@@ -257,12 +340,15 @@ class Places:
                 return Impact("unreadable", place, "only a run tells which file is read")
         return Impact("reads", place)
 
-    def writes(self, path: str, content: str | None = UNKNOWN, *, hint: str = "") -> Iterator[Impact]:
+    def writes(
+        self, path: str, content: str | None = UNKNOWN, *, hint: str = "", whole: bool = False
+    ) -> Iterator[Impact]:
         """Yield the impacts of writing an absolute path.
 
         `content` is the text, as far as the call tells, or None if the text stays as it is; `hint` is a text that an
-        unknown content may come from.
+        unknown content may come from. `whole` says that a folder or a link may take the place of the path.
         """
+        self.touched[path] = None
         place = show(path)
         if path in names_of("devices") or path.startswith("/dev/fd/"):
             return
@@ -272,7 +358,10 @@ class Places:
         if content is not None:
             self.written[path] = content
         guards = self._guards(path, f"{content}{hint}")
-        yield from (Impact("writes_guarded", place, reason) for reason in guards)
+        unguarding = self.unguards(path, whole=whole)
+        if unguarding:
+            guards = tuple(dict.fromkeys((unguarding, *guards)))
+        yield from (Impact("writes_guarded", place, reason, unguards=reason == unguarding) for reason in guards)
         kind = self._where(path)
         if kind != "writes_tree" or not guards:
             yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
@@ -285,6 +374,25 @@ class Places:
         ]
         return tuple(dict.fromkeys(row.reason for row in written))
 
+    def unguards(self, path: str, *, whole: bool = False) -> str:
+        """Return why a change of an absolute path can take a guard away; an empty text if it cannot.
+
+        `whole` says that everything below the path changes, too.
+        """
+        absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
+        common = [_parts(folder) for folder in (self.policy.root, self.policy.home)]
+        beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
+        for parts in dict.fromkeys(_parts(_plain(one)) for one in dict.fromkeys((*self._spellings(path), beside))):
+            # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
+            free = len(parts) if parts[:-1] in common and not whole else 0
+            starts = [start for start, part in enumerate(parts) if part in anywhere.children or PATTERN.search(part)]
+            reason = absolute.find(parts, whole=whole, free=free) or next(
+                filter(None, (anywhere.find(parts[start:], whole=whole, free=1) for start in starts)), ""
+            )
+            if reason:
+                return reason
+        return ""
+
     def _where(self, path: str) -> ImpactKind:
         """Return the kind of writing a path that nothing guards."""
         spellings = self._spellings(path)
@@ -296,16 +404,19 @@ class Places:
 
     def deletes(self, path: str, *, recursive: bool = False) -> Iterator[Impact]:
         """Yield the impacts of deleting an absolute path, or of moving it away."""
+        self.touched[path] = None
         place = show(path)
         rows = sensitive_rows(path, self.policy.home)
         for row in rows:
             if row.guarded and not row.content:
-                yield Impact("writes_guarded", place, row.reason)
+                yield Impact("writes_guarded", place, row.reason, unguards=row.hook)
             if row.history:
                 yield Impact("git_loses_work", place, row.reason)
         if UNKNOWN in path:
             yield Impact("unreadable", place, "only a run tells what is deleted")
-        yield self._lost(path, place, recursive=recursive)
+        lost = self._lost(path, place, recursive=recursive)
+        unguarding = "" if any(row.hook for row in rows) else self.unguards(path, whole=True)
+        yield replace(lost, reason=unguarding, unguards=True) if unguarding else lost
 
     def _lost(self, path: str, place: str, *, recursive: bool) -> Impact:
         """Return what deleting a path loses: the first line that holds decides."""
@@ -330,6 +441,7 @@ class Places:
 
     def runs(self, path: str) -> Impact:
         """Return the impact of running the file at an absolute path."""
+        self.touched[path] = None
         place = show(path)
         if UNKNOWN in path:
             return Impact("unreadable", place, "only a run tells which file runs")
@@ -338,8 +450,10 @@ class Places:
         return Impact("runs_unread", place, "a file that is no part of the project")
 
     def is_foreign(self, folders: tuple[str, ...]) -> bool:
-        """Return True if one of these folders is no part of the project."""
-        return not all(self._is_tree(spelling) for path in folders for spelling in self._spellings(path))
+        """Return True if one of these folders is no part of the project, or if only a run tells it."""
+        return any(UNKNOWN in path for path in folders) or not all(
+            self._is_tree(spelling) for path in folders for spelling in self._spellings(path)
+        )
 
     def is_elsewhere(self, path: str) -> bool:
         """Return True if a path is neither own nor part of the system."""

@@ -7,6 +7,7 @@ function in `readers`.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -15,8 +16,19 @@ from attrs import define, evolve, field, fields_dict, frozen
 
 from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.places import ANY, BUILT, NAME, UNKNOWN, is_secret_name, names_of, show, tells_outward
+from amplifier_hooks.impact.places import (
+    ANY,
+    BUILT,
+    GUARD,
+    NAME,
+    UNKNOWN,
+    is_secret_name,
+    names_of,
+    show,
+    tells_outward,
+)
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +49,7 @@ FAMILIES: Final = (
     "machine",
     "shells",
 )
-LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "run"))
+LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "-Xclang", "run"))
 """Options and verbs of programs with code of the project whose value is code or settings."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
@@ -64,6 +76,7 @@ class Row:
         prints: `name`, `listed`, `stdin`, or `arguments`: what is known of the output.
         listing: Options that make the output a list of paths below the last operands.
         looks: Options with which the program only says what it would do.
+        unguards: True if the kind `system` of the program and its subcommands means that it takes a guard away.
         by: Module and name of a function in `readers` that reads the arguments instead.
         examples: Commands, each with all its kinds. A test reads them.
     """
@@ -85,6 +98,7 @@ class Row:
     prints: str = ""
     listing: frozenset[str] = frozenset()
     looks: frozenset[str] = frozenset()
+    unguards: bool = False
     by: str = ""
     examples: dict[str, str] = field(factory=dict)
 
@@ -110,6 +124,7 @@ def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
         prints=entry.get("prints", ""),
         listing=frozenset(entry.get("listing", "").split()),
         looks=frozenset(entry.get("looks", "").split()),
+        unguards=entry.get("unguards", parent.unguards if parent else False),
         by=entry.get("by", ""),
         examples=entry.get("examples", {}),
     )
@@ -128,6 +143,12 @@ def program_rows() -> dict[str, Row]:
     for family in FAMILIES:
         rows |= _split_keys({names: read_row(entry) for names, entry in load_table(family).items()})
     return rows
+
+
+def program_name(word: str) -> str:
+    """Return the name of a program without its folder and without `.exe`."""
+    base = word.rpartition("/")[2]
+    return base[:-4].lower() if base[-4:].lower() == ".exe" else base
 
 
 @frozen
@@ -178,8 +199,9 @@ class ProgramRun:
     def refuse_outside(self, words: Sequence[str]) -> None:
         """Add `runs_unread` for every place outside the project that a program with code of the project is told."""
         for before, word in zip(["", *words], words, strict=False):
-            text = word.partition("=")[2] if word[:1] == "-" else word
-            loads = before in LOADING_OPTIONS
+            joined = word[:1] == "-" and word[2:3] in ("/", "~")
+            text = word[2:] if joined else word.rpartition("=")[2].removeprefix("@")
+            loads = before in LOADING_OPTIONS or word[:1] == "@" or (joined and word[:2] in LOADING_OPTIONS)
             for path in self.paths(text) if text[:1] in ("/", "~") or text[:2] == ".." else ():
                 if any(one.place == show(path) for one in self.walk.impacts):
                     continue
@@ -195,15 +217,27 @@ class ProgramRun:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
         return [self.walk.places.absolute(text, folder) for folder in self.state.folders]
 
+    def enter(self, text: str) -> None:
+        """Go to a folder for the rest of this program."""
+        self.state = self.state.copy()
+        self.state.folders = tuple(self.paths(text))
+        self.walk.entered += self.state.folders
+
     def reads(self, text: str, *, recursive: bool = False) -> None:
         """Read a file or folder; `-` is the standard input."""
         for path in self.paths(text) if text not in ("", "-") else ():
             self.walk.note(self.walk.places.reads(path, recursive=recursive))
 
-    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "") -> None:
+    def writes(self, text: str, content: str | None = UNKNOWN, *, hint: str = "", whole: bool = False) -> None:
         """Write a file; `-` is the standard output. `Places.writes` says what the other arguments mean."""
         for path in self.paths(text) if text not in ("", "-") else ():
-            self.walk.note(*self.walk.places.writes(path, content, hint=hint))
+            self.walk.note(*self.walk.places.writes(path, content, hint=hint, whole=whole))
+
+    def unguards(self, text: str, *, whole: bool = False) -> None:
+        """Link to a file, connect to a socket, or open an editor. That is a change if a guard depends on the file."""
+        for path in self.paths(text):
+            if reason := self.walk.places.unguards(path, whole=whole):
+                self.walk.note(Impact("writes_guarded", show(path), reason, unguards=True))
 
     def deletes(self, text: str, *, recursive: bool = False) -> None:
         """Delete a file or folder."""
@@ -259,8 +293,10 @@ def run_program(run: ProgramRun) -> str:
 def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
     """Judge what the names of options say of their values, for options that no row knows; this only raises."""
     for word, following in zip(words, [*words, ""][1:], strict=True):
+        if word[:1] != "-":
+            continue
         name, joined, value = word.partition("=")
-        if name[:1] != "-" or name in run.row.options or name in ("--", "-"):
+        if name in run.row.options or name in ("--", "-"):
             continue
         value = value if joined else following
         parts = frozenset(name.lstrip("-").replace("_", "-").split("-"))
@@ -291,13 +327,7 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     if any(name in row.looks for name, _ in found):
         run.add("reads", " ".join(path))
         return
-    for name, value in found:
-        if flag := row.flags.get(name):
-            _apply_flag(run, flag)
-        elif role := row.options.get(name):
-            run.apply(role, value)
-        elif value and "reads*" in row.operands:
-            _object(run, value, "")
+    _apply_options(run, found)
     if row.verbs:
         _read_verb(run, path)
         return
@@ -307,6 +337,18 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     if row.stdin and not [word for word in run.operands if word != "-"]:
         run.apply(row.stdin, run.stdin)
     _apply_roles(run)
+
+
+def _apply_options(run: ProgramRun, found: Sequence[tuple[str, str]]) -> None:
+    """Add the impacts of options by the row."""
+    row = run.row
+    for name, value in found:
+        if flag := row.flags.get(name):
+            _apply_flag(run, flag)
+        elif role := row.options.get(name):
+            run.apply(role, value)
+        elif value and "reads*" in row.operands:
+            _object(run, value, "")
 
 
 def _read_verb(run: ProgramRun, path: list[str]) -> None:
@@ -321,6 +363,12 @@ def _read_verb(run: ProgramRun, path: list[str]) -> None:
         _add_kinds(run, row.kinds or row.otherwise if not verb else (), row.reason, path)
     elif row.otherwise:
         _add_kinds(run, row.otherwise, row.reason, [*path, verb])
+        rest, found = split_words(row, run.operands[1:])
+        run.operands = [verb, *rest]
+        run.settings += found
+        _apply_options(run, found)
+        if "/" in verb and "runs_project" in row.otherwise:
+            run.walk.note(*map(run.walk.places.runs, run.paths(verb)))
         _apply_roles(run)
     elif UNKNOWN in verb:
         run.add("unreadable", " ".join([*path, verb]), "only a run tells the subcommand")
@@ -356,7 +404,8 @@ def _options_of(row: Row, word: str, following: str) -> list[tuple[str, str, boo
         name, joined, value = word.partition("=")
         name = _full_name(row, name)
         if joined or not _takes_value(row, name):
-            return [(name, value, False)]
+            short = name[:2] if row.single and word[1:2].isupper() and _takes_value(row, name[:2]) else ""
+            return [(short, word[2:], False)] if short else [(name, value, False)]
         return [(name, following, True)]
     options: list[tuple[str, str, bool]] = []
     for place in range(1, len(word)):
@@ -374,6 +423,8 @@ def _takes_value(row: Row, name: str) -> bool:
 
 def _full_name(row: Row, name: str) -> str:
     """Return the long option that an abbreviation means, if it means one that the row names."""
+    if row.single and _takes_value(row, name[1:]):
+        return name[1:]
     if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
         return name
     return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
@@ -390,7 +441,10 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
 
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
-        run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
+        if kind == "system" and run.row.unguards:
+            run.walk.note(Impact("system", show(" ".join(path)), reason, unguards=True))
+        else:
+            run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
 
 
 def _apply_roles(run: ProgramRun) -> None:
@@ -463,6 +517,7 @@ def _reads(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _lists(run: ProgramRun, text: str, _argument: str) -> None:
+    run.walk.places.touched.update(dict.fromkeys(run.paths(text)))
     run.add("reads", text)
 
 
@@ -476,12 +531,13 @@ def _changes(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _converts(run: ProgramRun, text: str, _argument: str) -> None:
-    """Read a source; the last operand may be the target, and a source may be an address."""
+    """Read a source; the last operand may be the target, and both may be addresses."""
+    last = text == "".join(run.operands[-1:])
     if "://" in text:
-        run.url(text)
+        run.url(text, sends=last and any(name == "-i" for name, _ in run.settings))
         return
     run.reads(text)
-    if text == run.operands[-1] and any(not run.walk.places.is_own(path) for path in run.paths(text)):
+    if last and any(not run.walk.places.is_own(path) for path in run.paths(text)):
         run.writes(text)
 
 
@@ -492,7 +548,8 @@ def _builds(run: ProgramRun, text: str, _argument: str) -> None:
 def _target(run: ProgramRun, text: str, _argument: str) -> None:
     """Write into a folder that an option names; then every operand is a source."""
     run.roles = run.roles[:-1]
-    run.writes(f"{text}/{NAME}")
+    for source in run.operands:
+        run.writes(f"{text}/{source.rstrip('/').rpartition('/')[2]}", whole=True)
 
 
 def _copies(run: ProgramRun, text: str, _argument: str) -> None:
@@ -502,8 +559,12 @@ def _copies(run: ProgramRun, text: str, _argument: str) -> None:
     for source in sources:
         content = next(places.content(path) for path in run.paths(source))
         target = f"{text}/{source.rstrip('/').rpartition('/')[2]}" if folder else text
-        run.writes(target, content)
-        if run.name in ("ln", "link"):
+        linked = run.name in ("ln", "link") or any(
+            name in ("-l", "--link", "-s", "--symbolic-link") for name, _ in run.settings
+        )
+        run.writes(target, content, whole=linked or any(places.fact(path).kind != "file" for path in run.paths(source)))
+        if linked:
+            run.unguards(source)
             for path in run.paths(target):
                 places.links[path] = places.absolute(source, path.rpartition("/")[0] or "/")
 
@@ -523,7 +584,7 @@ def _moves(run: ProgramRun, text: str, _argument: str) -> None:
             *(
                 one
                 for one in lost
-                if gone or root or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
+                if gone or root or one.unguards or one.kind not in ("deletes_one", "deletes_many", "deletes_generated")
             )
         )
 
@@ -546,7 +607,12 @@ def _sql(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _task(run: ProgramRun, text: str, _argument: str) -> None:
-    run.add("runs_project", text)
+    if "/" in text:
+        run.walk.note(*map(run.walk.places.runs, run.paths(text)))
+    else:
+        run.add("runs_project", text)
+    if text in names_of("running_tasks"):
+        run.add("runs_unread", text, "a task that runs any program")
     if tells_outward(text):
         run.add("service_writes", text, "the name of the task")
 
@@ -576,7 +642,9 @@ def _resource(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _object(run: ProgramRun, text: str, _argument: str) -> None:
-    """Show a file as git keeps it: `HEAD:.env` holds what `.env` holds."""
+    """Read a file, or one as git keeps it: `HEAD:.env` holds what `.env` holds. A glob of visible files is none."""
+    if text.rpartition("/")[2][:1] == ANY:
+        return
     run.walk.note(
         *(
             read
@@ -613,8 +681,7 @@ def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
 
 
 def _folder(run: ProgramRun, text: str, _argument: str) -> None:
-    run.state = run.state.copy()
-    run.state.folders = tuple(run.paths(text))
+    run.enter(text)
 
 
 def _kind(run: ProgramRun, text: str, argument: str) -> None:
@@ -629,6 +696,7 @@ def _variable(run: ProgramRun, text: str, _argument: str) -> None:
 def _module(run: ProgramRun, text: str, _argument: str) -> None:
     """Run a module of Python: one that a table names as a program, or else code of the project."""
     words = run.operands
+    text = text if text in program_rows() else text.partition(".")[0] if text.startswith("amplifier_hooks.") else text
     if text in program_rows():
         run.output = run.walk.command([text, *words], run.state, run.stdin)
     elif text in (
@@ -657,6 +725,36 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
     if text not in program_rows():
         run.refuse_outside(words)
     run.operands = []
+
+
+def _letter(run: ProgramRun, text: str, argument: str) -> None:
+    """Read a bundle of letters without a dash, one of which shows the environment of processes."""
+    if argument in text and text.isalpha():
+        run.add("reads_secret", text, "the environment of processes")
+
+
+def _guarded(run: ProgramRun, text: str, _argument: str) -> None:
+    """Change a file that only counts if a guard depends on it."""
+    if text.strip("./"):
+        run.unguards(text, whole=True)
+
+
+def _into(run: ProgramRun, text: str, _argument: str) -> None:
+    """Unpack files, whose names only a run can tell, into a folder."""
+    run.writes(f"{text}/{NAME}")
+
+
+def _ended(run: ProgramRun, text: str, _argument: str) -> None:
+    """End processes by a name or a pattern."""
+    if "amplifier" in text.lower():
+        run.walk.note(Impact("process", show(text), GUARD, unguards=True))
+
+
+def _port(run: ProgramRun, text: str, _argument: str) -> None:
+    """Connect to a port that stands among other words."""
+    for port in run.walk.places.policy.guarded_ports:
+        if re.search(rf"\b{port}\b", text):
+            run.walk.note(Impact("service_writes", show(text), GUARD, unguards=True))
 
 
 def _setting(run: ProgramRun, text: str, _argument: str) -> None:
@@ -696,4 +794,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "module": _module,
     "variable": _variable,
     "setting": _setting,
+    "guarded": _guarded,
+    "into": _into,
+    "ended": _ended,
+    "port": _port,
+    "letter": _letter,
 }

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
 
-from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.impact.places import (
     ANY,
     BUILT,
@@ -21,14 +20,15 @@ from amplifier_hooks.impact.places import (
     UNKNOWN,
     Places,
     decides_loading,
+    is_secret_name,
     names_of,
     show,
     tells_outward,
 )
-from amplifier_hooks.impact.program_rows import ProgramRun, program_rows, run_program
+from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import EVALUATED, RESERVED, SPLIT, Expansion, source
-from amplifier_hooks.impacts import Impact
+from amplifier_hooks.impact.shell_words import ACTIVE, EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impacts import CommandRun, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,12 +156,10 @@ class ShellState:
 
 @cache
 def load_grammar() -> Language:
-    """Return the grammar of the shell, loaded once. Raise `MissingExtra` if it is not installed."""
-    try:
-        import tree_sitter
-        import tree_sitter_bash
-    except ModuleNotFoundError:
-        raise MissingExtra("reading a shell command", "shell") from None
+    """Return the grammar of the shell, loaded once."""
+    import tree_sitter
+    import tree_sitter_bash
+
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
@@ -196,14 +194,23 @@ class ShellWalk:
     steps: int = 0
     called: set[str] = field(factory=set)
     calling: list[str] = field(factory=list)
+    commands: list[CommandRun] = field(factory=list)
+    kinds: set[ImpactKind] = field(factory=set)
+    """The kinds of the command that is followed, without those of commands that it starts."""
+    entered: list[str] = field(factory=list)
+    """The folders that this command goes to by itself."""
+    outer: int = -1
+    """The place of this command among the commands."""
 
     def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
         """Add an impact, once."""
         self.impacts[Impact(kind, place, reason)] = None
+        self.kinds.add(kind)
 
     def note(self, *impacts: Impact) -> None:
         """Add impacts, each once."""
         self.impacts.update(dict.fromkeys(impacts))
+        self.kinds.update(one.kind for one in impacts)
 
     def follow(self, command: str, folder: str) -> None:
         """Add the impacts of a whole command that starts in a folder."""
@@ -242,9 +249,11 @@ class ShellWalk:
                     "",
                     "only a run tells the commands" if len(text) <= LONGEST else "too long to be read",
                 )
+                self._record([UNKNOWN], state)
             return UNKNOWN
-        if sum(1 for _ in SIGNS.finditer(text)) > MOST_SIGNS or _has_too_many_words(text):
+        if len(SIGNS.findall(text)) > MOST_SIGNS or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
+            self._record([UNKNOWN], state)
             return UNKNOWN
         if UNKNOWN in text and self.depth:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
@@ -256,9 +265,11 @@ class ShellWalk:
                 root = _parse(ended)
             if root.descendant_count > MOST_NODES:
                 self.add("unreadable", "", "too many parts to be read")
+                self._record([UNKNOWN], state)
                 return UNKNOWN
             if root.has_error:
                 self.add("unreadable", "", "the shell's grammar does not read it")
+                self._record([UNKNOWN], state)
             return self.visit(root, state, stdin)
         finally:
             self.depth -= 1
@@ -268,6 +279,7 @@ class ShellWalk:
         self.steps += 1
         if self.steps > MOST_STEPS or self.depth > DEEPEST:
             self.add("unreadable", "", "too many parts to be followed")
+            self._record([UNKNOWN], state)
             return UNKNOWN
         self.depth += 1
         try:
@@ -280,19 +292,31 @@ class ShellWalk:
     def _expansion(self, state: ShellState) -> Expansion:
         def run(node: Node) -> str:
             inner = state.copy()
-            return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            self.depth += expansion.depth
+            try:
+                return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+            finally:
+                self.depth -= expansion.depth
 
-        return Expansion(
+        expansion = Expansion(
             state.variables,
             run,
             lambda text: self.script(text, state.copy(), UNKNOWN),
             lambda name, value: self.assign(name, value, state),
             state.splits,
         )
+        return expansion
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
-        expansion = self._expansion(state)
-        return [word for node in nodes for word in expansion.words(node)], expansion.secrets
+        expansion: Expansion | None = None
+        words: list[str] = []
+        for node in nodes:
+            if node.type == "word" and not ACTIVE.search(plain := source(node)):
+                words.append(plain)
+                continue
+            expansion = expansion or self._expansion(state)
+            words += expansion.words(node)
+        return words, expansion.secrets if expansion else []
 
     def _value(self, node: Node | None, state: ShellState) -> str:
         return "" if node is None else self._expansion(state).value(node)
@@ -310,6 +334,8 @@ class ShellWalk:
 
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
+        if node.type == "unset_command":
+            self._record(source(node).split(), state)
         self._expansion(state).visit(node)
         self.refuse_evaluated(source(node))
         return ""
@@ -509,6 +535,7 @@ class ShellWalk:
         del stdin
         name, value = self._assigned(node, state)
         self.assign(name, value, state)
+        self._record([f"{name}={value}"], state)
         return ""
 
     def _assigned(self, node: Node, state: ShellState) -> tuple[str, str]:
@@ -567,22 +594,27 @@ class ShellWalk:
 
     def _declaration(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
+        self._record(source(node).split(), state)
         word = node.children[0].type if node.children else ""
+        letters, names = "", []
         for child in node.named_children:
             if child.type == "variable_assignment":
                 name, value = self._assigned(child, state)
                 self.assign(name, value, state)
+                names.append("")
             else:
                 text = "".join(self._words([child], state)[0])
                 name, joined, value = text.partition("=")
                 if joined:
                     self.assign(name, value, state)
-                elif text.startswith("-") and "n" in text:
+                elif text.startswith("-") and "n" in text and word != "export":
                     self.add("unreadable", text, "another name for a variable")
-                if word in ("export", "declare", "typeset") and text == "-p":
-                    self.add("reads_secret", "environment", "the whole environment")
-        if word in ("export", "declare", "typeset") and not node.named_children:
+                letters, names = (letters + text, names) if text[:1] in ("-", "+") else (letters, [*names, name])
+        if word in ("export", "declare", "typeset", "readonly") and not names and "f" not in letters.lower():
             self.add("reads_secret", "environment", "the whole environment")
+        for name in names if "p" in letters else ():
+            if is_secret_name(name):
+                self.add("reads_secret", f"${name}", "a variable with a secret's name")
         return ""
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -591,11 +623,13 @@ class ShellWalk:
         """Follow one command; `more` are arguments that stand behind its redirects."""
         given = state
         assignments = [child for child in node.children if child.type == "variable_assignment"]
+        assigned: list[str] = []
         if assignments:
             given = state.copy()
             for child in assignments:
                 name, value = self._assigned(child, state)
                 self.assign(name, value, given)
+                assigned.append(f"{name}={value}")
         redirects = node.children_by_field_name("redirect")
         stdin = self._input(redirects, (), given, stdin)
         opened = given.copy() if redirects else given
@@ -612,7 +646,9 @@ class ShellWalk:
             if child.type in STATEMENTS and child.type != "variable_assignment":
                 self.visit(child, given, stdin)  # `time (…)`
         before = dict(given.variables) if given is not state else {}
-        output = self.command(words, given, stdin) if words else ""
+        output = self.command(words, given, stdin, assigned) if words else ""
+        if assigned and not words:
+            self._record(assigned, state)
         if given is not state:
             # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
             changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
@@ -620,17 +656,32 @@ class ShellWalk:
             state.variables |= changed
         return self._outputs(redirects, opened, output)
 
-    def command(self, words: list[str], state: ShellState, stdin: str) -> str:
-        """Add the impacts of one program with its arguments, and return what is known of its output."""
+    def command(self, words: list[str], state: ShellState, stdin: str, assigned: Sequence[str] = ()) -> str:
+        """Add the impacts of one program with its arguments, and return what is known of its output.
+
+        `assigned` are the assignments in front of the program.
+        """
         self.steps += 1
         if self.depth > DEEPEST or self.steps > MOST_STEPS:
             self.add("unreadable", "", "nested too deeply")
+            self._record([UNKNOWN], state)
             return UNKNOWN
         self.depth += 1
+        kept, place, start = (self.kinds, self.entered, self.outer), len(self.commands), state.folders
+        self._record([*assigned, *words], state)
+        self.kinds, self.entered, self.outer = set(), [], place
         try:
             return self._program(words, state, stdin)
         finally:
             self.depth -= 1
+            self.commands[place] = CommandRun(
+                (*assigned, *words), start, frozenset(self.kinds), kept[2], tuple(self.entered)
+            )
+            self.kinds, self.entered, self.outer = kept
+
+    def _record(self, words: Sequence[str], state: ShellState) -> None:
+        """Keep one command; the mark UNKNOWN stands for commands that only a run can tell."""
+        self.commands.append(CommandRun(tuple(words), state.folders, frozenset(), self.outer))
 
     def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
         name, arguments = words[0], words[1:]
@@ -640,7 +691,7 @@ class ShellWalk:
             return UNKNOWN
         if name in state.functions:
             return self.call(name, arguments, state, stdin)
-        base = name.rpartition("/")[2]
+        base = program_name(name)
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
         if (builtin := BUILTINS.get(base)) is not None:

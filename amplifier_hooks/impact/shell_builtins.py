@@ -75,7 +75,7 @@ def _cd(call: BuiltinCall) -> str:
     if target == "-":
         target = call.state.variables.get("OLDPWD", UNKNOWN)
     old = call.state.folders
-    new = tuple(dict.fromkeys(call.walk.places.absolute(target, folder) for folder in old))
+    new = tuple(dict.fromkeys(call.walk.places.absolute(target, folder, logical=True) for folder in old))
     sure = all(call.walk.places.is_folder(folder) for folder in new if UNKNOWN not in folder)
     call.state.enter(new if sure else (*new, *old))
     call.state.variables["OLDPWD"], call.state.variables["PWD"] = old[0], call.state.folders[0]

@@ -22,19 +22,26 @@ SPLIT: Final = "\ue004"
 OPEN, COMMA, CLOSE = "\ue005", "\ue006", "\ue007"
 """The signs of a brace expansion, as long as nothing quotes them."""
 TILDE: Final = "\ue008"
-RESERVED: Final = re.compile("[\ue000-\ue009]")
+FIRST, LAST = "\ue00a", "\ue00b"
+"""Brackets that nothing quotes; the grammar splits a word at them."""
+RESERVED: Final = re.compile("[\ue000-\ue00b]")
 MOST_WORDS: Final = 256
+MOST_NESTED: Final = 8
+"""Deepest nesting of `${…}` inside each other that is followed."""
 
-UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE}
+UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": FIRST, "]": LAST}
 ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
 BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
 EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 """A text that arithmetic runs: the index of an array holds a substitution."""
-BRACKET: Final = re.compile(r"\[[^\]\s/]+\]")
+BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
-LIVE: Final = re.compile(r"[*?{},\\\[]")
-MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}]")
+LIVE: Final = re.compile(r"[*?{},\\\[\]]")
+SUBSTITUTED: Final = re.compile(rb"[$`\\]|\A[^\"]")
+ACTIVE: Final = re.compile(r"[*?{},\\\[\]`]")
+"""A sign by which a word becomes another text, or several."""
+MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}{FIRST}{LAST}]")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -70,6 +77,8 @@ class Expansion:
     assign: Callable[[str, str], None]
     """Gives a variable its value."""
     splits: bool = True
+    depth: int = 0
+    """Nesting of `${…}` inside each other."""
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
 
@@ -114,11 +123,13 @@ class Expansion:
 
     def visit(self, node: Node) -> None:
         """Follow every substitution below a node whose text does not matter."""
-        for child in node.named_children:
+        waiting = node.named_children[::-1]
+        while waiting:
+            child = waiting.pop()
             if child.type in ("command_substitution", "process_substitution"):
                 self.run(child)
             else:
-                self.visit(child)
+                waiting += child.named_children[::-1]
 
     def _joined(self, node: Node, *, quoted: bool) -> str:
         return "".join(self.text(child, quoted=quoted) for child in node.children)
@@ -129,6 +140,8 @@ class Expansion:
         The grammar drops blanks between expansions, so the gaps are copied.
         """
         whole = node.text or b""
+        if node.type == "string" and not SUBSTITUTED.search(whole):
+            return _plain(whole[1:-1].decode("utf-8", "replace"))
         start = node.start_byte
         parts: list[str] = []
         place = start
@@ -162,6 +175,15 @@ class Expansion:
 
     def _expansion(self, node: Node, *, quoted: bool) -> str:
         """Return the value of `${…}`. Forms that cut or replace keep the value's mark, not its text."""
+        if self.depth >= MOST_NESTED:
+            return self.script(UNKNOWN)
+        self.depth += 1
+        try:
+            return self._expanded(node, quoted=quoted)
+        finally:
+            self.depth -= 1
+
+    def _expanded(self, node: Node, *, quoted: bool) -> str:
         names = ("variable_name", "special_variable_name", "subscript")
         name = next((child for child in node.named_children if child.type in names), None)
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
@@ -174,6 +196,8 @@ class Expansion:
         key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
         given = "".join(self.text(child, quoted=True) for child in node.named_children if child != name)
         operator = operators[0] if operators else ""
+        if operator == "!" and name.type != "subscript":
+            self.secrets.append(f"!{key}")
         if operator in (":+", "+"):
             return given
         value = self._variable(key, quoted=True)
@@ -213,7 +237,7 @@ class Expansion:
     }
 
 
-LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~"})
+LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~", FIRST: "[", LAST: "]"})
 
 
 def source(node: Node) -> str:
@@ -233,7 +257,6 @@ def _unescape(match: re.Match[str]) -> str:
 def _unquoted(text: str) -> str:
     if not LIVE.search(text):
         return text
-    text = BRACKET.sub(ANY, text) if "[" in text and "\\" not in text else text
     parts = re.split(r"(\\.)", text, flags=re.DOTALL)
     return "".join(
         (part[1:] if part[1:] != "\n" else "")
@@ -247,6 +270,7 @@ def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
     if not MARKED.search(word):
         return [word]
+    word = BRACKET.sub(ANY, word)
     waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
     done: list[str] = []
     while waiting and len(waiting) + len(done) <= MOST_WORDS:

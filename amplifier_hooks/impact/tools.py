@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
@@ -26,7 +27,7 @@ from amplifier_hooks.impacts import CallImpact, Impact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from amplifier_hooks.impacts import ImpactPolicy, Stat
+    from amplifier_hooks.impacts import CommandRun, ImpactKind, ImpactPolicy, Stat
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
@@ -35,6 +36,8 @@ REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULT
 DRIVE: Final = re.compile(r"^[A-Za-z]:/(?!/)")
 MAGIC: Final = re.compile(r"^\s*[!%]", re.MULTILINE)
 """A line of a notebook that runs a command."""
+LONGEST_PATH: Final = 4096
+"""Most characters of a text that is taken for a path."""
 LONGEST_ACTION: Final = 60
 """Most characters of an argument that names an action."""
 DEEPEST: Final = 8
@@ -72,6 +75,7 @@ def argument_names() -> frozenset[str]:
     return frozenset(name for names in load_table("tools")["arguments"].values() for name in names)
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
@@ -83,6 +87,20 @@ def tool_kind(tool: str) -> str:
     if plain in kinds:
         return kinds[plain]
     return "server"
+
+
+@lru_cache(maxsize=1024)
+def matched_kind(tool: str) -> str:
+    """Return the kind of a tool for a matcher: a server's tool has the kind of its name behind the server."""
+    match = SERVER_TOOL.fullmatch(tool)
+    kind = tool_kind(tool)
+    return tool_kind(match[2]) if kind == "server" and match else kind
+
+
+@cache
+def kind_names() -> frozenset[str]:
+    """Return the names of all kinds of tools."""
+    return frozenset((*load_table("tools")["kinds"], "server"))
 
 
 def predict_impact(
@@ -105,22 +123,37 @@ def predict_impact(
         stat: Answers questions about absolute paths. `CallImpact.answers` has every question with its answer.
         folder: Folder in which the call starts; by default the project folder.
         annotations: Annotations of the tool by its server, with the names of the Model Context Protocol.
-
-    Raises:
-        MissingExtra: The call is a shell command, and its grammar is not installed.
     """
     look = _Look(Places(policy, stat), folder or policy.root)
     impacts = dict.fromkeys(_impacts(look, tool, arguments))
     if annotations and annotations.get("destructiveHint") is True:
         impacts[Impact("service_writes", show(tool), "the server says that the tool destroys")] = None
-    return CallImpact(tuple(impacts), tuple(look.places.answers.items()))
+    return CallImpact(
+        tuple(impacts),
+        tuple(look.places.answers.items()),
+        tuple(look.commands),
+        tuple(look.places.touched),
+        frozenset(look.loose),
+    )
 
 
 @define
 class _Look:
     places: Places
     folder: str
-    impacts: dict[Impact, None] = field(factory=dict)
+    commands: list[CommandRun] = field(factory=list)
+    loose: set[ImpactKind] = field(factory=set)
+
+    def end(self, walk: ShellWalk) -> Iterator[Impact]:
+        """Keep the commands of a walk, and yield its impacts."""
+        first = len(self.commands)
+        self.commands += (
+            [replace(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
+            if first
+            else walk.commands
+        )
+        self.loose |= walk.kinds
+        yield from walk.impacts
 
     def path(self, text: str) -> str:
         """Return an absolute path, whichever system it is written for."""
@@ -136,10 +169,15 @@ def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[I
     yield from _server(look, tool, arguments)
 
 
-def _texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
+def named_texts(arguments: Mapping[str, Any], kind: str) -> list[str]:
     """Return the texts of every argument that a table names, those in lists and in other arguments too."""
-    names = {_plain(name) for name in _arguments(kind)}
+    names = _plain_names(kind)
     return [text for name, value in _named(arguments) if _plain(name) in names for text in _strings(value)]
+
+
+@cache
+def _plain_names(kind: str) -> frozenset[str]:
+    return frozenset(_plain(name) for name in _arguments(kind))
 
 
 def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -168,7 +206,7 @@ def _strings(value: Any, depth: int = 0) -> list[str]:
 
 
 def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    names = {_plain(name) for name in _arguments("command")}
+    names = _plain_names("command")
     commands = [value for name, value in arguments.items() if _plain(name) in names]
     folder = next((text for name in _arguments("folder") for text in _strings(arguments.get(name)) if text), "")
     start = look.path(folder) if folder else look.folder
@@ -187,7 +225,7 @@ def _shell(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
             walk.follow_words(list(command), start)
         else:
             yield Impact("unreadable", "", "a command that is neither a text nor a list of words")
-        yield from walk.impacts
+        yield from look.end(walk)
 
 
 def _input(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
@@ -199,12 +237,12 @@ def _input(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 
 def _read(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    for text in _texts(arguments, "path") or ["."]:
+    for text in named_texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text))
 
 
 def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    for text in _texts(arguments, "path") or ["."]:
+    for text in named_texts(arguments, "path") or ["."]:
         yield look.places.reads(look.path(text), recursive=True)
     for text in _strings([arguments.get("glob"), arguments.get("include")]):
         if (read := look.places.reads(look.path(text.replace("*", "")))).kind == "reads_secret":
@@ -212,8 +250,8 @@ def _search(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 
 def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    content = "\n".join(_texts(arguments, "text"))
-    paths = _texts(arguments, "path")
+    content = "\n".join(named_texts(arguments, "text"))
+    paths = named_texts(arguments, "path")
     patches = [
         text for text in _strings(arguments) if "*** Begin Patch" in text or text.startswith(("--- ", "diff --git"))
     ]
@@ -235,14 +273,14 @@ def _write(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 
 def _delete(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    for text in _texts(arguments, "path") or [UNKNOWN]:
+    for text in named_texts(arguments, "path") or [UNKNOWN]:
         yield from look.places.deletes(look.path(text), recursive=True)
 
 
 def _fetch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     method = str(arguments.get("method", "GET")).upper()
     sends = method not in ("GET", "HEAD") or any(arguments.get(name) for name in ("body", "data", "json"))
-    urls = _texts(arguments, "url") or re.findall(r"https?://[^\s'\"<>)]+", str(arguments.get("prompt", "")))
+    urls = named_texts(arguments, "url") or re.findall(r"https?://[^\s'\"<>)]+", str(arguments.get("prompt", "")))
     for url in urls:
         is_file = url.strip().lower().startswith("file:")
         yield look.places.reads(look.path(url)) if is_file else url_impact(url, look.places.policy, sends=sends)
@@ -258,11 +296,11 @@ def _websearch(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 def _code(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     languages = {text.lower() for name in ("language", "lang") for text in _strings(arguments.get(name))}
-    for text in _texts(arguments, "code") or _strings(arguments):
+    for text in named_texts(arguments, "code") or _strings(arguments):
         if languages & SHELLS:
             walk = ShellWalk(look.places)
             walk.follow(text, look.folder)
-            yield from walk.impacts
+            yield from look.end(walk)
         elif MAGIC.search(text):
             yield Impact("runs_unread", "", "a line of a notebook that runs a command")
         yield from read_code(text, "python", look.places, look.folder)
@@ -277,17 +315,21 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     """Judge a tool that no table names, by the words in its name and by its arguments."""
     match = SERVER_TOOL.fullmatch(tool)
     name = match[2] if match else tool
-    kind, paths = _kinds_of_tools().get(_plain(name), ""), _texts(arguments, "path")
+    kind, paths = _kinds_of_tools().get(_plain(name), ""), named_texts(arguments, "path")
     if kind in NAMED_KINDS or (kind in READERS and paths and kind not in OWN_KINDS):
         yield from READERS[kind](look, arguments)
         return
     words = _words(name)
-    actions = [word for text in _texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)]
+    actions = [
+        word for text in named_texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)
+    ]
     joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
     writes = bool(_verbs("writes") & {*words[:2], *actions[:1], *joined} or _verbs("destroys") & {*words})
     reads = bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=writes))
     yield from found
+    if writes or not reads:
+        yield from _unguarding(look, arguments)
     if writes and not any(impact.kind in SETTLED for impact in found):
         yield Impact("service_writes", show(tool), "the name of the tool")
     elif reads and not writes:
@@ -296,23 +338,33 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
         yield Impact("unknown_program", show(tool), "no table names the tool")
 
 
+def _unguarding(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
+    """Yield the guarded paths among all texts of a tool that may write: its arguments may have any names."""
+    for text in _strings(arguments):
+        if len(text) <= LONGEST_PATH and text.strip("./") and "\n" not in text and "://" not in text:
+            path = look.path(text)
+            if reason := look.places.unguards(path, whole=True):
+                yield Impact("writes_guarded", show(path), reason, unguards=True)
+
+
 def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, writes: bool) -> Iterator[Impact]:
     """Yield the impacts that the arguments of a tool show: statements, addresses, code, paths."""
-    for text in _texts(arguments, "sql"):
+    for text in named_texts(arguments, "sql"):
         if _is_sql(text):
             yield from read_sql(text, show(tool))
-    for url in _texts(arguments, "url"):
+    for url in named_texts(arguments, "url"):
         if "." in url or "://" in url:
             yield url_impact(url, look.places.policy)
     for text in _strings([arguments.get("command"), arguments.get("cmd"), arguments.get("script")]):
         walk = ShellWalk(look.places)
         walk.follow(text, look.folder)
-        yield from (one for one in walk.impacts if one.kind not in ("unknown_program", "unreadable", "reads"))
-    for text in _texts(arguments, "code"):
+        yield from (one for one in look.end(walk) if one.kind not in ("unknown_program", "unreadable", "reads"))
+    for text in named_texts(arguments, "code"):
         yield from read_code(text, "javascript", look.places, look.folder)
-    for path in [look.path(text) for text in _texts(arguments, "path") if "://" not in text]:
+    whole = bool(_verbs("takes_places") & {*_words(tool)})
+    for path in [look.path(text) for text in named_texts(arguments, "path") if "://" not in text]:
         if writes:
-            yield from look.places.writes(path, "\n".join(_texts(arguments, "text")))
+            yield from look.places.writes(path, "\n".join(named_texts(arguments, "text")), whole=whole)
         else:
             yield look.places.reads(path)
 

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from attrs import frozen
 from pydantic import Field
 
-from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.tools import predict_impact
@@ -138,11 +137,12 @@ class GuardSettings(HookSettings):
 class Guard(ReadyMade[GuardSettings]):
     """Asks about calls that lose work, leave the machine, touch secrets or cannot be read; lets the rest through.
 
-    The question carries the shape of the call as its key, so that an "always" covers calls of that shape only. A shell
-    command that cannot be read, for want of its grammar too, is asked about.
+    The question carries the shape of the call as its key, so that an "always" covers calls of that shape only. A call
+    that cannot be read is asked about.
     """
 
     name = "guard"
+    replays = True
     Settings = GuardSettings
 
     def __init__(self, settings: GuardSettings | None = None) -> None:
@@ -162,10 +162,7 @@ class Guard(ReadyMade[GuardSettings]):
         return await call_apart(arguments, self._judge, str(data.get("tool_name") or ""), arguments, folder, root)
 
     def _judge(self, tool: str, arguments: Mapping[str, Any], folder: str, root: str) -> HookResult:
-        try:
-            impacts = predict_impact(tool, arguments, self._policy(root), ask_file_system, folder=folder).impacts
-        except MissingExtra as problem:
-            impacts = (Impact("unreadable", "", str(problem)),)
+        impacts = predict_impact(tool, arguments, self._policy(root), ask_file_system, folder=folder).impacts
         denied = [one for one in impacts if self._treatments[one.kind] == "deny"]
         if denied:
             return HookResult.deny(f"This call {_sentence(denied)}. Do it in another way, or ask the user.")

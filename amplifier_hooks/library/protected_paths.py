@@ -28,11 +28,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.impact.call_paths import CallPaths, PathMatch, TooManyParts, UnknownFolder, parse_patterns
 from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.text.paths import CallPaths, PathMatch, TooManyParts, UnknownFolder, parse_patterns
 from amplifier_hooks.threads import call_apart
 
 PRIORITY: Final = 10
@@ -81,7 +81,7 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         arguments = given if isinstance(given, Mapping) else {"input": given}
         own = "" if data.get("cwd") else self.settings.cwd
         root = folder_of(self.settings.cwd, {"cwd": data.get("root") or data.get("cwd")})
-        where = CallPaths(arguments, folder_of(own, data), root)
+        where = CallPaths(str(data.get("tool_name")), arguments, folder_of(own, data), root)
         problem = await call_apart(arguments, self._problem, where)
         if problem is None:
             return CONTINUE
@@ -99,7 +99,8 @@ class ProtectedPaths(ReadyMade[ProtectedPathsSettings]):
         except TimeoutError:
             return "the search for protected files took too long"
         if isinstance(caught, PathMatch):
-            return f"{_short_text(caught.text)} is protected ({caught.pattern.spec!r})"
+            verb = "is" if caught.sure else "may be"
+            return f"{_short_text(caught.text)} {verb} protected ({caught.pattern.spec!r})"
         return None if caught is None else f"the path {_short_text(caught.text)} cannot be resolved"
 
 

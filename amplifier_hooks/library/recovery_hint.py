@@ -25,9 +25,9 @@ from typing import Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import SESSION_END, TOOL_ERROR
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.text.matching import compile_matcher
 
 PRIORITY: Final = 320
 
@@ -93,7 +93,7 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
     def __init__(self, settings: RecoveryHintSettings | None = None) -> None:
         super().__init__(settings)
         given = (*self.settings.hints, *(USUAL if self.settings.usual else ()))
-        self._hints = tuple((compile_matcher(hint.tool), hint) for hint in given)
+        self._hints = tuple((compile_tool_matcher(hint.tool), hint) for hint in given)
         self._failures: PerSession[OrderedDict[bytes, int]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:

@@ -26,7 +26,6 @@ from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.shell import load_grammar
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import ImpactPolicy
 from amplifier_hooks.library.parts.feedback import folder_of
@@ -63,17 +62,11 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
 
     The model reads a note; later hooks find the files in the payload as `side_effects`. The hook cannot see the
     effects of scripts and unknown programs, nor the values of variables, and the note says so. The hook guards nothing.
-
-    Raise `MissingExtra` if the grammar of the shell is not installed.
     """
 
     name = "side_effects"
     replays = True
     Settings = SideEffectsSettings
-
-    def __init__(self, settings: SideEffectsSettings | None = None) -> None:
-        super().__init__(settings)
-        load_grammar()
 
     def points(self) -> tuple[Point, ...]:
         """Return a hook before tools that run commands."""

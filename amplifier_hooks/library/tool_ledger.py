@@ -31,13 +31,13 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
 from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.record.journal import JOURNAL_TABLES, Fact, FactValues, Journal, digest_of_call, name_in_facts
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
-from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         self._database = HookDatabase(self.name, JOURNAL_TABLES, database)
         self._journal = Journal(self._database, "call", keep=timedelta(days=self.settings.days), clock=self._clock)
         self._values = FactValues(LONGEST, PARTS)
-        self._effects = compile_matcher(self.settings.effects)
+        self._effects = compile_tool_matcher(self.settings.effects)
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:

@@ -10,23 +10,27 @@ from __future__ import annotations
 import json
 import os
 import re
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from amplifier_hooks import events
+from amplifier_hooks.act import digest_of, freeze
 from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
 from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
-from amplifier_hooks.definitions.trust import digest_of, words_of
+from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_command
+from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
+from amplifier_hooks.impact.places import UNKNOWN
 from amplifier_hooks.programs.dialect_codec import DialectCodec
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.text.strict_json import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from amplifier_hooks.definitions.trust import TrustStore
@@ -50,14 +54,15 @@ GROUP: Final = frozenset({"matcher", "hooks", "sequential", "description"})
 
 @frozen(kw_only=True)
 class ImportedHook:
-    """One hook of another program. `runs` is its command, as its author wrote it; `digest` is the content to trust."""
+    """One hook of another program. `runs` is its command, as its author wrote it; `files` is the content to trust."""
 
     dialect: Dialect
     spelling: Spelling
     where: str
     runs: str
     definition: Mapping[str, Any] = field(repr=False)
-    words: tuple[str, ...] = field(repr=False)
+    listed: tuple[ListedFile, ...] = field(repr=False)
+    digests: FileDigests = field(repr=False)
     project: Path
     matcher: Matcher
     timeout: float
@@ -68,12 +73,11 @@ class ImportedHook:
     handler: Callable[[str, Mapping[str, Any]], Any] = field(repr=False)
 
     @property
-    def digest(self) -> str:
-        """Digest of the hook's current content, its files included.
-
-        Raises `HookUnavailable` and `OSError` if the files cannot be read.
-        """
-        return digest_of(self.definition, self.words, self.project)
+    def files(self) -> FileList:
+        """The hook and the files that it runs and reads, as they are now."""
+        now = tuple(evolve(one, digest=self.digests.of(one.path)) for one in self.listed)
+        about = digest_of(freeze(dict(self.definition)))
+        return FileList(folder=os.fspath(self.project.resolve()), about=about, groups={SETS_OWN: now})
 
     @property
     def when_it_fails(self) -> str:
@@ -122,7 +126,7 @@ def read_settings(
 ) -> Settings:
     """Read one settings file. Raises `SettingsError` if it is not a settings file at all."""
     codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
-    reading = _Reading(dialect, project, codec, reach, programs or Programs(), [], [])
+    reading = _Reading(dialect, project, codec, reach, programs or Programs(), FileDigests(), [], [])
     whole = _load_object(path)
     reading.skip_others(whole.keys() - {"hooks"})
     table = whole.get("hooks", {})
@@ -154,6 +158,7 @@ class _Reading:
     codec: DialectCodec
     reach: AllowedUrls
     programs: Programs
+    digests: FileDigests
     hooks: list[ImportedHook]
     skipped: list[Skipped]
 
@@ -188,7 +193,7 @@ class _Reading:
             return
         self._skip_unknown(where, definition, KNOWN[kind])
         try:
-            runs, words, handler = self._command(definition) if kind == "command" else self._service(definition)
+            runs, listed, handler = self._command(definition) if kind == "command" else self._service(definition)
             seconds = definition.get("timeout")
             self.hooks.append(
                 ImportedHook(
@@ -197,7 +202,8 @@ class _Reading:
                     where=where,
                     runs=runs,
                     definition={"event": spelling.theirs, "matcher": matcher, "hook": definition},
-                    words=tuple(words),
+                    listed=listed,
+                    digests=self.digests,
                     project=self.project,
                     matcher=compile_their_matcher(matcher, self.dialect),
                     timeout=self._seconds(spelling, seconds),
@@ -208,7 +214,7 @@ class _Reading:
                     handler=handler,
                 )
             )
-        except HookUsageError as error:
+        except (HookUsageError, FilesNotListed) as error:
             self.skipped.append(Skipped(where, str(error)))
 
     def _seconds(self, spelling: Spelling, value: Any) -> float:
@@ -218,7 +224,7 @@ class _Reading:
             raise InvalidRegistration(f"its timeout {value!r:.40} is no positive number")
         return float(value) / self.dialect.second
 
-    def _command(self, definition: Mapping[str, Any]) -> tuple[str, list[str], CommandHook]:
+    def _command(self, definition: Mapping[str, Any]) -> tuple[str, tuple[ListedFile, ...], CommandHook]:
         command, arguments = definition.get("command"), definition.get("args")
         if not isinstance(command, str) or not command.strip():
             raise InvalidRegistration("its command is no text")
@@ -228,25 +234,25 @@ class _Reading:
             if not isinstance(arguments, list) or not all(isinstance(part, str) for part in arguments):
                 raise InvalidRegistration("its args are no list of strings")
             argv = [_expand_variables(part, variables) for part in (command, *arguments)]
-            words, runs = argv, json.dumps(argv)
+            told, runs = argv, json.dumps(argv)
         elif shell in ("sh", "bash"):
             argv, runs = [shell, "-c", command], command
-            words = words_of(_expand_variables(command, variables))
+            told = [shell, "-c", _expand_variables(command, variables)]
         else:
             raise InvalidRegistration(f"its shell {shell!r:.40} is not run here")
         hook = CommandHook(
             argv=argv, cwd=os.fspath(self.project), env=variables, codec=self.codec, programs=self.programs
         )
-        return runs, words, hook
+        return runs, list_command(told, self.project, self.digests, variables), hook
 
-    def _service(self, definition: Mapping[str, Any]) -> tuple[str, list[str], WebhookHook]:
+    def _service(self, definition: Mapping[str, Any]) -> tuple[str, tuple[ListedFile, ...], WebhookHook]:
         url, headers = definition.get("url"), definition.get("headers") or {}
         allowed = definition.get("allowedEnvVars") or []
         if not isinstance(url, str) or not isinstance(headers, dict) or not isinstance(allowed, list):
             raise InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
         values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
         filled = {str(name): _expand_variables(str(value), values) for name, value in headers.items()}
-        return url, [], WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
+        return url, (), WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
 
 
 def _expand_variables(text: str, values: Mapping[str, str]) -> str:
@@ -277,25 +283,53 @@ def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
 
 RULE: Final = re.compile(r"(?P<tool>[\w.*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 TESTED: Final = ("command", "file_path", "path", "url", "pattern")
-"""Fields of an input to which the pattern of a rule applies; the first that the input has counts."""
+"""Fields of an input to which the pattern of a rule applies."""
+ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def _condition(rule: Any) -> Callable[[Mapping[str, Any]], bool]:
-    """Return the test for an `if` such as `Bash(git push *)`. The hook always runs if its `if` cannot be read."""
+    """Return the test for an `if` such as `Bash(git push *)`. The hook always runs if its `if` cannot be read.
+
+    A pattern counts if it matches a field, or one of the commands that a shell command consists of. The hook also runs
+    if some of these cannot be read.
+    """
     parts = RULE.fullmatch(rule.strip()) if isinstance(rule, str) else None
     if parts is None:
         return lambda _: True
     tool = compile_matcher(parts["tool"])
-    pattern = parts["pattern"]
-    about = compile_matcher(f"re:(?s:{re.escape(pattern).replace(re.escape('*'), '.*')})") if pattern else ANY
+    about = _compile_pattern(parts["pattern"] or "*")
 
     def applies(data: Mapping[str, Any]) -> bool:
+        if not tool.matches(str(data.get("tool_name", ""))):
+            return False
         given = data.get("tool_input")
         values = [given[name] for name in TESTED if name in given] if isinstance(given, dict) else []
-        matched = tool.matches(str(data.get("tool_name", "")))
-        return matched and (about is ANY or not values or about.matches(str(values[0])))
+        texts = [str(value) for value in values]
+        commands = _commands_of(data, given) if isinstance(given, dict) and "command" in given else []
+        return not values or any(UNKNOWN in text or about.matches(text) for text in (*texts, *commands))
 
     return applies
+
+
+def _compile_pattern(text: str) -> Matcher:
+    """Return the test for the pattern of a rule. `push *` covers `push` alone, too, and `push:*` all that begins so."""
+    endings = ((":*", ".*"), (" *", "(?: .*)?"), ("", ""))
+    ending, expression = next(one for one in endings if text.endswith(one[0]))
+    start = re.escape(text.removesuffix(ending)).replace(re.escape("*"), ".*")
+    return compile_matcher(f"re:(?s:{start}{expression})")
+
+
+def _commands_of(data: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the commands that a shell command consists of, with one blank between words; `UNKNOWN` if unread."""
+    from amplifier_hooks.impact.tools import predict_impact
+    from amplifier_hooks.impacts import FileFact, ImpactPolicy
+
+    folder = str(data.get("cwd") or "/")
+    policy = ImpactPolicy(folder, os.path.expanduser("~"))  # noqa: PTH111  # a text is needed
+    for one in predict_impact("shell", {"command": given["command"]}, policy, FileFact).commands:
+        words = [*dropwhile(ASSIGNED.match, one.words)]
+        yield " ".join(words)
+        yield " ".join([word.rpartition("/")[2] for word in words[:1]] + words[1:])
 
 
 def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **options: Any) -> Callable[[], None]:
@@ -317,7 +351,7 @@ def register(registry: Registrar, hook: ImportedHook, trust: TrustStore, **optio
     async def run(event: str, data: Mapping[str, Any]) -> HookResult:
         if not applies(data):
             return CONTINUE
-        if not trust.trusts(hook.digest):
+        if not trust.trusts(hook.files):
             return _untrusted_answer(hook)
         return cast("HookResult", await hook.handler(event, data))
 

@@ -56,6 +56,10 @@ class Registrar(ABC):
     A gate needs a known event: one from the catalogue, or one declared by the time the first session starts.
     `own_event=True` declares that the event is the host's own, and needs no declaration.
 
+    `thread=True` runs a plain function in a small pool of its own, `recheck=False` is for gates that count, such as
+    rate limits, `concurrent=True` lets observers run side by side, `risk` with `risk_reason` is that of a hook's
+    questions, and with `report_only=True` an answer is recorded and has no effect.
+
     Hooks that answer also take `capture`: their printed text is then kept with their answer and reaches no stream. The
     default is True for hooks whose code names `suppress_output`.
 

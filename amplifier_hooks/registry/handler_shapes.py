@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from attrs import frozen
 
 from amplifier_hooks import events
-from amplifier_hooks.dispatch.chain import DataView
+from amplifier_hooks.act import freeze
+from amplifier_hooks.dispatch.chain import DataView, own
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
-from amplifier_hooks.errors import HookAbortError, HookUsageError, InvalidRegistration
+from amplifier_hooks.dispatch.rests import Rest
+from amplifier_hooks.errors import HookAbortError, HookUsageError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.registry.registration import CallNext, Handler, Participant, awaits, check_arguments, handler_name
 from amplifier_hooks.result import HookResult
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.events import Event
     from amplifier_hooks.text.matching import Matcher
+
+
+FIELD_OF: Final = {"arguments": "tool_input"}
+"""Fields of a context with another name in the payload."""
 
 
 class HookObject(Protocol):
@@ -41,8 +47,9 @@ class HookObject(Protocol):
     def event_type(self) -> str:
         """An event in any spelling.
 
-        At the first event of an operation (`tool.execute.pre`) the hook wraps the operation; at the last one
-        (`tool.execute.post`) it runs after the operation, with the result in the context; at any other event it takes
+        At the first event of an operation (`tool.execute.pre`) the hook takes part in the decision: its changes of the
+        context count when it calls `call_next`, which returns after the operation. At the last event
+        (`tool.execute.post`) it runs after the operation, with the result in the context. At any other event it takes
         part, with the payload as the context's `data`.
         """
         ...
@@ -58,7 +65,11 @@ class HookObject(Protocol):
         ...
 
     async def execute(self, context: Any, call_next: CallNext) -> Any:  # one of several contexts
-        """Run the hook. To stop the operation, raise `HookAbortError` or set `context.abort`."""
+        """Run the hook. To stop the operation, raise `HookAbortError` or set `context.abort`.
+
+        Before an operation, `call_next` raises `OperationNotRun` if the operation was denied, waits for an approval, or
+        runs elsewhere. A hook that returns without calling on skips the operation.
+        """
         ...
 
 
@@ -140,16 +151,57 @@ def object_handler(hook: HookObject) -> tuple[Intent, str, Handler]:
     operation = next((row for row in OPERATIONS.values() if event in (row.first, row.last)), None)
     if operation is None:
         return "on", event, _participant_handler(hook)
-    return "around", event, _middleware_handler(hook) if event == operation.first else _post_event_handler(hook, event)
+    if event == operation.last:
+        return "around", event, _post_event_handler(hook, event)
+    return "on", event, _pre_event_handler(hook, operation.before or operation.context, events.find(event))
 
 
-def _middleware_handler(hook: HookObject) -> Handler:
-    async def wrap(context: HookContext, call_next: CallNext) -> object:
+def _pre_event_handler(hook: HookObject, kind: type[HookContext], row: Event | None) -> Handler:
+    replaced = () if row is None or row.replaces is None else (row.replaces, *row.also_replaces)
+    custom = {"metadata"}.difference(() if row is None else row.keeps)
+    changeable = {name: FIELD_OF.get(name, name) for name in kind.__struct_fields__}
+    changeable = {name: field for name, field in changeable.items() if field in custom.union(replaced)}
+
+    async def take_part(event: str, data: Mapping[str, Any]) -> HookResult | None:
         if not hook.enabled:
-            return await call_next()
-        return _result_unless_context(context, await hook.execute(context, call_next))
+            return None
+        context = _context_of(kind, event, data)
+        given = {name: own(getattr(context, name)) for name in changeable}
+        rest = Rest(hook.name, context, hook.execute)
+        try:
+            await rest.begin()
+        except HookAbortError as abort:
+            return HookResult.deny(abort.reason)
+        if context.abort:
+            return HookResult.deny(context.abort_reason or f"stopped by {hook.name}")
+        left = {name: getattr(context, name) for name in changeable}
+        changes = {changeable[name]: left[name] for name in changeable if _differs(left[name], given[name])}
+        if not await rest.wait_for_operation() and not rest.called_on:
+            return HookResult.deny(f"{hook.name} did not call on, and {event} has no operation here to answer for")
+        return HookResult.modify(changes) if changes else None
 
-    return wrap
+    return take_part
+
+
+def _context_of(kind: type[HookContext], event: str, data: Mapping[str, Any]) -> HookContext:
+    """Return the context of an operation that is decided about, with copies of the payload's fields."""
+    known = set(kind.__struct_fields__).difference(HookContext.__struct_fields__)
+    given = {name: own(data[field]) for name in known if (field := FIELD_OF.get(name, name)) in data}
+    if "tool_context" in known:
+        given["tool_context"] = {name: data.get(name) for name in ("session_id", "tool_call_id", "cwd")}
+    metadata = data.get("metadata")
+    notes = own(metadata) if isinstance(metadata, dict) else {}
+    return kind(event_type=event, tenant_id=data.get("tenant_id") or "", metadata=notes, **given)
+
+
+def _differs(one: object, other: object) -> bool:
+    """Return True if a hook has left another value than it was given; 1, 1.0 and True are three values."""
+    try:
+        return bool(one != other) or freeze(one) != freeze(other)
+    except InputNotFreezable:
+        return False  # equal, and no JSON
+    except Exception:  # noqa: BLE001  # comparing runs the code of the values
+        return True
 
 
 def _post_event_handler(hook: HookObject, event: str) -> Handler:

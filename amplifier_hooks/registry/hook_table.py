@@ -143,6 +143,10 @@ class Roster:
             hook.intent == "observe" and hook.enabled and hook.event.startswith("hook:") for hook in tuple(self._public)
         )
 
+    def has_tenants(self) -> bool:
+        """Return True if a hook of a tenant is on the list."""
+        return any(hook.tenant for hook in self._public)
+
     def layers_of(self, operation: str) -> list[Hook]:
         """Return the layers around an operation, the outermost first.
 

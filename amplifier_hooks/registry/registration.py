@@ -14,9 +14,10 @@ from amplifier_hooks.dispatch.captured_output import capture_output, may_hide_ou
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.dispatch.middleware import run_layer
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.registry.handler_version import fingerprint
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
+from amplifier_hooks.text.matching import ANY, Matcher
 from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _name(name: object, handler: Handler) -> str:
 
 def _matcher(match: str | Iterable[str] | re.Pattern[str] | Matcher | None) -> Matcher | None:
     """Return the matcher that selects calls, or None for all events, those without a tool included."""
-    matcher = match if match is None or isinstance(match, Matcher) else compile_matcher(match)
+    matcher = match if match is None or isinstance(match, Matcher) else compile_tool_matcher(match)
     return None if matcher is ANY else matcher
 
 

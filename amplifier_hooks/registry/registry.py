@@ -262,6 +262,10 @@ class HookRegistry(Registrar):
         layers = self._layers.get(operation) or self._operation_chain(operation)
         return bool(layers.participants) or self._stopped is not None
 
+    def has_tenants(self) -> bool:
+        """Return True if a hook of a tenant is registered, for any event, enabled or not."""
+        return self._roster.has_tenants()
+
     def may_instruct(self, hook: str) -> bool:
         """Return True if this hook speaks in its host's name; hooks of plugins, tenants and data do not."""
         return self.source_trust(hook, events.TOOL_PRE).instructs
@@ -289,12 +293,19 @@ class HookRegistry(Registrar):
     # -- around operations ---------------------------------------------------------------------------------------
 
     async def wrap(
-        self, operation: str, context: HookContext, call: Callable[[], Awaitable[Any]], *, tool: str | None = None
+        self,
+        operation: str,
+        context: HookContext,
+        call: Callable[[], Awaitable[Any]],
+        *,
+        tool: str | None = None,
+        rests: tuple[Hook, ...] = (),
     ) -> Any:  # a layer may return anything in its place
         """Run `call` inside the around hooks of this operation and return its result.
 
-        Matchers match `tool`, or the context's `tool_name` if `tool` is not given. Raises what `call` raises, and
-        `HookAbortError` when a hook or an emergency stop kept `call` from running.
+        `rests` are layers outside of them: the rests of hook objects that took part in the decision. Matchers match
+        `tool`, or the context's `tool_name` if `tool` is not given. Raises what `call` raises, and `HookAbortError`
+        when a hook or an emergency stop kept `call` from running.
         """
         self._check_not_stopped()
 
@@ -306,7 +317,7 @@ class HookRegistry(Registrar):
         about = {"tenant_id": context.tenant_id, "tool_name": tool or getattr(context, "tool_name", None)}
         began = clock()
         try:
-            return await run_middleware(layers.pick(about).hooks, operation, context, call_unless_stopped)
+            return await run_middleware((*rests, *layers.pick(about).hooks), operation, context, call_unless_stopped)
         finally:
             if layers.reported and context.results and not _is_about_hooks():
                 await self._report(operation, about, context.results, (clock() - began) * 1e3)

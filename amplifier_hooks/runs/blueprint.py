@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cached_property
+from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 AgentType = Literal["autonomous", "procedural"]
 HookTarget = Literal["agent", "http", "python"]
+OnError = Literal["block", "continue", "ignore"]
 
 LARGEST_BLUEPRINT: Final = 1024 * 1024
 """Largest size in bytes."""
@@ -92,7 +95,7 @@ class HookEntry(StrictBlueprintModel):
     """One hook of a blueprint: its type, its target, and the effect of its failure."""
 
     type: HookTarget
-    on_error: Literal["block", "continue", "ignore"]
+    on_error: OnError
     timeout_seconds: float = Field(default=HOOK_TIMEOUT, gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)
     agent_name: Name | None = None
     handler_ref: Annotated[str, AfterValidator(_handler)] | None = None
@@ -149,6 +152,18 @@ class Blueprint(StrictBlueprintModel):
     parameters_schema: Described = None
     output_schema: Described = None
     hooks: Hooks = Field(default_factory=Hooks)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what the author of the blueprint has written, with references resolved."""
+        written = self.model_dump(exclude_unset=True)
+        text = json.dumps(written, sort_keys=True, default=lambda schema: schema.document)
+        return sha256(text.encode()).hexdigest()
+
+    @property
+    def names_hooks(self) -> bool:
+        """True if it names a hook."""
+        return any(entry is not None for _, entry in self.hooks)
 
     @property
     def brings_text(self) -> bool:

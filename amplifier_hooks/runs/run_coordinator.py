@@ -23,6 +23,7 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.hooks.call_hooks import child_id
 from amplifier_hooks.runs.hooks.hook_answers import freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
+from amplifier_hooks.runs.overrides import OUTDATED, HookOverrides, apply_overrides
 from amplifier_hooks.runs.run_errors import ParametersRefused, ResultRefused, RunMoved, RunRefused, UnknownRun
 from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, StartOutcome
 from amplifier_hooks.runs.run_store import ClaimFilter
@@ -31,8 +32,9 @@ from amplifier_hooks.storage.database import Openable, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
-    from amplifier_hooks.runs.blueprint import Agents
-    from amplifier_hooks.runs.run_states import RunEvent
+    from amplifier_hooks.runs.blueprint import Agents, Blueprint
+    from amplifier_hooks.runs.overrides import HookOverride
+    from amplifier_hooks.runs.run_states import HookPoint, RunEvent
     from amplifier_hooks.runs.run_store import RunStore
     from amplifier_hooks.storage.change_signal import Watch
 
@@ -83,6 +85,8 @@ class RunCoordinator(Openable):
         self.name = f"coordinator-{uuid4().hex[:12]}"
         self.leases = leases
         self._max_depth = max_depth
+        self.overrides = HookOverrides(store.database)
+        self._overridden: dict[str, tuple[tuple[HookOverride, ...], Blueprint]] = {}
         self._run_hooks = RunHooks(**{"reach": agents.reach, **hooks, "agents": self, "note": store.note})
         self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
         self._finishing: dict[str, asyncio.Task[None]] = {}
@@ -134,9 +138,8 @@ class RunCoordinator(Openable):
             plain: Any = thaw(freeze_parameters(blueprint, parameters))
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
-        hooked = blueprint.hooks.on_run_start is not None or blueprint.hooks.on_run_finish is not None
         run, session = f"run_{uuid4().hex}", f"ses_{uuid4().hex[:16]}"
-        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=hooked)
+        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=blueprint.names_hooks)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -262,7 +265,7 @@ class RunCoordinator(Openable):
 
         An error here that is not the hook's own fails the run, because it would happen again the next time.
         """
-        blueprint = self.agents.find(record.agent)
+        blueprint = await self._find_overridden(record.agent)
         if blueprint is None:
             return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
@@ -272,6 +275,24 @@ class RunCoordinator(Openable):
         except Exception as problem:
             log.exception("run_start_failed", run=record.id)
             return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
+
+    def check_hook(self, blueprint: Blueprint, point: HookPoint) -> None:
+        """Raise the `HookError` with which a hook of a blueprint would fail at every run."""
+        self._run_hooks.check(blueprint, point)
+
+    async def _find_overridden(self, agent: str) -> Blueprint | None:
+        """Return the blueprint of an agent, with the overrides of its hooks; None if there is no such agent."""
+        blueprint = self.agents.find(agent)
+        found = await self.overrides.find(agent) if blueprint is not None and blueprint.names_hooks else ()
+        if blueprint is None or not found:
+            return blueprint
+        known = self._overridden.get(agent)
+        if known is None or known[0] != found:
+            after, outdated = apply_overrides(blueprint, found)
+            for point in outdated:
+                log.warning("override_outdated", agent=agent, hook=point, problem=OUTDATED)
+            known = self._overridden[agent] = found, after
+        return known[1]
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
@@ -347,7 +368,7 @@ class RunCoordinator(Openable):
         """
         with _reported("run_finish_not_kept", record.id):
             await self._run_hooks.tell_end(record)
-            blueprint = self.agents.find(record.agent)
+            blueprint = await self._find_overridden(record.agent)
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
             detached = entry is not None and entry.mode == "async"
             if detached:

@@ -204,13 +204,13 @@ def take_run(
     """Begin the start hooks of a run that has some, or hand the run to the runner.
 
     `holders` and `leases` are those of the runner and of the coordinator; `heard` is True if the registry has hooks for
-    the start of any run. Beginning the start hooks stores no event here.
+    the start of any run.
     """
     begins = record.stage == "queued" and not record.bare and (record.hooked or heard)
     after = move_run(record, "begin" if begins else "hand", now)
     after = hold_run(after, holders[begins], leases[begins], now)
     if begins:
-        return after, ()
+        return after, (NewRunEvent("run_starting", {}),)
     after = replace(after, handed=record.handed + 1, started=record.started or now)
     return after, (NewRunEvent("run_running", {"runner": holders[0], "attempt": after.handed}),)
 

@@ -22,6 +22,7 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
+from amplifier_hooks.runs.overrides import OVERRIDE_TABLE
 from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
 from amplifier_hooks.runs.run_states import (
     NewRunEvent,
@@ -78,6 +79,7 @@ RUN_TABLES: Final = Migrations(
             "CREATE INDEX run_session ON {schema}.run (session)",
             "CREATE INDEX run_children ON {schema}.run (parent, created) WHERE parent IS NOT NULL",
             "CREATE INDEX run_owing ON {schema}.run (id) WHERE owes = 1",
+            OVERRIDE_TABLE,
         ),
     ),
 )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
+from amplifier_hooks.server.edge.authentication import refuse_unknown_parameters
 from amplifier_hooks.server.edge.host_check import Edge, HttpLimits
 from amplifier_hooks.server.health import Health, HealthBody
 from amplifier_hooks.server.problem_details import PROBLEM, Mistake, Problem, ProblemDetails, install_problem_handlers
@@ -72,6 +73,7 @@ def create_api(
 
     @app.get(
         "/healthz",
+        dependencies=[Depends(refuse_unknown_parameters)],
         summary="Health of the parts that gates need.",
         tags=["server"],
         responses={503: {"model": HealthBody, "description": "A part is down."}},

@@ -101,7 +101,10 @@ async def _answer_problem(_request: Request, error: Any) -> Response:
 
 async def _answer_malformed(_request: Request, error: Any) -> Response:
     mistakes = [
-        Mistake(at=for_log(".".join(map(str, one["loc"])))[:200], problem=for_log(str(one["msg"]))[:300])
+        Mistake(
+            at=for_log(".".join(map(str, one["loc"])))[:200],
+            problem=for_log(str(one["msg"]).removeprefix("Value error, "))[:300],
+        )
         for one in error.errors()[:MOST_MISTAKES]
     ]
     detail = "; ".join(f"{one.at}: {one.problem}" for one in mistakes[:3])

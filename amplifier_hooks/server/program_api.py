@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 
 from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, HOPS_HEADER, LARGEST_PAYLOAD, ProgramExit, note_hops
 from amplifier_hooks.errors import HookRefused, InvalidPayload
+from amplifier_hooks.programs.guarded_processes import mark, program_behind
 from amplifier_hooks.server.edge.host_check import foreign_header
 from amplifier_hooks.server.problem_details import problem
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -62,6 +63,8 @@ def create_app(
             if len(body) > LARGEST_PAYLOAD:
                 break
         try:
+            if request.client is not None and not request.client.host:
+                mark_program(request.client.port)
             note_hops(request.headers.get(HOPS_HEADER))
             delivery = request.headers.get(DELIVERY)
             return exit_response(await sessions.answer_once(program, body, delivery))
@@ -69,6 +72,15 @@ def create_app(
             return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
     return app
+
+
+def mark_program(pid: int) -> None:
+    """Mark the program that has started this bridge as guarded, so that none of its children decides for a person.
+
+    Raises `StoreUnavailable` if the mark cannot be kept.
+    """
+    if (program := program_behind(pid)) is not None:
+        mark(program)
 
 
 def exit_response(ended: ProgramExit) -> Response:

@@ -141,6 +141,8 @@ class SessionCoordinator:
         grants: The store of grants; by default the backend if it is one, or memory.
         audit_required: True if an act that cannot be recorded is denied. If False, the failure is only logged.
         audit_runs: True if the record has the start and the end of every run of hooks, and not only their answers.
+        self_protection: Denies tool calls that could take the session's guard away; without it, none is denied for
+            that.
 
     Raises `InvalidCollaborator` for `hooks` that are no registry, and for two names of one thing at once.
     """
@@ -246,10 +248,19 @@ class SessionCoordinator:
             self._started = True
             if self._session.inventory is not None:
                 await self._session.inventory.open()
+            await self._record_protection()
             goes_on = await self._begin_lease()
             event = SESSION_RESUME if goes_on else SESSION_START if self._parent is None else SESSION_FORK
             about = {} if self._parent is None else {"parent": self._parent.session_id}
             await self._session.emit(event, about)
+
+    async def _record_protection(self) -> None:
+        """Record that the self-protection is off, where an operator or the session above would have it on."""
+        own = self._settings.self_protection
+        above = None if self._parent is None else self._parent._settings.self_protection
+        reason = own.off if own is not None else "" if above is None else "its parent left it out"
+        if reason:
+            await self._session.recorder.note("self_protection.off", {"reason": reason}, durable=True)
 
     async def _begin_lease(self) -> bool:
         """Begin the session in a durable backend. Return True if the session existed before.
@@ -679,6 +690,8 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         else choose_counter.guard_counter(settings.counter, run=DaemonPool(1, "counter").run)
     )
     budget = Budget(limits=settings.budget)
+    protection = settings.self_protection
+    policies = [one for one in (None if protection is None or protection.off else protection, settings.rules) if one]
     mark = getattr(settings.context, "mark", None)
     mark = mark if isinstance(mark, str) and mark else token_hex(4)
     session = Session(
@@ -693,7 +706,7 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         approver=approver,
         injector=Injector(settings.context, recorder, clock, tenant, budget, counter, hooks.source_trust, tell, mark),
         mark=mark,
-        rules=None if settings.rules is None else FailClosedRules(settings.rules),
+        rules=FailClosedRules(*policies) if policies else None,
         origin=origin,
         inventory=None if settings.audit is None else Inventory(hooks, recorder, tenant, settings.audit_runs),
         schemas=settings.tool_schemas,

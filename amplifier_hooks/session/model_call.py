@@ -16,6 +16,7 @@ from attrs import define, field
 
 from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.dispatch.middleware import ModelContext
+from amplifier_hooks.dispatch.rests import Rests
 from amplifier_hooks.errors import HookAbortError, ModelNotTaken
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
 from amplifier_hooks.foreign_code import without_capture
@@ -72,6 +73,8 @@ class ModelCall:
     """True if the host's callable takes the model by its name."""
     notes: dict[str, Any] = field(factory=dict)
     """The custom fields that hooks set before the call, for the event after it."""
+    rests: Rests = field(factory=lambda: Rests(LLM_PRE))
+    """The hook objects that wait for the model."""
     ran: bool = False
     answer: Any = None
     """The model's own answer: the host may have read its tool calls already."""
@@ -91,6 +94,7 @@ class ModelCall:
             return await self._carry_out(call)
         finally:
             self.session.injector.give_back(self.ephemeral)
+            await self.rests.end()
 
     async def _carry_out(self, call: Callable[..., Awaitable[Any] | Any]) -> ModelOutcome:
         session = self.session
@@ -126,7 +130,8 @@ class ModelCall:
         if not outcome.denied:
             messages, outcome = self._apply_changes(messages, outcome)
         if not outcome.denied:
-            outcome = await session.emit(LLM_PRE, {"messages": list(messages), "model": self.model})
+            with self.rests:
+                outcome = await session.emit(LLM_PRE, {"messages": list(messages), "model": self.model})
             self.notes = notes_of(outcome, LLM_POST)
             injected = injected or bool(outcome.injections)
             messages, outcome = self._apply_changes(messages, outcome)
@@ -183,7 +188,7 @@ class ModelCall:
             self.answer = answer
             return answer
 
-        return await self.session.wrap("model", lambda: around, operate)
+        return await self.session.wrap("model", lambda: around, operate, self.rests.layers)
 
     async def _decide_answer(self, response: Any, duration: float) -> ModelOutcome:
         """Let the hooks decide on the model's answer, and return the outcome."""
@@ -244,7 +249,8 @@ class ModelCall:
         """Record a denial, and return it as an outcome the host can read."""
         facts = {"model": self.model, "by": by, "reason": reason}
         await self.session.recorder.note("model.denied", facts, durable=True)
-        return ModelOutcome(denied=True, by=by, reason=await self.session.denial_text(by, reason, outcome))
+        self.rests.why = said = await self.session.denial_text(by, reason, outcome)
+        return ModelOutcome(denied=True, by=by, reason=said)
 
 
 def takes_model(call: Callable[..., Any]) -> bool:

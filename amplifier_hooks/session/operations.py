@@ -14,6 +14,7 @@ from amplifier_hooks.act import Call, freeze, thaw
 from amplifier_hooks.admission.decisions import Permit, Verdict
 from amplifier_hooks.admission.judge import problem_of
 from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
+from amplifier_hooks.dispatch.rests import Rests
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.foreign_code import without_capture
 from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
@@ -58,12 +59,21 @@ class OperationCall:
         fields are passed by reference. Raises the errors of `call`, and `HookAbortError` when a hook denies or stops
         it. Cancelling takes back an open question, or cancels the call.
         """
+        rests = Rests(OPERATIONS[self.kind].first)
+        try:
+            return await self._carry_out(call, rests)
+        finally:
+            await rests.end()
+
+    async def _carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any], rests: Rests) -> Any:
         session, row = self.session, OPERATIONS[self.kind]
-        verdict = await self._admit()
+        with rests:
+            verdict = await self._admit()
         if not isinstance(verdict, Permit):
             await self._deliver(verdict)
             by, outcome = verdict.outcome.denied_by or "registry", verdict.outcome
             reasons = [outcome.reason or f"denied by {by}", *await session.quote_injections(outcome)]
+            rests.why = f"{by}: {outcome.reason}"
             raise await self._record_denial(HookAbortError("\n\n".join(reasons), by, outcome.cause))
         permit = verdict
         data = {name: permit.outcome.data[name] for name in self.data} | permit.act.arguments()
@@ -83,7 +93,7 @@ class OperationCall:
         try:
             await self._deliver(permit)
             began = perf_counter()
-            result = await session.wrap(self.kind, lambda: around, operate)
+            result = await session.wrap(self.kind, lambda: around, operate, rests.layers)
             became = "done"
         except HookAbortError as abort:
             await self._record_denial(abort)

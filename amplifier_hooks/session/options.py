@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
+    from amplifier_hooks.admission.self_protection import SelfProtection
     from amplifier_hooks.ports import (
         ApprovalBackend,
         AuditSink,
@@ -72,6 +73,7 @@ class SessionOptions(TypedDict, total=False):
     audit_required: bool
     audit_runs: bool
     tool_schemas: Mapping[str, Any] | None
+    self_protection: SelfProtection | None
 
 
 def as_registry(hooks: object) -> HookRegistry:
@@ -150,6 +152,7 @@ class Settings:
     audit_required: bool = True
     audit_runs: bool = False
     tool_schemas: Mapping[str, Schema] = field(factory=dict, converter=compile_schemas)
+    self_protection: SelfProtection | None = None
 
     @classmethod
     def of(cls, options: SessionOptions, parent: Settings | None = None, **own: object) -> Settings:

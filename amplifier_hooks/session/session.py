@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from amplifier_hooks.admission.ask_approver import Approver
-    from amplifier_hooks.dispatch.chain import Chain
+    from amplifier_hooks.dispatch.chain import Chain, Hook
     from amplifier_hooks.dispatch.middleware import HookContext
     from amplifier_hooks.injection.inject import Injector
     from amplifier_hooks.ports import ContextManager, DisplaySystem
@@ -187,13 +187,19 @@ class Session(Judge):
 
     # -- around an operation -------------------------------------------------------------------------------------
 
-    async def wrap(self, operation: str, context: Callable[[], HookContext], call: Callable[[], Awaitable[T]]) -> T:
-        """Run `call` inside the around hooks of this operation; without any, `context` is not used.
+    async def wrap(
+        self,
+        operation: str,
+        context: Callable[[], HookContext],
+        call: Callable[[], Awaitable[T]],
+        rests: tuple[Hook, ...] = (),
+    ) -> T:
+        """Run `call` inside these rests and the around hooks of this operation; without any, `context` is not used.
 
         Raises the errors of `call`, and `HookAbortError` when a hook stops it, or when the session is stopped before
         the operation has begun. From then on stopping the session leaves operation and hooks alone.
         """
-        if not self.hooks.wraps(operation):
+        if not rests and not self.hooks.wraps(operation):
             if self.stopped is not None:
                 raise HookAbortError(self.stopped, "session", "session_cancelled")
             return await call()
@@ -209,7 +215,7 @@ class Session(Judge):
 
         around = context()
         try:
-            result: T = await self.deliberate(self.hooks.wrap(operation, around, call_unless_stopped))
+            result: T = await self.deliberate(self.hooks.wrap(operation, around, call_unless_stopped, rests=rests))
         except Stopped:
             raise HookAbortError(self.stopped or "cancelled", "session", "session_cancelled") from None
         return result

@@ -20,6 +20,7 @@ from amplifier_hooks.admission.decisions import Pending, Permit, Refused
 from amplifier_hooks.admission.judge import frozen_object, problem_of
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.middleware import ToolContext
+from amplifier_hooks.dispatch.rests import Rests
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
@@ -112,6 +113,8 @@ class ToolCall:
     """The exception that the tool itself raised."""
     notes: dict[str, Any] = field(factory=dict)
     """The custom fields that hooks set before the tool, for the event after it."""
+    rests: Rests = field(factory=lambda: Rests(TOOL_PRE))
+    """The hook objects that wait for the tool."""
     notifying: asyncio.Task[None] | None = None
     """The task that shows the observers of tool:pre the outcome, beside the tool."""
 
@@ -128,7 +131,8 @@ class ToolCall:
                     return await self._refuse("session", reason)
                 act = session.act(TOOL_PRE, self.tool, frozen_object(self.arguments), self.cwd)
                 call = Call(id=self.call_id, chosen=self.chosen)
-                verdict = await session.admission.admit(act, call, kind="tool")
+                with self.rests:
+                    verdict = await session.admission.admit(act, call, kind="tool")
                 self.notifying = session.start_notifying(verdict.outcome, verdict.act)
                 if isinstance(verdict, Pending):
                     return await self._leave_pending(verdict)
@@ -144,6 +148,7 @@ class ToolCall:
             await finish_despite_cancel(self._give_up())
             raise
         finally:
+            await self.rests.end()
             if self.notifying is not None:
                 await self._await_notified()
 
@@ -157,7 +162,9 @@ class ToolCall:
         try:
             if self.notifying is not None:
                 await asyncio.sleep(0)  # observers that do not wait are notified before the tool starts
-            value = await session.wrap("tool", lambda: self._context(act), lambda: self._operate(act))
+            value = await session.wrap(
+                "tool", lambda: self._context(act), lambda: self._operate(act), self.rests.layers
+            )
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
                 raise
@@ -223,6 +230,7 @@ class ToolCall:
             facts["cause"] = cause
         await self.session.recorder.note("tool.denied", facts, durable=True)
         said = await self.session.denial_text(by, reason, outcome)
+        self.rests.why = said
         return ToolOutcome(denied=True, by=by, reason=said, cause=cause)
 
     async def _leave_pending(self, verdict: Pending) -> ToolOutcome[Any]:
@@ -230,7 +238,7 @@ class ToolCall:
         self.over = True
         facts = {"tool": self.tool, "call": self.call_id, "request": verdict.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
-        reason = f"{for_model(self.tool)} waits for an approval"
+        self.rests.why = reason = f"{for_model(self.tool)} waits for an approval"
         return ToolOutcome(pending=verdict.request.id, call_id=self.call_id, reason=reason)
 
     async def _give_up(self) -> None:

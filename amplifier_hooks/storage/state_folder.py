@@ -34,6 +34,8 @@ class StateFolder:
         """Folder with a record of each chat."""
         self.token_record = path / "tokens.jsonl"
         """Record that names the operator who made or ended a token."""
+        self.run_record = path / "runs.jsonl"
+        """Record of `runs serve`, which names the callers who changed a blueprint's hook."""
         self.programs_token = path / "programs.token"
         """Token of programs that post."""
         self.trust = Path(os.environ.get("AMPLIFIER_HOOKS_TRUST") or path / "trust.json")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -30,6 +30,8 @@ from amplifier_hooks.errors import HookError, InvalidRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import regex
 
 
 MAX_PATTERN_LENGTH: Final = 512
@@ -115,7 +117,8 @@ _IN_A_PATH: Final = r"(?P<below>/\*\*(?=/|\Z))|(?P<whole>(?<=/)\*+(?=/|\Z))|(?P<
 
 
 @cache
-def _glob_parts(*, path: bool) -> re.Pattern[str]:
+def glob_parts(*, path: bool) -> re.Pattern[str]:
+    """Return the expression that finds the parts of a glob; the name of a group says which part it is."""
     first, outside = (_IN_A_PATH, "/") if path else ("", "")  # brackets in a path end within their name
     return re.compile(
         rf"{first}(?P<star>\*+)|(?P<one>\?)"
@@ -140,7 +143,7 @@ def translate_glob(glob: str, *, path: bool = False) -> str:
     table = _PATH_GLOB if path else _NAME_GLOB
     translated: list[str] = []
     star = None  # the place of the last star in this name
-    for part in _glob_parts(path=path).finditer(glob):
+    for part in glob_parts(path=path).finditer(glob):
         kind = str(part.lastgroup)
         if kind == "star" and star is not None:  # the first match up to the next star is as good as any: no way back
             translated[star] = f"(?>{translated[star]}"
@@ -152,6 +155,17 @@ def translate_glob(glob: str, *, path: bool = False) -> str:
             members = re.sub(_IN_A_SET, lambda found: found[1] or f"\\{found[2]}", part["set"])
             translated.append(f"[{'^' * bool(part['no'])}{members}]")
     return f"(?s:{''.join(translated)})"
+
+
+@lru_cache(maxsize=1_024)
+def compile_path_glob(glob: str) -> regex.Pattern[str]:
+    """Return the expression for a glob over a whole path. Raises `InvalidRegistration` if nothing matches it."""
+    import regex
+
+    try:
+        return regex.compile(translate_glob(glob, path=True))
+    except regex.error:
+        raise InvalidRegistration(f"matcher {glob!r} can never match; turn the range in its brackets around") from None
 
 
 def compile_glob(glob: str) -> Matcher:

@@ -20,7 +20,7 @@ def load_json(text: str | bytes, *, deepest: int | None = None, **readers: Any) 
     `deepest` is refused before it is parsed.
     """
     if deepest is not None:
-        text = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        text = text.encode() if isinstance(text, str) else text
         if depth(text) > deepest:
             raise ValueError(f"it is nested deeper than {deepest}")
     if isinstance(text, bytes):

@@ -23,21 +23,28 @@ from approval_backends.gateway.wire.messages import (
     CALLS,
     OURS,
     AnswerExtra,
+    Attached,
     Authenticate,
     Initialize,
     PermissionAnswer,
     Revoked,
     Selected,
     SessionNamed,
+    StopRow,
+    Stops,
     Tail,
     accept,
     fields,
+    notification_text,
 )
+from approval_backends.gateway.wire.record_messages import stop_rows
 from approval_backends.lifecycle import sees
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from datetime import datetime
 
+    from amplifier_hooks.ports import Stop
     from approval_backends.gateway.gateway import Gateway
     from approval_backends.gateway.wire.frames import Frame, Id
     from approval_backends.lifecycle import Decider, RequestRecord
@@ -135,6 +142,7 @@ class ClientSession:
         self._to_ask: OrderedDict[str, RequestRecord] = OrderedDict()
         self._sent: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
+        self._stops: list[StopRow] = []
 
     # -- outgoing messages ---------------------------------------------------------------------------------------------
 
@@ -179,6 +187,14 @@ class ClientSession:
         """Tell the client that an approved action has moved on."""
         if self.attached and self._sees(record):
             self.send(text)
+
+    def tell_stops(self, stops: Sequence[Stop], now: datetime) -> None:
+        """Tell the client of the stops in force, if those that it may see have changed."""
+        if self.attached and self.decider is not None:
+            rows = stop_rows(self.decider, stops)
+            if rows != self._stops:
+                self._stops = rows
+                self.send(notification_text(f"{OURS}stops", Stops(stops=rows, server_time=now)))
 
     def tell_grants_changed(self, text: str) -> None:
         """Tell the client that a grant was made or ended."""
@@ -319,8 +335,8 @@ class ClientSession:
         if name == "attach":
             await self._gateway.waiting(decider)
         answer = await getattr(self._gateway.methods, name)(decider, wanted)
-        if name == "attach":
-            self.attached = True
+        if isinstance(answer, Attached):
+            self.attached, self._stops = True, answer.stops
         if isinstance(answer, Revoked) and answer.revoked:
             self._gateway.announce_grants()
         if isinstance(wanted, Tail):

@@ -276,6 +276,8 @@ class Gateway:
                 self._questions.pop(one.record.id, None)
             if _makes_grant(one.record):
                 self.announce_grants()
+        for client in list(self._clients):
+            client.tell_stops(self._waiting.stops, self._waiting.now)
 
     def _note(self, one: RequestChange) -> str:
         record, now = one.record, self._waiting.now

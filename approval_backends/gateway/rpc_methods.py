@@ -39,6 +39,7 @@ from approval_backends.gateway.wire.record_messages import (
     refusal_message,
     rights,
     row,
+    stop_rows,
 )
 from approval_backends.lifecycle import RequestRecord, sees
 
@@ -74,6 +75,7 @@ class RpcMethods:
             you=rights(by),
             queue=[row(record) for record in self._waiting.visible_to(by)],
             recent=[history_row(record) for record in recent],
+            stops=stop_rows(by, self._waiting.stops),
             features=Features(tail=self._tails.enabled),
             server_time=self._waiting.now,
         )

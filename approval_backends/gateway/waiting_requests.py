@@ -1,4 +1,4 @@
-"""The pending requests as one gateway knows them: read from the store, never remembered past it."""
+"""The pending requests and the stops as one gateway knows them: read from the store, never remembered past it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from approval_backends.lifecycle import FINAL, Moment, RequestRecord, seconds_left, sees
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
     from datetime import datetime
 
+    from amplifier_hooks.ports import Stop
     from approval_backends.lifecycle import Decider
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -35,13 +36,14 @@ class RequestChange:
 
 
 class WaitingRequests:
-    """The pending requests of a store, oldest first, and the store's time."""
+    """The pending requests of a store, oldest first, its stops, and the store's time."""
 
     def __init__(self, store: ApprovalStore) -> None:
         self._store = store
         self._alone = asyncio.Lock()
         self._pending: dict[str, RequestRecord] = {}
         self._versions: dict[str, int] = {}
+        self._stops: list[Stop] = []
         self._moment: Moment | None = None
         self._read_at = 0.0
         self._seconds_left = RECHECK
@@ -55,7 +57,7 @@ class WaitingRequests:
         async with self._alone:
             if self._moment is None or time.monotonic() - self._read_at > RECHECK:
                 self._moment, self._read_at = await self._store.now(), time.monotonic()
-            found, moment = await self._store.pending(), self.moment
+            found, stops, moment = await self._store.pending(), await self._store.stops(), self.moment
             self._seconds_left = _seconds_to_next_end(found, moment)
             if self._seconds_left <= 0:
                 await self._store.expire_due()
@@ -68,7 +70,7 @@ class WaitingRequests:
                 news.append(RequestChange("resolved", after or replace(record, status="cancelled", reason="removed")))
             if not news:  # so another change woke the gateway
                 news = [one for request_id in list(self._versions) async for one in self._progress_of(request_id)]
-            self._pending = pending
+            self._pending, self._stops = pending, [stop for stop in stops if stop.ended is None]
             for one in news:
                 self._follow(one.record)
             return news
@@ -109,6 +111,11 @@ class WaitingRequests:
     def visible_to(self, decider: Decider) -> Iterator[RequestRecord]:
         """Return the pending requests that the approver may see, oldest first."""
         return (record for record in self._pending.values() if sees(decider, record.request))
+
+    @property
+    def stops(self) -> Sequence[Stop]:
+        """The stops in force, oldest first."""
+        return self._stops
 
     def get(self, request_id: str) -> RequestRecord | None:
         """Return a pending request, or None."""

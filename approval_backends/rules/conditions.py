@@ -1,16 +1,16 @@
 r"""The conditions of rules: on the command, the paths, the impact and the arguments of a call.
 
-Commands. An allow is about one simple command: words, quoted or not, and nothing that a shell would interpret. No rule
-allows a command with any of ``; & | < > ( ) $ ` \ ! ^ %``, a new line, or a pattern of file names, because a command
-that looks like `git push` may end in `; rm -rf /`. That holds inside quotes too: shells differ in their quotes, and a
-command may be the argument of another shell. A command with a program or an option that runs another program meets no
-pattern that ends in ` *`; `launchers` has the table.
+Commands. An allow is about whole commands, as the analysis of impact reads them: every command that the text would run,
+behind `;`, `&&` and `|` or as an argument of another one, has to be one that the rule names, in a folder of the
+project, and a redirect may only read. No rule allows a text with `( ) $ ` \ ! ^ %`, with a pattern of file names
+outside of quotes, or with an operator inside of them, because shells read these in different ways. A pattern that ends
+in ` *` covers any words after its own that add no kind of impact to those that the program has anyway.
 
-The words of a deny or ask count anywhere in the arguments, whatever the quotes and the paths of programs. Such a rule
-is a net and no wall, since a command can be spelt without any of its words.
+The words of a deny or ask count anywhere in the arguments, whatever the quotes and the paths of programs, and in every
+command that the analysis finds. A word that only a run can tell may be any word. Such a rule is a net and no wall.
 
 Paths. A path counts as what it really is, with `..` and links followed, against the session's folder.
-`amplifier_hooks.text.paths` describes the patterns; one that begins with `**` is for deny and ask only.
+`amplifier_hooks.impact.call_paths` describes the patterns; one that begins with `**` is for deny and ask only.
 
 An allow wants every text of the call to match that the rule does not name otherwise, both as it is written and with
 all links followed; of its pattern, only links in the working directory and the home folder are followed, since a link
@@ -30,18 +30,15 @@ import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
+from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, evolve, frozen
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration, MissingExtra
-from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.tools import predict_impact
-from amplifier_hooks.impacts import ImpactPolicy
-from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
-from amplifier_hooks.text.paths import (
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
+from amplifier_hooks.impact.call_paths import (
     COMMAND_NAMES,
     PATH_NAMES,
     TIME_LIMIT,
@@ -57,15 +54,20 @@ from amplifier_hooks.text.paths import (
     texts_of,
     words_in,
 )
-from approval_backends.rules.launchers import BUNDLED, OPTIONS
+from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.places import MARKS, UNKNOWN, Places, show
+from amplifier_hooks.impact.program_rows import program_name, program_rows
+from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
+from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from amplifier_hooks.impact.call_paths import PathPattern
     from amplifier_hooks.impacts import CallImpact, ImpactKind
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
-    from amplifier_hooks.text.paths import PathPattern
 
 
 @frozen
@@ -85,18 +87,13 @@ class Subject:
     @cached_property
     def paths(self) -> CallPaths:
         """The targets of the paths in the call's arguments."""
-        return CallPaths(self.facts.arguments, self.facts.cwd, self.facts.root)
+        return CallPaths(self.facts.tool, self.facts.arguments, self.facts.cwd, self.facts.root)
 
     @cached_property
     def impact(self) -> CallImpact | str:
         """The impact of the call, or the reason why that is unknown."""
-        if not (self.paths.cwd and self.paths.home):
-            return "the folder of the call, or the home folder, is unknown"
-        policy = ImpactPolicy(self.facts.root or self.paths.cwd, self.paths.home)
-        try:
-            return predict_impact(self.facts.tool, self.facts.arguments, policy, ask_file_system, folder=self.paths.cwd)
-        except MissingExtra as problem:
-            return str(problem)
+        known = self.paths.cwd and self.paths.home
+        return self.paths.impact if known else "the folder of the call, or the home folder, is unknown"
 
     @cached_property
     def is_json(self) -> bool:
@@ -113,8 +110,38 @@ LONGEST: Final = 4_096
 """Characters of a command that an allow may be for; an approver reads no more."""
 
 IN_QUOTES: Final = r"[^\W_]|[ _@+=:,./#~*?{}\[\]-]"
-WORD: Final = rf"(?:[\w@+=:,./-]|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+"
-SIMPLE: Final = re.compile(rf"{WORD}(?: +{WORD})*")
+READ_ALIKE: Final = re.compile(rf"(?:[\w@+=:,./ \n;&|<>-]|'(?:{IN_QUOTES}|\")*'|\"(?:{IN_QUOTES}|')*\")+")
+"""A text that all shells read in the same way."""
+NEUTRAL: Final = frozenset(("cd", ":", "true", "false", "exit", "wait"))
+"""Commands that an allow does not name: they only choose the folder or the result of others."""
+ESCAPING: Final[frozenset[ImpactKind]] = frozenset(
+    (
+        "runs_unread",
+        "unreadable",
+        "unknown_program",
+        "inline_code",
+        "environment",
+        "git_configures",
+        "reads_secret",
+        "writes_guarded",
+        "system",
+    )
+)
+"""Kinds that a pattern for a program with subcommands covers only if each of its words does."""
+
+
+@lru_cache(maxsize=1_024)
+def usual_kinds(words: tuple[str, ...]) -> frozenset[ImpactKind]:
+    """Return the kinds of impact that words of a command have with plain operands, or with a plain subcommand."""
+    row = program_rows().get(program_name(words[0]))
+
+    def kinds(*more: str) -> frozenset[ImpactKind]:
+        policy = ImpactPolicy("/x", "/home/x")
+        return predict_impact("shell", {"command": [*words, *more]}, policy, FileFact).commands[0].kinds
+
+    usual = kinds("x", "x") - (set() if row is None else {"unknown_program"})
+    verbs = row.verbs if row is not None and len(words) == 1 else {}
+    return usual.union({"reads"}, *(kinds(verb, "x") - ESCAPING for verb in verbs))
 
 
 @frozen
@@ -129,12 +156,22 @@ class CommandPattern:
         """The pattern as it is written."""
         return " ".join([*map(shlex.quote, self.words), *["*"] * self.more])
 
-    def covers(self, words: list[str]) -> bool:
+    def covers(self, words: Sequence[str]) -> bool:
         """Return True if these words, all of them, match the pattern."""
         begins = tuple(words[: len(self.words)]) == self.words
         return begins and (self.more or len(words) == len(self.words))
 
-    def occurs(self, words: list[str]) -> bool:
+    def may_occur(self, words: Sequence[str]) -> bool:
+        """Return True if a command, some words of which only a run can tell, may begin with the pattern's words."""
+        for wanted, given in zip(self.words, words, strict=False):
+            if given == UNKNOWN:
+                return True
+            glob = given.casefold().translate(dict.fromkeys(map(ord, MARKS), "*"))
+            if not fnmatchcase(wanted.casefold(), glob.rpartition("/")[2] if wanted is self.words[0] else glob):
+                return False
+        return len(words) >= len(self.words)
+
+    def occurs(self, words: Sequence[str]) -> bool:
         """Return True if the pattern's words stand anywhere among these, the first also as a path to the program."""
         wanted = [word.casefold() for word in self.words]
         given = [word.casefold() for word in words]
@@ -174,14 +211,42 @@ class CommandCondition:
                 met=False, why=f"there is not one argument {' or '.join(self.names)} with the command"
             )
         [command] = found.values()
-        words = simple_words(command)
-        if words is None:
-            return ConditionFinding(met=None, why="the command is more than one simple command")
-        covering = [pattern for pattern in self.patterns if pattern.covers(words)]
-        if not covering:
+        if isinstance(command, str) and (len(command) > LONGEST or not READ_ALIKE.fullmatch(command)):
+            return ConditionFinding(met=None, why="the command has signs that shells read in different ways")
+        if not isinstance(command, str) and not (isinstance(command, list) and command and is_texts(command)):
+            return ConditionFinding(met=None, why="the command is neither a text nor a list of words")
+        if not subject.paths.cwd:
+            return ConditionFinding(met=None, why="the folder of the call is unknown")
+        return self._check_reading(subject.paths.read_command(command), subject.paths.policy)
+
+    def _check_reading(self, reading: CallImpact, policy: ImpactPolicy) -> ConditionFinding:
+        """Return whether every command in a text is covered."""
+        places = Places(policy, ask_file_system)
+        covering: list[CommandPattern | None] = []
+        for one in reading.commands:
+            if places.is_foreign(one.folders):
+                return ConditionFinding(met=False, why=f"{show(one.words[0])!r} runs outside of the project")
+            outer = covering[one.outer] if one.outer >= 0 else None
+            if outer is not None and (not outer.more or one.kinds <= usual_kinds(outer.words)):
+                covering.append(outer)
+                continue
+            named = [pattern for pattern in self.patterns if pattern.covers(one.words)]
+            able = [
+                pattern
+                for pattern in named
+                if not pattern.more or (one.kinds <= usual_kinds(pattern.words) and not places.is_foreign(one.entered))
+            ]
+            if not able and (one.words[0] not in NEUTRAL or one.kinds):
+                text = show(" ".join(one.words))
+                if not named:
+                    return ConditionFinding(met=False, why=f"the command {text!r} is not {self.spec}")
+                more = ", ".join(sorted(one.kinds - usual_kinds(named[0].words))) or "another folder"
+                return ConditionFinding(met=False, why=f"the command {text!r} adds {more}, so ' *' does not cover it")
+            covering.append(next(iter(able), None))
+        if more := ", ".join(sorted(reading.loose - {"reads"})):
+            return ConditionFinding(met=False, why=f"a redirect or an assignment in it has the impact {more}")
+        if not any(covering):
             return ConditionFinding(met=False, why=f"the command is not {self.spec}")
-        if all(pattern.more for pattern in covering) and (launching := launching_word(words)):
-            return ConditionFinding(met=False, why=f"{launching!r} can run any program, so ' *' does not cover it")
         return ConditionFinding(met=True, why=f"the command is {self.spec}")
 
     def _check_loosely(self, subject: Subject) -> ConditionFinding:
@@ -194,32 +259,16 @@ class CommandCondition:
         words = [word for text in leaves if isinstance(text, str) for word in words_in(text)]
         if any(pattern.occurs(words) for pattern in self.patterns):
             return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+        paths = subject.paths
+        readings = [paths.read_command(one) for one in arguments.values()] if self.argument else paths.readings
+        commands = [command.words for reading in readings for command in reading.commands]
+        if any(pattern.occurs(command) for pattern in self.patterns for command in commands):
+            return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+        if any(pattern.may_occur(command) for pattern in self.patterns for command in commands):
+            return ConditionFinding(met=None, why=f"only a run tells if {self.spec} stands in it")
         if foreign_values(leaves):
             return ConditionFinding(met=None, why=NO_JSON)
         return ConditionFinding(met=False, why=f"{self.spec} does not stand in it")
-
-
-def launching_word(words: Sequence[str]) -> str | None:
-    """Return the word by which a command may run any other program, or None."""
-    program = words[0].replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")
-    rows = (program, re.sub(r"[\d.]+$", "", program), *(f"{program} {word}" for word in words[1:]))
-    options = {option for row in rows for option in OPTIONS.get(row, ())}
-    if "*" in options:
-        return words[0]
-    bundle = [f"-{word}" for word in words[1:2] if program in BUNDLED and not word.startswith("-")]
-    return next((word for word in (*words[1:], *bundle) if any(_is_option(word, one) for one in options)), None)
-
-
-def _is_option(word: str, option: str) -> bool:
-    """Return True if a word is this option, shortened, with its value or among other letters."""
-    name = word.partition("=")[0]
-    if option.startswith("--"):
-        return len(name) > len("--") and option.startswith(name)
-    if len(option) == len("-x") and option[0] == "-":
-        return word[0:1] == "-" and word[1:2] != "-" and option[1] in word
-    if option in ("+", "="):
-        return word.startswith("+") if option == "+" else "=" in word and not word.startswith("-")
-    return option in (name, name[1:] if name.startswith("--") else name)
 
 
 def as_patterns(given: object) -> tuple[CommandPattern, ...]:
@@ -242,20 +291,8 @@ def _command_pattern(text: str) -> CommandPattern:
     return CommandPattern(tuple(words), more)
 
 
-def simple_words(command: object) -> list[str] | None:
-    """Return the words of one simple command, as any shell reads them; None if it is anything more, or may be.
-
-    A list stays as it is: no shell reads it.
-    """
-    if isinstance(command, list):
-        return command if is_texts(command) else None
-    if not isinstance(command, str) or len(command) > LONGEST or not SIMPLE.fullmatch(command):
-        return None
-    return shlex.split(command)
-
-
-EXPANDABLE: Final = re.compile(r"^~|\$|^[A-Za-z][A-Za-z+.-]+:")
-"""Texts that some tools turn into another path: home folders, variables, schemes."""
+EXPANDABLE: Final = re.compile(r"^[~\s]|[$\\]|\s$|^[A-Za-z][A-Za-z+.-]+:")
+"""Texts that some tools turn into another path: home folders, variables, schemes, backslashes, blanks around them."""
 
 
 @frozen
@@ -320,7 +357,8 @@ class PathCondition:
             return ConditionFinding(met=False, why=f"no path in it is {self.spec}")
         if isinstance(caught, Unresolved):
             return ConditionFinding(met=None, why=f"the target of the path {caught.text[:80]!r} is unknown")
-        return ConditionFinding(met=True, why=f"{caught.text[:80]!r} is {caught.pattern.spec!r}")
+        verb = "is" if caught.sure else "may be"
+        return ConditionFinding(met=True, why=f"{caught.text[:80]!r} {verb} {caught.pattern.spec!r}")
 
 
 @frozen

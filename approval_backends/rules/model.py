@@ -21,13 +21,14 @@ from amplifier_hooks.events import (
     find,
     suggestion,
 )
+from amplifier_hooks.impact.call_paths import PathPattern, parse_patterns
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.impact.tools import argument_names
 from amplifier_hooks.impacts import KINDS, ImpactKind
 from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence
-from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut, compile_matcher
-from amplifier_hooks.text.paths import PathPattern, parse_patterns
+from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut
 from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
@@ -42,7 +43,7 @@ from approval_backends.rules.conditions import (
     Value,
     as_patterns,
     as_values,
-    launching_word,
+    usual_kinds,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+UNREAD: Final[frozenset[ImpactKind]] = frozenset(("runs_unread", "unreadable"))
+"""Kinds of impact of words that run any program."""
 OTHERWISE: Final = "otherwise"
 """Name in the record when no rule matched and the file says what happens then."""
 
@@ -80,7 +83,7 @@ def _matcher(given: object) -> Matcher:
     if not isinstance(given, str | list) or (isinstance(given, list) and not all(isinstance(n, str) for n in given)):
         raise ValueError("is a tool name, 'Write|Edit', a glob like 'mcp__*', 're:…', or '*' for every tool")
     try:
-        return compile_matcher(given)
+        return compile_tool_matcher(given)
     except InvalidRegistration as problem:
         raise ValueError(f"cannot be used: {problem}") from None
 
@@ -160,7 +163,7 @@ class RuleModel(StrictRulesModel):
     id: Annotated[str, PlainValidator(_id), Field(description="a name of its own")]
     action: RuleAction = Field(description="allow, ask or deny")
     tool: Annotated[Matcher, PlainValidator(_matcher), Field(description="a tool, or '*'")]
-    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_matcher("tool:pre"))
+    event: Annotated[Matcher, PlainValidator(_event)] = Field(default_factory=lambda: compile_tool_matcher("tool:pre"))
     risk: Annotated[frozenset[Risk] | None, PlainValidator(_risks)] = None
     arguments: Annotated[dict[str, Value] | None, PlainValidator(as_values)] = None
     other_arguments: Annotated[tuple[str, ...] | None, PlainValidator(_others)] = ()
@@ -193,7 +196,7 @@ class RuleModel(StrictRulesModel):
                 "other_arguments belongs to an allow; deny and ask apply whatever the other arguments are",
             ),
             (
-                allow and any(pattern.more and launching_word(pattern.words) for pattern in self.command or ()),
+                allow and any(pattern.more and usual_kinds(pattern.words) & UNREAD for pattern in self.command or ()),
                 "in an allow, ' *' may not follow words that run any program; write the whole command",
             ),
             (self.command_argument is not None and not self.command, "command_argument belongs to a command"),

@@ -140,8 +140,8 @@ class ApprovalStore(Protocol):
         """Return the record, or None, and the store's time when it was read."""
         ...
 
-    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
-        """Return the newest request of a call whose act has begun, or None."""
+    async def find_call(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the request that stands for a call: the newest of the strongest state in `STANDING`, or None."""
         ...
 
     async def answer(

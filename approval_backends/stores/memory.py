@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -17,7 +17,7 @@ from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
-    BEGUN,
+    STANDING,
     Refusal,
     RequestRecord,
     grants_of,
@@ -77,6 +77,8 @@ class MemoryStore:
         self._records: dict[str, RequestRecord] = {}
         self._pending: dict[str, RequestRecord] = {}
         self._waiting: Counter[tuple[str, str | None]] = Counter()
+        self._calls: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+        """Ids of the requests of each call, oldest first."""
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
         self._uses: dict[str, deque[GrantUse]] = {}
@@ -109,6 +111,8 @@ class MemoryStore:
         own: dict[str, object] = dict(thaw(freeze(dict(request.arguments))))  # type: ignore[call-overload]
         record = new_record(replace(request, arguments=own), now)
         self._put(record)
+        if request.call:
+            self._calls[_call_of(request)].append(request.id)
         self._note(record, "submitted", now)
         self._signals.notify(NEW)
         return record
@@ -121,10 +125,12 @@ class MemoryStore:
         """Return the record, or None, and the time."""
         return self._find(request_id), self._now()
 
-    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
-        """Return the newest request of a call whose act has begun, or None."""
-        there = (record for record in self._visible_records(tenant, [session]) if record.request.call == call)
-        return max((one for one in there if one.status in BEGUN), key=lambda one: one.created.wall, default=None)
+    async def find_call(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the request that stands for a call, or None."""
+        self._find("")
+        there = [self._records[one] for one in reversed(self._calls.get((tenant, session, call), ()))]
+        standing = (record for states in STANDING for record in there if record.status in states)
+        return next(standing, None)
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
@@ -318,7 +324,10 @@ class MemoryStore:
         old = [record.id for record in self._visible_records() if is_old(record.ended)]
         gone = [one for one in old if unrecorded or all(event.recorded for event in self._events[one])]
         for request_id in gone:
-            del self._records[request_id], self._events[request_id]
+            call = _call_of(self._records.pop(request_id).request)
+            del self._events[request_id]
+            if left := [one for one in self._calls.pop(call, ()) if one != request_id]:
+                self._calls[call] = left
         self._grants = {name: one for name, one in self._grants.items() if not is_old(one.revoked or one.expires)}
         self._uses = {name: uses for name, uses in self._uses.items() if name in self._grants}
         self._stops = {name: one for name, one in self._stops.items() if not is_old(one.ended)}
@@ -418,6 +427,10 @@ def _filter_records(
     for record in records:
         if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
             yield record
+
+
+def _call_of(request: ApprovalRequest) -> tuple[str, str, str]:
+    return request.tenant, request.session, request.call
 
 
 def _identity(request: ApprovalRequest) -> tuple[str, str, str]:

@@ -19,7 +19,7 @@ from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
 from amplifier_hooks.storage.database import Check, Openable, Script, Statement, StoreUnavailable, Wake, transaction
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
-    BEGUN,
+    STANDING,
     Refusal,
     RequestRecord,
     grants_of,
@@ -188,9 +188,9 @@ class DatabaseStore(Openable):
         rows = await self.database.fetch(GET, to_stored_text(request_id))
         return load_record(rows[0]) if rows else None
 
-    async def begun(self, tenant: str, session: str, call: str) -> RequestRecord | None:
-        """Return the newest request of a call whose act has begun, or None."""
-        rows = await self.database.fetch(NEWEST_BEGUN, *map(to_stored_text, (tenant, session, call)))
+    async def find_call(self, tenant: str, session: str, call: str) -> RequestRecord | None:
+        """Return the request that stands for a call, or None."""
+        rows = await self.database.fetch(OF_CALL, *map(to_stored_text, (tenant, session, call)))
         return load_record(rows[0]) if rows else None
 
     @transaction
@@ -517,9 +517,12 @@ UNRECORDED: Final = (
     "AND (CAST($2 AS TEXT) IS NULL OR r.tenant = $2) AND (CAST($3 AS TEXT) IS NULL OR r.session = $3))) "
     "ORDER BY at, e.request, number LIMIT $1"
 )
-NEWEST_BEGUN: Final = (
-    f"{REQUESTS} WHERE tenant = $1 AND session = $2 AND call = $3 AND call <> '' "
-    f"AND status IN ({', '.join(map(repr, sorted(BEGUN)))}) ORDER BY created DESC LIMIT 1"
+STRENGTH: Final = " ".join(
+    f"WHEN status IN ({', '.join(map(repr, sorted(states)))}) THEN {place}" for place, states in enumerate(STANDING)
+)
+OF_CALL: Final = (
+    f"{REQUESTS} WHERE tenant = $1 AND session = $2 AND call = $3 AND call <> '' AND status <> 'superseded' "
+    f"ORDER BY CASE {STRENGTH} END, created DESC LIMIT 1"
 )
 ALL_COLUMNS: Final = f"id, tenant, session, call, expires, {COLUMNS}"
 INSERT: Final = (

@@ -6,7 +6,7 @@ import { $, bearer, decoded, gated, here, themed } from "./frame.js";
 import { Link } from "./link.js";
 import { Grants, History, Rail } from "./lists.js";
 import { Queue } from "./queue.js";
-import { h, marked, say, span, time } from "./text.js";
+import { dated, h, marked, plural, say, span, time } from "./text.js";
 
 const PLACES = ["inbox", "history", "grants"];
 const OFFLINE = 15_000;
@@ -61,6 +61,7 @@ const told = (method, said) => ({
     if (item?.ending) item.ending.status = said.status;
     if (said.requestId === card.id && card.ending) { card.ending.status = said.status; card.refresh(); }
   },
+  stops() { stopped(said.stops); },
   grants_changed() { if (place() === "grants") grants.load(); },
   line() { rail.line(said.sessionId, said.line); },
 })[method]?.();
@@ -73,6 +74,7 @@ const linked = (state, detail) => {
     Object.assign(me, { name: detail.you.name, mayDecide: detail.you.mayDecide });
     say($("#me"), marked(me.name), me.mayDecide ? " · may decide" : " · may view only");
     rail.tail = Boolean(detail.features?.tail);
+    stopped(detail.stops ?? []);
     const gone = queue.reset(detail.queue, detail.recent ?? []);
     for (const id of gone) settleUnknown(id);
     lastAnswer ??= detail.recent?.[0]?.ending.at && Date.parse(detail.recent[0].ending.at);
@@ -115,6 +117,16 @@ const banner = () => {
   more.textContent = off ? `since ${time(link.at(since))}. Nothing is sent.` : `for ${old}. You can read; answering resumes when connected.`;
 };
 
+// A stop denies acts, answers included, until it ends: the newest is told whole, and the others by their number.
+const stopped = (stops) => {
+  $("#stop").hidden = !stops.length;
+  const stop = stops.at(-1);
+  say($("#stop span"), stop && [" by ", marked(stop.by), ": ", marked(stop.why), " · ",
+    stop.session ? ["session ", marked(stop.session)] : "every session",
+    `, since ${dated(Date.parse(stop.since), link.now())}`, stops.length > 1 && ` · ${plural(stops.length, "stop")} in all`]);
+  $("#stop").title = $("#stop").textContent;
+};
+
 const counted = () => {
   const waiting = queue.waiting.length;
   document.title = waiting ? `(${waiting}) Approvals` : "Approvals";
@@ -143,7 +155,7 @@ const tick = () => {
 const gate = (why) => {
   for (const name of PLACES) $(`#${name}`).hidden = true;
   $("#gate").hidden = false;
-  $("#notice").hidden = $("#live").hidden = true;
+  $("#notice").hidden = $("#live").hidden = $("#stop").hidden = true;
   if (!why) return;
   $("#gate-why").textContent =
     "The server does not know this token. Open the address that it printed last, or paste the token here.";

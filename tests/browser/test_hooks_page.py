@@ -61,9 +61,9 @@ async def test_one_hook(workshop: Workshop, visit: Browsers) -> None:
     await page.click("text=Try it")
     await see(page, "#hook .wrong", "This is not JSON")
     assert await page.input_value("textarea") == "{"
-    assert (await workshop.admin.get("/v1/hooks/stats", params={"hook": "protect-production"})).json()["statistics"][0][
-        "runs"
-    ] == 3
+    assert (await workshop.admin.get("/v1/hooks/stats", params={"hook_name": "protect-production"})).json()[
+        "statistics"
+    ][0]["runs"] == 3
     assert page.url.endswith(protect)
 
 
@@ -119,11 +119,12 @@ async def test_tenants_and_tokens(workshop: Workshop, visit: Browsers) -> None:
 @pytest.mark.rule("API-14")
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
 async def test_accessible(workshop: Workshop, visit: Browsers, look: str) -> None:
-    """Nothing on the pages of hooks and runs has anything that axe objects to."""
+    """Nothing on the pages of hooks, runs and agents has anything that axe objects to."""
     from axe_playwright_python.async_playwright import Axe
 
     protect = await workshop.morning()
     run, blocked = await workshop.done(), await workshop.blocked()
+    await workshop.override(digest="another")
     found: dict[str, Any] = {}
     view: dict[str, Any] = {"dark": look == "dark", "width": 360 if look == "phone" else 1280}
     page = await workshop.open(visit, **view)
@@ -133,6 +134,8 @@ async def test_accessible(workshop: Workshop, visit: Browsers, look: str) -> Non
         ("runs", "#run-list .qi" if look != "phone" else "#run-list"),
         (f"runs/{run}", "#run .tl"),
         (f"runs/{blocked}", "#run .block-reason"),
+        ("agents", "#agent-list .bp"),
+        ("agents/invoice-writer:on_run_start", "#agent-hook .block-reason"),
     ):
         await page.goto(f"{workshop.address}/#{place}")
         await page.locator(shown).first.wait_for()

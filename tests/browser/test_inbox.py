@@ -11,6 +11,7 @@ from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Option, Question
 from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.text.escape import for_page
+from approval_backends.lifecycle import Decider
 from tests.browser.office import ALLOW, ALWAYS, DENY, is_off, press, see, spot, still
 
 if TYPE_CHECKING:
@@ -153,9 +154,12 @@ async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     await press(page, "Allow always")
     await see(page, ".outcome", "You allowed this always.")
     await office.broker.claim(record.id, record.digest)  # a grant begins with the claim
-    assert await office.broker.match_grants(record.request) is not None
+    found = await office.broker.match_grants(record.request)
+    assert found is not None
+    await office.broker.store.use_grants(record.request, [grant.id for grant in found[1]])
     await page.click("text=Grants")
     await see(page, "#grant-rows", "Any Bash by coder in ~/shop")
+    await see(page, "#grant-rows", "Covered 1 call · Bash")
     await page.click("#grant-rows button")
     await see(page, "#grant-rows", "There is none.")
     assert await office.broker.match_grants(record.request) is None
@@ -339,6 +343,31 @@ async def test_the_sessions_tail(office: Office, visit: Browsers) -> None:
     assert await page.locator("#tail use").first.get_attribute("href") == "#i-late"
     await office.stop()
     await see(page, "#tail-state", "stopped at 12:00:0")
+
+
+@pytest.mark.rule("BCK-3", "APR-14", "WIR-4")
+async def test_a_running_stop(office: Office, visit: Browsers) -> None:
+    """A stop is on the page from its beginning to its end, with its author and reason; the card can be answered."""
+    await office.submit("r1")
+    page = await visit(office)
+    assert not await page.locator("#stop").is_visible()
+    tenants = Decider(name="Lea", channel="test", tenant="acme")
+    await office.broker.stop("look\u202e first", Decider(name="Kim", channel="test"), "release")
+    await see(page, "#stop", r"Stopped by Kim: look\u{202E} first · session release, since 12:00:0")
+    assert not await is_off(page, "Deny")
+    later = await visit(office, "Ines", width=390, height=844)
+    await see(later, "#stop", "Kim")
+    await office.broker.stop("all of it", tenants)
+    for one in (page, later):
+        await see(one, "#stop", "by Lea: all of it · every session")
+        await see(one, "#stop", "2 stops in all")
+        assert await one.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        assert not visit.complaints
+    await office.broker.end_stop(tenants)
+    await see(page, "#stop", "by Kim")
+    await office.broker.end_stop(Decider(name="Kim", channel="test"), "release")
+    for one in (page, later):
+        await one.locator("#stop").wait_for(state="hidden")
 
 
 @pytest.mark.rule("BCK-3")

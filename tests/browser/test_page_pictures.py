@@ -1,4 +1,4 @@
-"""The pictures of the pages of hooks and runs in the documents, taken of the pages as they are."""
+"""The pictures of the pages of hooks, runs and agents in the documents, taken of the pages as they are."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ PICTURES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "hooks-light": ("hooks", {"height": 900}),
     "runs-dark": ("done", {"dark": True, "height": 900}),
     "runs-blocked": ("blocked", {}),
+    "agents-light": ("agents", {"height": 700}),
     "runs-phone": ("done", {"width": 360, "height": 740}),
 }
 
@@ -40,13 +41,20 @@ PICTURES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 async def test_pictures(workshop: Workshop, visit: Browsers, name: str) -> None:
     """Each picture shows the page of this version; a new one is kept when it shows something else."""
     kind, view = PICTURES[name]
-    made = await {"hooks": workshop.morning, "done": workshop.done, "blocked": workshop.blocked}[kind]()
-    place = f"hooks/{made}" if kind == "hooks" else f"runs/{made}"
+    if kind == "hooks":
+        place = f"hooks/{await workshop.morning()}"
+    elif kind == "agents":
+        await workshop.override()
+        place = "agents/invoice-writer:on_run_start"
+    else:
+        place = f"runs/{await (workshop.done() if kind == 'done' else workshop.blocked())}"
     page = await workshop.open(visit, place, **view)
     if kind == "hooks":
         await see(page, "#hook .log", "Denied")
         await page.click("text=Try it")
         await see(page, "#tried", "Would ask")
+    elif kind == "agents":
+        await see(page, "#agent-hook", "Back to the file")
     else:
         await see(page, "#run", "Parameters")
     await page.evaluate(SAME)

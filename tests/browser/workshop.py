@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from amplifier_hooks.runs.overrides import HookOverride
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
+from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import runs_router
+from amplifier_hooks.testing import CollectingAudit
 from tests.api import office
 from tests.runs import agent, agent_hook, house, python_hook
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL_SCOPES", "Workshop"]
 
-ALL_SCOPES: Final = ("hooks:admin", "hooks:manage", "hooks:read", "runs:read")
+ALL_SCOPES: Final = ("hooks:admin", "hooks:manage", "hooks:read", "runs:read", "runs:write")
 SCHEMA: Final = {"type": "object", "required": ["amount"]}
 
 
@@ -52,7 +56,8 @@ class Workshop:
         enter = self._stack.enter_async_context
         self.house = await enter(house(invoices, agent("audit-agent"), agent("plain", type="autonomous")))
         self.house.functions["checked"] = checked
-        self.office = await enter(office(routers=(runs_router(self.house.runs),)))
+        record, runs = CollectingAudit(), self.house.runs
+        self.office = await enter(office(record=record, routers=(runs_router(runs), agents_router(runs, record))))
         self.admin = await enter(await self.office.admin())
         listener = loopback_socket(0)
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -111,6 +116,16 @@ class Workshop:
         assert await self.house.runs.claim("runner", wait=0) is None
         await self.house.until(run)
         return run
+
+    async def override(self, **fields: Any) -> None:
+        """Override the start hook of the agent of invoices, as Mara."""
+        invoices = self.house.runs.agents.get("invoice-writer")
+        given: dict[str, Any] = {"type": "agent", "agent_name": "audit-agent", "on_error": "block"}
+        known = {"agent": invoices.name, "point": "on_run_start", "digest": invoices.digest, "timeout_seconds": 60.0}
+        made = HookOverride(**{**known, **given, "by": "mara", "at": datetime.now(UTC), **fields})
+        overrides = self.house.runs.overrides
+        before = next((one for one in await overrides.find(invoices.name) if one.point == made.point), None)
+        assert await overrides.replace(before, made)
 
     async def open(self, visit: Browsers, place: str = "hooks", *, secret: str | None = None, **view: Any) -> Page:
         """Open the page at this place, with this token."""

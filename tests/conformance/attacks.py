@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ATTACKS", "Attack"]
 
 BEFORE_CLAIM: Final = POINTS[:-1]
+GUARDED: Final = frozenset(("person", "tool"))
 
 
 def names_of(given: Iterable[str]) -> frozenset[str]:
@@ -282,6 +283,31 @@ async def edit_to_no_json(scene: Scene, *, value: object) -> None:
     await scene.act()
 
 
+async def write_guard(scene: Scene) -> None:
+    """The agent writes a protected path, by a spelling of its own, and a person would allow it."""
+    scene.add_gate()
+    await scene.act({**scene.given, "path": "x/../guard/rules"} if scene.armed else None)
+
+
+async def move_to_guard(scene: Scene) -> None:
+    """A hook changes the path to a protected one after the gates."""
+
+    def move(event: str, data: Any) -> HookResult | None:
+        moved = {**data[scene.entry.field], "path": "guard/rules"}
+        return HookResult.modify(scene.entry.change(data, moved)) if scene.armed else None
+
+    scene.add_gate()
+    scene.hooks.on(scene.entry.event, move, name="mover", priority=1)
+    await scene.act()
+
+
+async def edit_to_guard(scene: Scene) -> None:
+    """The approver writes a protected path."""
+    scene.add_gate()
+    scene.edit = {**scene.given, "path": "guard/rules"}
+    await scene.act()
+
+
 async def deny_edit(scene: Scene) -> None:
     """The approver writes other arguments, which a gate denies."""
 
@@ -373,6 +399,28 @@ async def deny_pending(scene: Scene) -> None:
     await scene.act()
     await scene.decide_pending("Deny" if scene.armed else "Allow")
     await scene.act()
+
+
+async def deny_and_begin_again(scene: Scene) -> None:
+    """A pending call is denied; the program begins again without the hook that asked, and makes the call again."""
+    scene.add_gate()
+    await scene.act()
+    await scene.decide_pending("Deny" if scene.armed else "Allow")
+    scene.hooks.unregister("asker")
+    await scene.begin_again()
+    await scene.act()
+
+
+async def use_and_begin_again(scene: Scene) -> None:
+    """A call has run; the program begins again without the hook that asked, and makes the call again."""
+    scene.add_gate()
+    await scene.act()
+    await scene.decide_pending()
+    await scene.act()
+    if scene.armed:
+        scene.hooks.unregister("asker")
+        await scene.begin_again()
+        await scene.act()
 
 
 # -- the sender's own JSON ---------------------------------------------------------------------------------------------
@@ -470,11 +518,20 @@ ATTACKS: Final[dict[str, Attack]] = {
         carry_out=withdraw_pending, needs=CALL_ID, causes={"approval_unavailable", "session_cancelled"}, durable=True
     ),
     "deny pending": Attack(carry_out=deny_pending, needs=CALL_ID, causes={"denied_by_person"}, durable=True),
+    "deny and begin again": Attack(
+        carry_out=deny_and_begin_again, needs=CALL_ID, causes={"denied_by_person"}, durable=True
+    ),
+    "use and begin again": Attack(
+        carry_out=use_and_begin_again, effects={1}, needs=CALL_ID | {"id after a run"}, durable=True
+    ),
     **{f"text: {name}": Attack(carry_out=partial(send, text=text), needs=("text",)) for name, text in TEXTS.items()},
     "text: no object": Attack(carry_out=partial(send, text=b'["notes", "hello"]'), needs=("text", "object")),
     **{
         f"value: {name}": Attack(carry_out=partial(send, given=given), needs=("bounds",))
         for name, given in VALUES.items()
     },
+    "write guard": Attack(carry_out=write_guard, needs=GUARDED, causes={"denied_by_rule"}),
+    "move to guard": Attack(carry_out=move_to_guard, needs=GUARDED, causes={"denied_by_rule"}),
+    "edit to guard": Attack(carry_out=edit_to_guard, needs=GUARDED, causes={"denied_by_rule"}),
     "change in middleware": Attack(carry_out=change_in_middleware, effects={0, 1}),
 }

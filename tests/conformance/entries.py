@@ -22,6 +22,7 @@ ONE_FOLDER: Final = "the call names no folder; it happens in the session's"
 OWN_IDS: Final = "the SDK's model gives call ids, so two acts of one run have two"
 VALUES: Final = "its caller hands over values, and no text of a sender"
 READ_BEFORE: Final = "the SDK reads the text, hands over its value, and runs the tool with that value"
+NO_TOOL: Final = "self-protection judges tool calls"
 NO_INPUT: Final = "size and depth are limits of a tool's input; an operation may carry handles"
 ONE_TOOL: Final = "the stage's agent has one tool"
 
@@ -88,7 +89,7 @@ class RunStep(Entry):
 
     event: ClassVar = "workflow:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -102,7 +103,7 @@ class InvokeAgent(Entry):
 
     event: ClassVar = "agent:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -117,7 +118,7 @@ class Memory(Entry):
 
     event: ClassVar = "memory:pre"
     field: ClassVar = "content"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -163,6 +164,7 @@ class Program(Entry):
         """Close the pool."""
         if self.pool is not None:
             await self.pool.close()
+            self.pool = None
 
 
 class ClaudeSdk(Entry):
@@ -226,6 +228,7 @@ class Sdk(Entry):
 class OpenAIAgents(Sdk):
     """The OpenAI Agents SDK."""
 
+    cannot: ClassVar = {**Sdk.cannot, "id after a run": "the stage's model gives another id once the tool has run"}
     stage: ClassVar = ("stage_openai_agents", "OpenAIAgentsStage")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks import HookRegistry, HookResult, SelfProtection, SessionCoordinator
 from amplifier_hooks.act import freeze
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import HookError
@@ -121,6 +121,7 @@ class Scene:
             "approvals": self.approver,
             "audit": self.audit,
             "rules": self.policy,
+            "self_protection": SelfProtection(paths=(self.folder / "guard",)),
             "clock": SystemClock() if self.durable else self.clock,
         }
 
@@ -190,6 +191,19 @@ class Scene:
         """Make the act through the entry point."""
         await self.entry.act(self, self.given if given is None else given, **about)
 
+    def open_session(self) -> None:
+        """Begin the session as a program does that begins now."""
+        wait = 0.0 if self.durable else None
+        self.session = SessionCoordinator(
+            self.hooks, session_id="s", tools=self.tools, cwd=self.folder, approval_wait=wait, **self.options
+        )
+
+    async def begin_again(self) -> None:
+        """End the program, which leaves its open questions behind, and begin it again."""
+        await self.entry.close()
+        await self.session.close()
+        self.open_session()
+
     async def decide_pending(self, label: str = "Allow") -> None:
         """Answer the one open question of a durable backend."""
         (record,) = await self.approver.pending(ROBIN)
@@ -204,14 +218,13 @@ async def opened(entry: Entry, folder: Path, *, armed: bool, durable: bool = Fal
     scene = Scene(entry, folder, armed, durable)
     if durable:
         await scene.approver.open()
-    wait = 0.0 if durable else None
-    scene.session = session = SessionCoordinator(
-        scene.hooks, session_id="s", tools=scene.tools, cwd=folder, approval_wait=wait, **scene.options
-    )
+    scene.open_session()
+    session = scene.session  # an attack may put another in its place
     try:
         yield scene
     finally:
         await entry.close()
-        await session.close()
+        for one in {session, scene.session}:
+            await one.close()
         if durable:
             await scene.approver.close()

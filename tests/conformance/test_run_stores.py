@@ -96,7 +96,7 @@ async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
     running = await take(store, "two")
     assert (running.status, running.parameters, running.effective) == ("running", {"amount": 1}, {"amount": 2})
     assert await kinds(store, begun.id) == [
-        *("run_queued", "hook_start", "run_ready", "run_running"),
+        *("run_queued", "run_starting", "hook_start", "run_ready", "run_running"),
     ]
 
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import claude_agent_sdk
 import pytest
-import uvicorn
 from attrs import define, frozen
 
-from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks import HookRegistry, HookResult, SelfProtection
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.programs.dialects import DIALECTS
@@ -29,6 +28,7 @@ from amplifier_hooks.record.line import VerifierKey
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.record.verify import verify
+from amplifier_hooks.server.edge.listen import listening
 from amplifier_hooks.server.program_api import create_app
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
@@ -192,16 +192,15 @@ async def world(folder: Path) -> AsyncIterator[World]:
     log = AuditLog.open(folder / "record.jsonl")
     async with DeferredApprovals(SqliteStore(store)) as approvals:
         here = World(folder, registry, approvals, store, folder / "record.jsonl", public_half(folder))
-        pool = ProgramSessions(registry, waits=60.0, options={"approvals": approvals, "audit": log})
+        options = {"approvals": approvals, "audit": log, "self_protection": SelfProtection()}
+        pool = ProgramSessions(registry, waits=60.0, options=options)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(os.fspath(folder / "hooks.sock"))
-        server = uvicorn.Server(uvicorn.Config(create_app(pool), log_level="critical", lifespan="off"))
-        task = asyncio.create_task(server.serve([listener]))
+        listener.listen()
         try:
-            yield here
+            async with listening(create_app(pool), listener):
+                yield here
         finally:
-            server.should_exit = True
-            await task
             await pool.close()
             await log.close()
             listener.close()
@@ -268,6 +267,24 @@ async def test_a_refusal_in_the_inbox_is_read_by_the_model(program: Program, tmp
             await person
         assert not (here.project / "production.txt").exists()
         assert "Write to production?" in json.dumps(model.requests[1])
+
+
+@pytest.mark.rule("SLF-1", "SLF-3")
+async def test_it_does_not_take_off_its_guard(program: Program, tmp_path: Path) -> None:
+    """A call that would switch our hook off is denied, and a script of the program starts no command that decides."""
+    async with world(tmp_path) as here:
+        settings = DIALECTS[program.dialect].settings[-1]
+        decide = f"{sys.executable} -m amplifier_hooks resume --yes --store {here.store} > said.txt 2>&1; true\n"
+        script: list[Use | Say] = [
+            program.command(f"echo '{{}}' > {settings}"),
+            program.command("sh ../decide.sh"),
+            Say("finished"),
+        ]
+        (tmp_path / "decide.sh").write_text(decide)
+        async with serving(*script) as model:
+            await here.run(program, here.bridge(program), model)
+        assert "self-protection" in json.dumps(model.requests[1])
+        assert "decides in a person's place" in (here.project / "said.txt").read_text()
 
 
 @pytest.mark.rule("DIA-2")
@@ -356,7 +373,7 @@ async def test_the_same_script_has_the_same_outcome_there_and_here(case: str, tm
     path.write_text(json.dumps(settings))
     imported = read_settings(path, DIALECTS["claude_code"], project=tmp_path)
     trust = TrustStore(tmp_path / "state" / "trust.json")
-    trust.add({one.digest: one.runs for one in imported.hooks})
+    trust.trust("settings", [one.files for one in imported.hooks])
     registry = HookRegistry()
     imported.register(registry, trust)
     outcome = await registry.emit(

@@ -36,6 +36,7 @@ def no_publishing(event, data):
     if "git push" in data["tool_input"]["command"]:
         return HookResult.deny("publishing is for people")
 """
+DIGEST: Final = 64
 SHORT, LONG = 1.5, 4.0
 """Seconds a frame stays."""
 
@@ -83,6 +84,9 @@ def is_true(name: str, title: str, film: Film) -> None:
     picture = picture.replace(here, "~/shop".ljust(len(here)))
     picture = re.sub(" · [0-9a-f]{8}⟧", " · 5f3c9e21⟧", picture)
     picture = re.sub(r"[0-9]{2} tokens", "45 tokens", picture)  # they depend on the mark
+    picture = re.sub(r"[0-9a-f]{20,64}", lambda found: "5f3c9e21" * 8 if len(found[0]) == DIGEST else found[0], picture)
+    picture = re.sub(r"\b[0-9a-f]{4} [0-9a-f]{4}\b", "5f3c 9e21", picture)  # of a request
+    picture = re.sub(r"\b[0-9]{2}:[0-9]{2}:[0-9]{2}\b", "12:00:00", picture)
     path = IMAGES / f"{name}.svg"
     if os.environ.get("AMPLIFIER_PICTURES") == "write":
         path.write_text(picture, encoding="utf-8")
@@ -90,7 +94,8 @@ def is_true(name: str, title: str, film: Film) -> None:
 
 
 def test_project(film: Film) -> None:
-    """`list` shows the hooks and the meaning of a failure, and `test` a dry run."""
+    """`list` shows the hooks and the meaning of a failure, `validate --trust` their files, and `test` a dry run."""
+    film.runs("amplifier-hooks validate --trust")
     film.runs("amplifier-hooks list --event tool:pre")
     film.runs("amplifier-hooks test tool:pre --tool Bash")
     film.terminal.clears()
@@ -112,6 +117,27 @@ def test_chat(film: Film) -> None:
     film.says("", lambda text: text.count("1 tool call: 0 done, 1 not done") == 2 and text.endswith("\n>"))
     film.says("/budget", lambda text: "in the last turn" in text and text.endswith("\n>"))
     is_true("chat", "amplifier-hooks chat in a terminal", film)
+
+
+@pytest.mark.rule("TRU-7")
+def test_a_change_that_waits(film: Film) -> None:
+    """A server keeps its trusted hooks, and an approver sees the difference before a change takes effect."""
+    film.terminal.runs("export AMPLIFIER_HOOKS_SOCKET=$PWD/s.sock; chmod 700 .")
+    film.terminal.runs("amplifier-hooks serve --programs --hooks amplifier-hooks.yaml 2> serve.txt &")
+    film.terminal.runs("until [ -S s.sock ]; do sleep 0.2; done")
+    film.terminal.clears()
+    film.runs("sed -i 's/deny(.publishing is for people.)/proceed()/' my_hooks.py", SHORT)
+    film.terminal.runs("until amplifier-hooks approvals list 2> /dev/null | grep -q TrustHooks; do sleep 0.2; done")
+    film.terminal.clears()
+    film.terminal.types("amplifier-hooks approvals watch\r")
+    film.terminal.sees(lambda text: "Enter confirms" in text and "a moment" not in text)
+    film.keep()
+    film.terminal.types("\r")
+    film.terminal.sees(lambda text: "denied" in text.lower())
+    film.keep()
+    film.terminal.types("\x03")
+    film.terminal.runs("kill %1; wait %1")
+    is_true("change", "a change of hooks waits for an approver in a terminal", film)
 
 
 @pytest.mark.rule("CLI-4")

@@ -86,6 +86,79 @@ def test_nothing_of_it_is_read(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("ran.txt"))
 
 
+LOOKING = """
+import os, sys
+repository = os.path.realpath(os.getcwd())
+seen = []
+def watch(event, arguments):
+    if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn"):
+        if arguments[:1] != (sys.executable,):
+            seen.append(f"{event} {arguments[:2]}")
+    elif event == "exec" and getattr(arguments[0], "co_filename", "").startswith((repository, "./", "evil")):
+        seen.append(f"exec {arguments[0].co_filename}")
+    elif event == "import" and str(arguments[1]).startswith(repository):
+        seen.append(f"import {arguments[0]}")
+sys.addaudithook(watch)
+from amplifier_hooks.cli.app import main
+sys.argv[:] = ["amplifier-hooks", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(seen, repository in sys.path, file=sys.stderr)
+"""
+
+HOSTILE = """
+version: 1
+library:
+  linter_feedback: {command: [./guard.sh, "{file}"]}
+  git_status: {}
+  skills: {folders: [.]}
+hooks:
+  - {name: a, event_type: tool:pre, handler_ref: "evil:check"}
+  - {name: b, event_type: tool:pre, handler_ref: "subprocess:Popen", config: {args: [./guard.sh]}}
+  - {name: c, event_type: tool:pre, handler_ref: command, config: {argv: [./guard.sh]}}
+  - {name: d, event_type: tool:pre, handler_ref: command, config: {argv: [sh, -c, ". ./guard.sh"]}}
+  - {name: e, event_type: tool:pre, handler_ref: command, files: [], config: {argv: [make]}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.rule("TRU-8")
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("list", "test tool:pre", "test tool:pre --run", "validate", "doctor", "chat -p hi", "runs check bp"),
+        "import claude-code .claude/settings.json --json",
+    ],
+)
+def test_looking_runs_nothing(command: str, tmp_path: Path) -> None:
+    """A command that looks at a hostile repository executes no code of it, and starts no program besides our own."""
+    repository = tmp_path / "repository"
+    for folder in (".claude", "bp", "evil-1.dist-info"):
+        (repository / folder).mkdir(parents=True)
+    code = "open('ran.txt', 'w').close()\ndef check(event, data): ...\n"
+    for name in ("evil", "ctok", "brotli", "h2", "sitecustomize", "amplifier_hooks", "structlog", "json", "yaml"):
+        (repository / f"{name}.py").write_text(code)
+    (repository / "guard.sh").write_text("#!/bin/sh\ntouch ran.txt\n")
+    (repository / "guard.sh").chmod(0o755)
+    (repository / "Makefile").write_text("all:\n\ttouch ran.txt\n")
+    (repository / "amplifier-hooks.yaml").write_text(HOSTILE)
+    (repository / ".claude" / "settings.json").write_text(json.dumps(SETTINGS))
+    (repository / "evil-1.dist-info" / "METADATA").write_text("Name: evil\nVersion: 1\n")
+    (repository / "evil-1.dist-info" / "entry_points.txt").write_text("[amplifier_hooks.hooks]\nevil = evil:check\n")
+    hook = {"type": "python", "handler_ref": "evil:check", "on_error": "block"}
+    blueprint = {"name": "other", "type": "procedural", "hooks": {"on_run_start": hook}}
+    (repository / "bp" / "a.json").write_text(json.dumps(blueprint))
+    environment = {"HOME": os.fspath(tmp_path), "PATH": os.environ["PATH"], "XDG_STATE_HOME": os.fspath(tmp_path / "s")}
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", LOOKING, *command.split()],
+        cwd=repository, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert told.stderr.splitlines()[-1] == "[] False", told.stderr
+    assert "Traceback" not in told.stderr
+    assert not (repository / "ran.txt").exists()
+
+
 @pytest.mark.rule("TRU-2", "APR-1", "AUD-3")
 @pytest.mark.fault("F-LC-02")
 async def test_its_settings_settle_nothing(tmp_path: Path) -> None:

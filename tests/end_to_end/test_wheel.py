@@ -31,7 +31,6 @@ FILES: Final = {
     "amplifier-hooks.yaml": "version: 1\nlibrary:\n  redact_secrets: {}\n",
     "metrics.yaml": "version: 1\nlibrary:\n  metrics: {}\n",
     "telemetry.yaml": "version: 1\nlibrary:\n  metrics: {prometheus: false, opentelemetry: true}\n",
-    "shell.yaml": "version: 1\nlibrary:\n  side_effects: {}\n",
     "web.yaml": "version: 1\nhooks:\n- {name: a, event_type: tool:pre, handler_ref: http, "
     "config: {url: 'https://example.com', secret_env: HOME}}\n",
     "schema.yaml": "version: 1\nlibrary:\n  schema_guard: {tools: {Bash: {input_schema: {type: object}}}}\n",
@@ -51,6 +50,8 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("chat", "--directory empty --prompt hello", ""),
     ("doctor", "", "yaml"),
     ("ledger", "", ""),
+    ("replay", "empty --from claude-code", "yaml"),
+    ("report", "record.jsonl", ""),
     ("import", "claude-code settings.json", ""),
     ("install", "claude-code --yes", ""),
     ("uninstall", "claude-code --yes", ""),
@@ -97,16 +98,14 @@ WITH_YAML: Final[tuple[tuple[str, str, str], ...]] = (
     ("validate", "", ""),
     ("validate", "metrics.yaml", "server"),
     ("validate", "telemetry.yaml", "otel"),
-    ("validate", "shell.yaml", "shell"),
     ("validate", "web.yaml", "http"),
     ("validate", "schema.yaml", "schemas"),
     ("list", "", ""),
-    ("list", "shell.yaml", "shell"),
     ("test", "tool:pre --tool Bash --run", ""),
     ("test", "tool:pre --tool Bash --run --hooks metrics.yaml", "server"),
-    ("chat", "--hooks shell.yaml --prompt hello", "shell"),
     ("chat", "--hooks amplifier-hooks.yaml --prompt hello", ""),
     ("doctor", "", ""),
+    ("replay", "empty --from claude-code", ""),
     ("serve", "--hooks telemetry.yaml", "otel"),
     ("approvals rules check", "rules.yaml", ""),
     ("approvals rules explain", "rules.yaml --tool Bash", ""),
@@ -208,9 +207,9 @@ def call(command: Path, words: str, folder: Path) -> tuple[int, str, str]:
 
 @pytest.mark.slow
 def test_the_default_install_is_small(installed: Path) -> None:
-    """The wheel requires at most 28 distributions, and all files together have at most 60 MB before they compile."""
+    """The wheel requires at most 30 distributions, and all files together have at most 60 MB before they compile."""
     (site,) = installed.parents[1].glob("lib/*/site-packages")
-    assert len(list(site.glob("*.dist-info"))) in range(2, 30)  # with the wheel itself
+    assert len(list(site.glob("*.dist-info"))) in range(2, 32)  # with the wheel itself
     assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file() and file.suffix != ".pyc") <= 60e6
 
 

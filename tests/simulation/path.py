@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
 T0: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DELAYS: Final = (0.0, 0.001, 0.01, 0.5, 1.0, 1.001, 2.0, 6.0)
-FAULTY: Final = ("submit", "get", "answer", "move", "expire_due", "begin_session", "grants_for", "mark_recorded")
+FAULTY: Final = (
+    "submit",
+    "get",
+    "answer",
+    "move",
+    "expire_due",
+    "begin_session",
+    "find_call",
+    "grants_for",
+    "mark_recorded",
+)
 ROBIN: Final = Decider(name="Robin", channel="simulation")
 WORKERS: Final = 3
 

@@ -60,6 +60,9 @@ def chat(
     no_input: Annotated[
         bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")
     ] = False,
+    no_self_protection: Annotated[
+        bool, typer.Option("--no-self-protection", help="Let the model change what guards it; the record says so.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --prompt: the result of the turn, as JSON.")] = False,
 ) -> None:
     """Check what can be checked beforehand, then talk."""
@@ -77,6 +80,7 @@ def chat(
     from amplifier_hooks.cli.chat.read_input import one_turn, talk
     from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.programs.guarded_processes import marked
     from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.text.escape import for_terminal
 
@@ -93,10 +97,12 @@ def chat(
             ask=not no_input,
             web=web,
             budget=budget,
+            protect=not no_self_protection,
         )
         os.chdir(wishes.folder)  # hooks and their commands expect to run there
         done = talk(wishes) if prompt is None else one_turn(wishes, prompt, as_json=as_json)
-        code = asyncio.run(done)
+        with marked():
+            code = asyncio.run(done)
     except (OSError, StoreUnavailable, HookError) as problem:
         typer.echo(f"The chat cannot go on: {for_terminal(str(problem))}", err=True)
         code = 1

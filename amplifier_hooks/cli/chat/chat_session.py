@@ -56,6 +56,7 @@ class ChatOptions:
     ask: bool = True
     web: bool = False
     budget: int | None = None
+    protect: bool = True
 
 
 @frozen
@@ -101,6 +102,7 @@ class Room:
                 agent="chat",
                 cwd=wishes.folder,
                 rules=_rules(wishes.rules),
+                self_protection=wishes.hooks.protection(wishes.rules, record, off=not wishes.protect),
             )
             await stack.enter_async_context(session)
             yield cls(Conversation(session, wishes.model, tools, screen), record, log, limits, page)

@@ -85,6 +85,17 @@ def confirm(question: str, *, yes: bool, no_input: bool) -> None:
         raise typer.Exit(1)
 
 
+def refuse_inside_session(what: str) -> None:
+    """End the command if a process whose tool calls are guarded has started it: the command decides for a person."""
+    from amplifier_hooks.programs.guarded_processes import guarded_parent
+
+    if (guarded := guarded_parent()) is not None:
+        stop(
+            f"{what} decides in a person's place, and it was started by {guarded.name} (process {guarded.pid}), whose "
+            "calls amplifier-hooks guards. Run it in a terminal of your own."
+        )
+
+
 def print_error(text: str) -> None:
     """Print a message on standard error, escaped."""
     typer.echo(for_terminal(text), err=True)

@@ -11,6 +11,7 @@ from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from attrs import asdict
 
 from amplifier_hooks.cli.common.terminal_io import NoInput, Yes, confirm, stop
 from amplifier_hooks.cli.programs.settings_file import (
@@ -126,13 +127,13 @@ def import_hooks(
         print(json.dumps(settings_facts(found, trust), indent=1))
         return
     print_settings(found, trust)
-    new = {hook.digest: f"{hook.dialect.name} {hook.where}: {hook.runs}" for hook in found.hooks}
-    new = {digest: what for digest, what in new.items() if not trust.trusts(digest)}
+    lists = [hook.files for hook in found.hooks]
+    new = [one for one in lists if not trust.trusts(one)]
     if not new:
         print("Nothing here has to be trusted." if not found.hooks else "All of it is trusted already.")
         return
     confirm(f"Trust {'these hooks' if len(new) > 1 else 'this hook'} to run as shown?", yes=yes, no_input=no_input)
-    trust.add(new)
+    trust.trust(os.path.abspath(settings), lists)  # noqa: PTH100
     print(f"Trusted: {len(new)}. Kept in {trust.path}.")
 
 
@@ -148,8 +149,9 @@ def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
                 "runs": hook.runs,
                 "timeout": hook.timeout,
                 "when_it_fails": hook.when_it_fails,
-                "digest": hook.digest,
-                "trusted": trust.trusts(hook.digest),
+                "digest": hook.files.digest,
+                "trusted": trust.trusts(hook.files),
+                "files": [asdict(one) for one in hook.files.files],
             }
             for hook in found.hooks
         ],
@@ -162,7 +164,7 @@ def print_settings(found: Settings, trust: TrustStore) -> None:
     """Print the hooks of a settings file, for people."""
     print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
     for hook in found.hooks:
-        state = "trusted" if trust.trusts(hook.digest) else "not trusted yet"
+        state = "trusted" if trust.trusts(hook.files) else "not trusted yet"
         print(f"\n  {hook.spelling.theirs}  for {for_terminal(hook.matcher.spec)}  ({state})")
         print(f"    runs           {for_terminal(hook.runs)}")
         print(f"    when it fails  {hook.when_it_fails}; it has {hook.timeout:g} s")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
+from shlex import join
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, stop
+from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
+    from amplifier_hooks.definitions.trust import ListedFile
 
 
 INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
@@ -29,11 +32,10 @@ VALIDATE: Final = """Find out whether a file of hooks is right: every mistake wi
 Examples:
   amplifier-hooks validate
   amplifier-hooks validate hooks/production.yaml --json
-  amplifier-hooks validate --no-import
   amplifier-hooks validate --trust
 
-To build the hooks, the modules they name are imported. --trust lets the file run in chat as it is now, scripts
-included; after a change it is not trusted any more.
+Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read, and
+lets them run as they are now, from private copies; after a change they are not trusted any more.
 """
 LIST: Final = """List the hooks of a project in the order of their run, and the effect of a failure of each.
 
@@ -54,6 +56,7 @@ Examples:
 
 Without --run no hook runs. With --run the hooks run, and their answers are shown and not carried out.
 """
+CHANGED: Final = "has changed since it was trusted: the trusted files stay in force, and the change waits to be trusted"
 CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
 TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
 
@@ -122,34 +125,48 @@ def offer_replay() -> None:
             typer.echo(f"{text} with {source.title}.", err=True)
 
 
+def print_listed(listed: tuple[ListedFile, ...]) -> None:
+    """Print the files that are about to be trusted, each with its digest."""
+    print_text("Trusting these files as they are now:")
+    for one in listed:
+        below = one.path.removeprefix(f"{Path.cwd()}/")
+        print_text(f"  {one.digest[:16] or 'missing':16}  {one.role:9}  {below}")
+
+
 def validate(
     file: File = None,
     *,
-    no_import: Annotated[bool, typer.Option("--no-import", help="Read the files only; build nothing.")] = False,
-    trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run in chat as it is now.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run as it is now.")] = False,
     no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a file of hooks, and print every flaw."""
     del no_input
-    from amplifier_hooks.cli.project.read_project import Project, project_file, trust_content
+    if trust:
+        refuse_inside_session("amplifier-hooks validate --trust")
+    from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
+    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import HookError
     from amplifier_hooks.result import STOPS_NOTHING
 
     flaws: list[str] = []
     warnings: list[str] = []
     report_only: tuple[str, ...] = ()
-    count = 0
+    count, enabled = 0, True
+    project: Project | None = None
     path = file or Path()
+    listed: tuple[ListedFile, ...] = ()
     try:
-        path = project_file(file)
+        path = existing_file(file)
         found = load_files(path)
-        count, report_only = len(found.definitions) + len(found.library), found.report_only
-        if not no_import:
-            warnings = [str(flaw) for flaw in Project.build(path, found=found).plan.warnings]
-        if trust:
-            trust_content(found, path)
+        count, enabled = len(found.definitions) + len(found.library), found.settings.hooks_enabled
+        report_only = found.report_only
+        listed = list_trusted(found, path, TrustStore()).listed.files
+        if trust and not as_json:
+            print_listed(listed)
+        project = trust_content(found, path) if trust else Project.build(path)
+        warnings = [str(flaw) for flaw in project.plan.warnings]
     except InvalidDefinitions as problem:
         flaws = [str(flaw) for flaw in problem.flaws]
     except HookError as problem:
@@ -157,8 +174,17 @@ def validate(
     except OSError as problem:
         flaws = [f"{path} cannot be read, or trust in it cannot be kept: {problem}; doctor says what to do"]
     if as_json:
-        found_so = {"hooks": count, "report_only": report_only, "flaws": flaws, "warnings": warnings}
-        print_json({"file": str(path), "ok": not flaws, **found_so})
+        facts = {
+            "ok": not flaws,
+            "hooks": count,
+            "enabled": enabled,
+            "report_only": report_only,
+            "trusted": project is not None and project.trusted,
+            "changed": project is not None and project.changed,
+            "flaws": flaws,
+            "warnings": warnings,
+        }
+        print_json({"file": str(path), **facts, "files": [asdict(one) for one in listed]})
     else:
         for text in flaws:
             print_text(text)
@@ -168,7 +194,9 @@ def validate(
             print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
-        print_text(f"{where}: {verdict}{', trusted as it is now' if trust and not flaws else ''}.", err=bool(flaws))
+        state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
+        print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
+        tell_state(project)
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -229,6 +257,9 @@ def try_event(
     data = hook_listing.payload_from(given, tool)
     project = load_project(file)
     name = hook_listing.event_named(event, project.found.events)
+    if run and not project.trusted:
+        trusting = join(["amplifier-hooks", "validate", str(project.path), "--trust"])
+        stop(f"{project.path} is not trusted as it is now, so none of its hooks runs; read it, then: {trusting}")
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
@@ -245,13 +276,23 @@ def try_event(
 
 def load_project(file: Path | None) -> Project:
     """Return the project's hooks; if they cannot be built, print the reason and end the command."""
-    from amplifier_hooks.cli.project.read_project import Project, project_file
+    from amplifier_hooks.cli.project.read_project import Project, existing_file
     from amplifier_hooks.errors import HookError
 
     try:
-        return Project.build(project_file(file))
+        project = Project.build(existing_file(file))
     except (HookError, OSError) as problem:
         stop(str(problem))
+    tell_state(project)
+    return project
+
+
+def tell_state(project: Project | None) -> None:
+    """Print on standard error why the hooks in force may be others than those of the file, or were not read."""
+    if project is not None and project.changed:
+        print_text(f"{project.path} {CHANGED}.", err=True)
+    if project is not None and project.unread:
+        print_text(f"{project.path} is not trusted as it is now: no Python of it was imported.", err=True)
 
 
 def free_name(path: Path) -> Path:

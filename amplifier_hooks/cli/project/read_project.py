@@ -5,51 +5,47 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import sys
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import typer
 from attrs import frozen
 
-from amplifier_hooks.definitions import DefinedHooks, load_files
+from amplifier_hooks.admission.self_protection import SelfProtection
+from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
-from amplifier_hooks.definitions.reload import trusted_part
-from amplifier_hooks.definitions.trust import TrustStore, digest_of
-from amplifier_hooks.errors import HookRefused, InvalidRegistration, SettingsError
+from amplifier_hooks.definitions.kinds.python import build_hook
+from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
+from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
+from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
+from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
+from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from amplifier_hooks.definitions import DefinitionSet, Plan, WatchedFiles
+    from amplifier_hooks.definitions import DefinitionSet, Plan
+    from amplifier_hooks.runs.blueprint import Agents
 
 
 def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
-    """Return the named file of hooks, or that of the folder. Raises `SettingsError` if it is missing."""
+    """Return the absolute path of the named file of hooks, or of that of the folder; links stay as they are."""
     path = (folder or Path()) / PROJECT_FILE if named is None else named
     if path.is_dir():
         path /= PROJECT_FILE
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def existing_file(named: Path | None = None) -> Path:
+    """Return the named file of hooks, or that of this folder. Raises `SettingsError` if it is missing."""
+    path = project_file(named)
     if not path.exists():
         raise SettingsError(path, "it is not there; amplifier-hooks init writes one")
-    return path.resolve()
-
-
-def content_digest(found: DefinitionSet) -> str:
-    """Return the digest to which trust applies: of the content of the files, and of the scripts that they name."""
-    make_importable(found.folder)  # without it, the digest would leave out the modules beside the file
-    facts, words = trusted_part(found)
-    return digest_of(facts, words, found.folder)
-
-
-def trust_content(found: DefinitionSet, path: Path) -> None:
-    """Trust the files with their current content. Raises `OSError` if the trust cannot be stored."""
-    TrustStore().add({content_digest(found): str(path)})
-
-
-def make_importable(folder: Path) -> None:
-    """Add this folder to the end of the import path, so that its modules hide none of ours."""
-    if os.fspath(folder) not in sys.path:
-        sys.path.append(os.fspath(folder))
+    return path
 
 
 @frozen(eq=False)
@@ -60,6 +56,15 @@ class Project:
     found: DefinitionSet
     hooks: DefinedHooks
     plan: Plan
+    trusted: bool
+    """True if the files are trusted as they are now; otherwise nothing of them was imported."""
+    changed: bool = False
+    """True if the files were trusted, and have changed since."""
+
+    @property
+    def unread(self) -> bool:
+        """True if a hook in Python was not imported."""
+        return not self.trusted and any(one.enabled and one.kind == "python" for one in self.found.definitions)
 
     @property
     def registry(self) -> HookRegistry:
@@ -67,17 +72,55 @@ class Project:
         return self.hooks.registry
 
     @classmethod
-    def build(cls, path: Path, *, found: DefinitionSet | None = None) -> Project:
-        """Read a file and build its hooks. That imports the modules that they name, also modules beside the file.
+    def build(cls, path: Path) -> Project:
+        """Read a file and build its hooks; of files that are not trusted as they are now, nothing is imported.
 
         Raises `InvalidDefinitions` with every flaw.
         """
-        found = load_files(path) if found is None else found
-        make_importable(found.folder)
+        found = load_files(path)
+        files = trusted_as_now(found, path)
+        if files is not None:
+            return cls.of(path, found, files)
         hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
-        plan = hooks.plan(found)
+        plan = hooks.plan(found, imports=False)
         hooks.install(plan)
-        return cls(path, found, hooks, plan)
+        return cls(path, found, hooks, plan, trusted=False, changed=TrustStore().trusted_list(str(path)) is not None)
+
+    @classmethod
+    def of(cls, path: Path, found: DefinitionSet, files: TrustedFiles) -> Project:
+        """Build the hooks of files to which the operator has agreed, from private copies. Raises as `build` does."""
+        hooks = DefinedHooks(HookRegistry(register_on_error="deny"))
+        files.make()
+        plan = hooks.plan(found, files=files)
+        hooks.install(plan)
+        return cls(path, found, hooks, plan, trusted=True)
+
+
+def list_trusted(found: DefinitionSet, path: Path, trust: TrustStore) -> TrustedFiles:
+    """Return the files of a set as they are now, trusted or not. Raises `FilesNotListed`."""
+    digests = FileDigests()
+    return TrustedFiles(list_files(found, digests, trust.trusted_list(str(path))), trust.copies, digests)
+
+
+def trusted_as_now(found: DefinitionSet, path: Path) -> TrustedFiles | None:
+    """Return the files of a set if they are trusted as they are now; None otherwise."""
+    trust = TrustStore()
+    with suppress(FilesNotListed):
+        files = list_trusted(found, path, trust)
+        return files if trust.trusts(files.listed) else None
+    return None
+
+
+def trust_content(found: DefinitionSet, path: Path) -> Project:
+    """Build the hooks of a file, and then trust the file and all that its hooks run, as they are now.
+
+    Raises `HookError` if they cannot be built or listed, and `OSError` if the trust cannot be stored.
+    """
+    trust = TrustStore()
+    files = list_trusted(found, path, trust)
+    project = Project.of(path, found, files)
+    trust.trust(str(path), [files.listed])
+    return project
 
 
 ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -90,33 +133,96 @@ class NamedHooks:
     registry: HookRegistry
     files: WatchedFiles | None = None
 
+    def protection(self, *paths: Path | None, ports: tuple[int, ...] = (), off: bool = False) -> SelfProtection:
+        """Return the self-protection of a command: our state, its own files, and the files of the hooks in force."""
+        from amplifier_hooks.programs.guarded_processes import marks_folder
+
+        state = StateFolder()
+        own = (
+            state.path,
+            state.trust,
+            default_socket(),
+            marks_folder(),
+            None if self.files is None else self.files.path,
+            *paths,
+        )
+        return SelfProtection(
+            paths=tuple(path for path in own if path is not None),
+            more=trusted_now,
+            ports=ports,
+            off="--no-self-protection" if off else "",
+        )
+
     async def close(self) -> None:
         """Close what the hooks of a file have opened, after their last event. Closing twice is harmless."""
         if self.files is not None:
             await self.files.hooks.close()
 
 
+def trusted_now() -> tuple[str, ...]:
+    """Return the files that this user's trust covers. The store is read again when it has changed."""
+    store = TrustStore()
+    try:
+        status = store.path.stat()
+    except OSError:
+        return ()
+    return _trusted_by(store.path, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=1)
+def _trusted_by(path: Path, _signature: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(sorted(trusted_files(TrustStore(path))))
+
+
 def hooks_named(name: str | None) -> NamedHooks:
     """Return the hooks of this file, or the registry `MODULE:NAME`; an empty registry without a name.
 
-    If the name is that of a function, the function is called for the registry. Modules in the current folder can be
-    named, too. Naming a file trusts it. Raises `HookError` for hooks that cannot be read, built or found.
+    Naming a file trusts its current content, once: if its content is another later, the hooks that were trusted first
+    are in force until the change is trusted, also if the file is gone. If the name is that of a function, the function
+    is called for the registry. Modules in the current folder can be named, too. Raises `HookError` for hooks that
+    cannot be read, built or found.
     """
     if name is None:
         return NamedHooks(HookRegistry(register_on_error="deny"))
-    if name.endswith(ENDINGS) or Path(name).is_dir():
-        from amplifier_hooks.definitions import WatchedFiles
+    if not (name.endswith(ENDINGS) or Path(name).is_dir()):
+        return NamedHooks(_import_registry(name))
+    path = project_file(Path(name))
+    if TrustStore().trusted_list(str(path)) is None:
+        trust_content(load_files(existing_file(path)), path)
+    return _followed(path)
 
-        project = Project.build(project_file(Path(name)))
-        return NamedHooks(project.registry, WatchedFiles(project.path, project.hooks))
-    return NamedHooks(_import_registry(name))
+
+def _followed(path: Path) -> NamedHooks:
+    """Return the trusted hooks of a file, to be followed; print the reason if they are not those that it has now.
+
+    Raises `HookUnavailable` if they cannot be built.
+    """
+    files = WatchedFiles(path, DefinedHooks(HookRegistry(register_on_error="deny")), trust=TrustStore())
+    files.refresh()
+    if files.hooks.in_force is None:
+        raise HookUnavailable(files.state.problem)
+    if files.state.problem:
+        text = f"{path.name} is not taken over, and the hooks that were trusted are in force: {files.state.problem}"
+        typer.echo(for_terminal(text), err=True)
+    return NamedHooks(files.hooks.registry, files)
+
+
+def modules_here(names: Iterable[str]) -> ProjectModules:
+    """Return the modules of this folder that names such as `module:name` need, copied as they are now.
+
+    Installed modules are not among them. Raises `HookUnavailable` for a module that changes meanwhile, and `OSError`.
+    """
+    folder, digests = Path.cwd(), FileDigests()
+    listed = {one for name in names for one in listed_modules(name, folder, digests)}
+    groups = {SETS_OWN: tuple(sorted(listed))}
+    files = TrustedFiles(FileList(folder=str(folder), groups=groups), TrustStore().copies, digests)
+    files.make()
+    return files.modules
 
 
 def _import_registry(name: str) -> HookRegistry:
-    module, _, attribute = name.partition(":")
-    sys.path.append(os.fspath(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), attribute or "registry")
+        found = import_here(name, "registry")
         registry = found if isinstance(found, HookRegistry) else found()
     except Exception as error:  # a foreign module may raise anything when it is imported or called
         raise InvalidRegistration(
@@ -128,6 +234,24 @@ def _import_registry(name: str) -> HookRegistry:
     return registry
 
 
+def import_here(name: str, default: str) -> Any:  # any object of any module
+    """Return the object that `MODULE:NAME` names, of an installed module or of one in this folder.
+
+    Without `NAME`, it is the one called `default`. Raises whatever the module raises.
+    """
+    module, _, attribute = name.partition(":")
+    modules = modules_here([f"{module}:"])
+    found = modules.load(module) if modules.has(module) else importlib.import_module(module)
+    return getattr(found, attribute or default)
+
+
+def functions_of(agents: Agents) -> Callable[[str], Any]:
+    """Return a function that finds what the hooks of these agents name, in installed modules and in this folder."""
+    hooks = [hook for agent in agents for hook in (agent.hooks.on_run_start, agent.hooks.on_run_finish)]
+    modules = modules_here(hook.handler_ref for hook in hooks if hook is not None and hook.handler_ref is not None)
+    return lambda name: build_hook(name, {}, modules)
+
+
 def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) -> NamedHooks:
     """Return the hooks of the project in this folder; none if it has no file.
 
@@ -135,18 +259,14 @@ def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) 
     returns True for the file and its definitions. Raises `HookRefused` if it is not trusted, and `HookError` as
     `hooks_named` does.
     """
-    from amplifier_hooks.definitions import WatchedFiles, load_files
-    from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
-    from amplifier_hooks.definitions.trust import TrustStore
-
-    if not (folder / PROJECT_FILE).exists():
-        return hooks_named(None)
     path = project_file(folder=folder)
-    found = load_files(path)
-    if not TrustStore().trusts(content_digest(found)):
+    if not path.exists():
+        return hooks_named(None)
+    found, trust = load_files(path), TrustStore()
+    kept = trust.trusted_list(str(path))
+    if kept is None or kept.digest != list_trusted(found, path, trust).listed.digest:
         if not agree(path, found):
             trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
             raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")
         trust_content(found, path)
-    project = Project.build(path, found=found)
-    return NamedHooks(project.registry, WatchedFiles(project.path, project.hooks))
+    return _followed(path)

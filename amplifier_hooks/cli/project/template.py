@@ -59,7 +59,7 @@ hooks:
 #:  # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
 #:  - name: no wiping
 #:    event_type: tool:pre
-#:    matcher: Bash
+#:    matcher: kind:shell
 #:    priority: 10
 #:    handler_ref: command
 #:    config:
@@ -75,7 +75,7 @@ hooks:
 #:  #
 #:  - name: no publishing
 #:    event_type: tool:pre
-#:    matcher: Bash
+#:    matcher: kind:shell
 #:    priority: 10
 #:    handler_ref: my_hooks:no_publishing
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.cli.project.read_project import content_digest, make_importable
+from amplifier_hooks.cli.project.read_project import trusted_as_now
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.install.build_hooks import ASKING as ANSWERING
 from amplifier_hooks.definitions.kinds.python import find_hook
-from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.registry.entry_points import list_installed
@@ -67,11 +66,12 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     found = load_files(path)
     left_out: dict[str, str] = {}
     registry = HookRegistry(register_on_error="deny")
-    kept = _definitions_to_run(found, left_out)
-    if any(one.kind == "python" for one in kept):
-        make_importable(found.folder)
+    files = trusted_as_now(found, path)
+    if files is not None:
+        files.make()
+    kept = _definitions_to_run(found, left_out, trusted=files is not None)
     hooks = DefinedHooks(registry)
-    hooks.install(hooks.plan(evolve(found, definitions=kept, library=())))
+    hooks.install(hooks.plan(evolve(found, definitions=kept, library=()), files=files))
     for entry in found.library if found.settings.hooks_enabled else ():
         _enter_ready_made(registry, entry, now, left_out)
     there = registry.hooks()
@@ -81,11 +81,10 @@ def replay_hooks(path: Path, now: Callable[[], float]) -> ReplayHooks:
     return ReplayHooks(path=path, registry=registry, left_out=tuple(sorted(left_out.items())))
 
 
-def _definitions_to_run(found: DefinitionSet, left_out: dict[str, str]) -> tuple[HookDefinition, ...]:
+def _definitions_to_run(found: DefinitionSet, left_out: dict[str, str], *, trusted: bool) -> tuple[HookDefinition, ...]:
     """Return the definitions whose code may run here, and add the others that are in force to `left_out`."""
     in_force = [one for one in found.definitions if one.enabled and found.settings.hooks_enabled]
     python = [one for one in in_force if one.kind == "python"]
-    trusted = bool(python) and TrustStore().trusts(content_digest(found))
     left_out |= {one.name: EXTERNAL.get(one.kind, NOT_TRUSTED) for one in in_force if one.kind != "python"}
     left_out |= {one.name: NOT_TRUSTED for one in python if not trusted}
     return tuple(python) if trusted else ()

@@ -91,12 +91,12 @@ def replay(  # typer's options
 
 def _replay_of(file: Path | None, source: Source, rules: Path | None, *, always: bool) -> Replay:
     """Return a replay with the hooks of a file. Raises the errors of files that cannot be used."""
-    from amplifier_hooks.cli.project.read_project import project_file
+    from amplifier_hooks.cli.project.read_project import existing_file
     from amplifier_hooks.cli.replay.configuration import replay_hooks
     from amplifier_hooks.cli.replay.replay_calls import Replay, ReplayClock
     from approval_backends.rules.policy import Rules
 
-    found, clock = project_file(file), ReplayClock()
+    found, clock = existing_file(file), ReplayClock()
     return Replay(
         source=source,
         hooks=replay_hooks(found, clock.seconds),

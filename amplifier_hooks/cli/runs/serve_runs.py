@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from attrs import frozen
 
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
 from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
@@ -22,7 +22,7 @@ from amplifier_hooks.runs.run_errors import BlueprintError
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
     from amplifier_hooks.registry.registry import HookRegistry
@@ -46,11 +46,12 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 
 def problems_of(agents: Agents) -> list[str]:
-    """Return why hooks of these agents would fail: functions are imported, from this folder, too."""
+    """Return why hooks of these agents would fail. Nothing is imported: functions are looked up in files."""
+    from amplifier_hooks.definitions.kinds.python_sources import check_name
     from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ))
+    here = Path.cwd()
+    hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=lambda name: check_name(name, here))
     return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
 
 
@@ -94,7 +95,6 @@ def serve_runs(
     from approval_backends.stores.address import database_at
 
     agents = load_or_stop(folder, allowed)
-    sys.path.insert(0, os.fspath(Path.cwd()))
     from amplifier_hooks.runs.run_store import RUN_TABLES
 
     try:
@@ -127,6 +127,20 @@ async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry |
         await hooks.close()
 
 
+@frozen
+class RecordOnDemand:
+    """A record that is open during each write only, so that several servers of this machine share it."""
+
+    path: Path
+
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Append one record. Raise `LogUnavailable`, also while another server writes."""
+        from amplifier_hooks.record.log import AuditLog
+
+        async with AuditLog.open(self.path) as log:
+            await log.write(kind, facts, durable=durable)
+
+
 async def serve_until_cancelled(
     database: Any,
     agents: Agents,
@@ -137,15 +151,20 @@ async def serve_until_cancelled(
     as_json: bool,
 ) -> None:
     """Serve the API of the runs until cancelled."""
+    from amplifier_hooks.cli.project.read_project import functions_of
+    from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import Admission
     from amplifier_hooks.server.edge.listen import listening, loopback_socket
+    from amplifier_hooks.server.runs.agent_routes import agents_router
     from amplifier_hooks.server.runs.run_routes import runs_router
+    from amplifier_hooks.storage.state_folder import StateFolder
 
     for_runner, for_coordinator = leases
+    record = RecordOnDemand(StateFolder().make().run_record)
     listener = loopback_socket(port)
     async with (
         follow_hooks(hooks) as registry,
@@ -156,9 +175,19 @@ async def serve_until_cancelled(
             registry=registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
+            find=functions_of(agents),
         ) as runs,
-        listening(create_api(Admission(AccessTokens(database)), pages_router(), runs_router(runs)), listener),
+        listening(
+            create_api(
+                Admission(AccessTokens(database)), pages_router(), runs_router(runs), agents_router(runs, record)
+            ),
+            listener,
+        ),
     ):
+        for blueprint in agents:
+            _, outdated = apply_overrides(blueprint, await runs.overrides.find(blueprint.name))
+            for point in outdated:
+                typer.echo(for_terminal(f"{blueprint.name}: hooks.{point}: {OUTDATED}"), err=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
         typer.echo(
@@ -171,13 +200,11 @@ async def serve_until_cancelled(
 
 def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
     """Carry out queued runs until a signal ends it."""
+    from amplifier_hooks.cli.project.read_project import import_here
     from amplifier_hooks.runs.runner import Runner
 
-    sys.path.insert(0, os.fspath(Path.cwd()))
-    module, _, attribute = agents.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute or "AGENTS")
-        functions = dict(found)
+        functions = dict(import_here(agents, "AGENTS"))
     except Exception as problem:  # noqa: BLE001  # a foreign module may raise anything
         raise typer.BadParameter(
             f"{agents!r}: {problem}; write MODULE:NAME of a mapping of agent and function"

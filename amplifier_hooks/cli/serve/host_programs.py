@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from amplifier_hooks.cli.project.read_project import hooks_named
+from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
+    from amplifier_hooks.definitions import WatchedFiles
     from amplifier_hooks.programs.program_session import Asking
     from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
@@ -60,6 +61,7 @@ class ApiHost:
         from amplifier_hooks.server import open_api
         from amplifier_hooks.server.edge.host_check import HttpLimits
         from amplifier_hooks.server.edge.listen import listening, loopback_socket
+        from amplifier_hooks.server.runs.agent_routes import agents_router
         from amplifier_hooks.server.runs.run_routes import runs_router
 
         async with AsyncExitStack() as stack:
@@ -67,11 +69,10 @@ class ApiHost:
             stack.push_async_callback(self.database.close)
             listener = stack.enter_context(loopback_socket(self.port))
             self.port = listener.getsockname()[1]
-            routers = (
-                []
-                if self.agents is None
-                else [runs_router(await stack.enter_async_context(self._runs(self.agents, registry)))]
-            )
+            routers = []
+            if self.agents is not None:
+                runs = await stack.enter_async_context(self._runs(self.agents, registry))
+                routers = [runs_router(runs), agents_router(runs, record)]
             managing = open_api(
                 self.database,
                 registry=registry,
@@ -91,7 +92,9 @@ class ApiHost:
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
         from amplifier_hooks.runs.run_store import runs_in
 
-        runs = RunCoordinator(runs_in(self.database), agents, registry=registry, variables=dict(os.environ))
+        runs = RunCoordinator(
+            runs_in(self.database), agents, registry=registry, variables=dict(os.environ), find=functions_of(agents)
+        )
         async with runs:
             yield runs
 
@@ -151,6 +154,7 @@ class Host:
                     following = asyncio.create_task(self.hooks.files.watch())
                     stack.callback(following.cancel)
                     stack.callback(self.hooks.registry.watch(tell_change))
+                    await stack.enter_async_context(self.asking_about_changes(self.hooks.files, log))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
                 stack.push_async_callback(sessions.close)
@@ -164,6 +168,22 @@ class Host:
             await self.hooks.close()  # after the program sessions, whose events they get
             with suppress(LogUnavailable):  # it was reported at the start, or when it happened
                 await log.close()
+
+    @asynccontextmanager
+    async def asking_about_changes(self, files: WatchedFiles, log: AuditLog) -> AsyncIterator[None]:
+        """Ask the approvers about changes of trusted files for the block."""
+        from amplifier_hooks.definitions.change_requests import ChangeRequests
+
+        if files.trust is None:
+            yield
+            return
+        requests = ChangeRequests(files, files.trust, self.options["approvals"], log)
+        asking = asyncio.create_task(requests.follow())
+        try:
+            yield
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
 
 
 def tell_change(change: RegistryChange) -> None:
@@ -199,8 +219,13 @@ def host_programs(
     waits: float,
     port: int | None,
     api: ApiHost | None = None,
+    ports: tuple[int, ...] = (),
+    unprotected: bool = False,
 ) -> Host:
-    """Return the host for these options, checked. Raises `HookError`, and `OSError` for files that cannot be read."""
+    """Return the host for these options, checked. `ports` are those at which this process decides.
+
+    Raises `HookError`, and `OSError` for files that cannot be read.
+    """
     options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
     if rules is not None:
         from approval_backends.rules.policy import Rules
@@ -208,4 +233,6 @@ def host_programs(
         options["rules"] = Rules.load(rules)
     path = default_socket() if socket is None else socket
     kept = record or StateFolder().make().record
-    return Host(hooks_named(hooks), path, kept, asking, waits, options, database, port, api)
+    named = hooks_named(hooks)
+    options["self_protection"] = named.protection(path, kept, rules, ports=ports, off=unprotected)
+    return Host(named, path, kept, asking, waits, options, database, port, api)

@@ -95,6 +95,9 @@ def serve(
         typer.Option(metavar="HOST[:PORT]", help="A name under which clients reach a proxy in front; repeatable."),
     ] = None,
     user: Annotated[str | None, typer.Option(help="The approver's name for this link; otherwise yours.")] = None,
+    no_self_protection: Annotated[
+        bool, typer.Option("--no-self-protection", help="Let agents change what guards them; the record says so.")
+    ] = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each address as a line of JSON.")] = False,
 ) -> None:
@@ -102,6 +105,7 @@ def serve(
     import asyncio
 
     from amplifier_hooks.errors import HookError
+    from amplifier_hooks.programs.guarded_processes import marked
     from amplifier_hooks.record.record_errors import LogInUse
     from amplifier_hooks.storage.database import StoreUnavailable
     from amplifier_hooks.storage.state_folder import StateFolder
@@ -152,9 +156,12 @@ def serve(
                 waits=wait,
                 port=http,
                 api=place,
+                ports=tuple(one for one in (port if web else 0, api_port if api else 0, http or 0) if one),
+                unprotected=no_self_protection,
             )
         serving.page = gateway if web else None
-        asyncio.run(serving.until_stopped(there))
+        with marked():
+            asyncio.run(serving.until_stopped(there))
     except (OSError, StoreUnavailable, HookError) as problem:
         remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""
         typer.echo(f"The server cannot start: {problem}{remedy}", err=True)
@@ -163,16 +170,12 @@ def serve(
 
 def agents_in(folder: Path) -> Agents:
     """Return the agents of a folder; print the hooks that name missing agents. Raises `HookError`."""
-    import os
-    import sys
-
     from amplifier_hooks.runs.blueprint import load_agents
     from amplifier_hooks.text.escape import for_terminal
 
     found = load_agents(folder)
     for missing in found.missing():
         typer.echo(for_terminal(missing), err=True)
-    sys.path.append(os.fspath(folder.cwd()))  # the functions that their hooks name are there
     return found
 
 

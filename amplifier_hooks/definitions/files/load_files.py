@@ -15,6 +15,8 @@ hooks:
     matcher: Write|Edit
   - $ref: "shared/base.yaml#/definitions/lint"
     name: lint
+    files: [lint/*.py]            # files that the hook's command reads or runs besides those in its argv
+files: [lib/*.sh]                 # files that the commands of all hooks read or run
 ```
 
 A `$ref` is allowed in a hook, in a named part and in a ready-made hook's settings, but not deeper: a JSON schema in a
@@ -23,7 +25,10 @@ A `$ref` is allowed in a hook, in a named part and in a ready-made hook's settin
 
 from __future__ import annotations
 
+import glob
 import hashlib
+import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +54,7 @@ from amplifier_hooks.registry.event_names import Vocabulary, is_pattern
 from amplifier_hooks.text.error_sentences import error_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from amplifier_hooks.text.strict_yaml import KeyPath
 
@@ -60,6 +65,35 @@ PROJECT_FILE: Final = "amplifier-hooks.yaml"
 MOST_HOOKS: Final = 1_000
 NAME_IT: Final = "name it under 'events', if your program emits it"
 HOOK_ID_DOMAIN: Final = b"amplifier-hooks/hook-id/1\n"
+
+
+MOST_FILES: Final = 1_000
+"""Files that one glob may match."""
+
+OF_ALL: Final = ""
+"""Key of the globs that hold for all hooks."""
+
+
+@frozen
+class FileGlob:
+    """A glob of `files:`, relative to the folder of the file that has it."""
+
+    folder: Path
+    pattern: str
+    spot: Spot
+
+    def files(self) -> list[str]:
+        """Return the files that match. Raises `InvalidDefinitions` if there are none, or too many."""
+        matches = glob.iglob(self.pattern, root_dir=self.folder, recursive=True, include_hidden=True)  # noqa: PTH207
+        found: set[str] = set()
+        for one in matches:
+            path = self.folder / one
+            found.update({os.path.realpath(path)} if path.is_file() else ())
+            if len(found) > MOST_FILES:
+                raise mistake_at(self.spot, f"{self.pattern!r:.80} matches more than {MOST_FILES:,} files; name fewer")
+        if not found:
+            raise mistake_at(self.spot, f"{self.pattern!r:.80} matches no file; mend it, or leave it out")
+        return sorted(found)
 
 
 @frozen(kw_only=True)
@@ -88,10 +122,14 @@ class DefinitionSet:
     events: tuple[str, ...] = ()
     """Events that the program emits itself, besides those of the catalogue."""
     settings: DefinitionSettings = field(factory=DefinitionSettings)
+    path: Path = field(factory=Path.cwd)
+    """File or folder at which the set starts."""
     folder: Path = field(factory=Path.cwd)
     """Folder to which the set's paths are relative."""
     files: Mapping[Path, str] = field(factory=dict)
     """Files of the set, each with the SHA-256 of its content."""
+    globs: Mapping[str, tuple[FileGlob, ...]] = field(factory=dict, repr=False)
+    """Globs of `files:`, by hook id, and for all hooks. An empty list says that there are no such files."""
     spots: Mapping[str, dict[KeyPath, Spot]] = field(factory=dict, repr=False)
     """Lines of the parts of each definition, by hook id."""
 
@@ -117,13 +155,19 @@ class DefinitionSet:
         return hashlib.sha256(freeze(said)).hexdigest()
 
 
-def load_files(path: Path, *, environment: Mapping[str, str] | None = None) -> DefinitionSet:
+def load_files(
+    path: Path, *, environment: Mapping[str, str] | None = None, copies: Path | None = None
+) -> DefinitionSet:
     """Read a file of definitions and the files in the folder that its settings name, or the files in a folder.
 
-    Imports nothing. Raises `InvalidDefinitions` with all mistakes.
+    With `copies`, the private copies of the files are read instead. Imports nothing. Raises `InvalidDefinitions` with
+    all mistakes.
     """
-    path = path.absolute()
-    return Reading(OpenedFiles((path if path.is_dir() else path.parent).resolve()), environment).read(path)
+    files = OpenedFiles(path.absolute(), copies)
+    whole = files.place_of(files.root).is_dir()
+    start = files.root if copies else files.root.resolve()
+    files.root = start if whole else files.root.parent if copies else files.root.parent.resolve()
+    return Reading(files, environment).read(start, whole=whole)
 
 
 @define(eq=False)
@@ -133,17 +177,20 @@ class Reading:
     files: OpenedFiles
     environment: Mapping[str, str] | None
     flaws: list[Flaw] = Factory(list)
+    globs: dict[str, list[FileGlob]] = Factory(dict)
 
-    def read(self, path: Path) -> DefinitionSet:
-        """Read the set that starts at a file, or is a folder. Raises `InvalidDefinitions`."""
-        first = [] if path.is_dir() else self._open_pages([path])
+    def read(self, path: Path, *, whole: bool) -> DefinitionSet:
+        """Read the set that starts at a file, or is a whole folder. Raises `InvalidDefinitions`."""
+        first = [] if whole else self._open_pages([path])
         settings = self._settings(first)
-        folder = path if path.is_dir() else self._folder(first, settings)
+        folder = path if whole else self._folder(first, settings)
         found = first if folder is None else [*first, *self._open_pages(self._list_folder(folder))]
         if found != first:
             settings = self._settings(found)
         events = self._events(found)
         hooks, library = self._hooks(found, events), self._library(found)
+        for page in found:
+            self._globs(OF_ALL, page.section("files"), partial(page.spot, "files"))
         if self.flaws:
             raise InvalidDefinitions(self.flaws, self.files.read)
         return DefinitionSet(
@@ -151,8 +198,10 @@ class Reading:
             library=library,
             events=tuple(events),
             settings=settings,
+            path=path,
             folder=self.files.root,
             files={page.path: page.digest for page in self.files.read.values() if page is not None},
+            globs={key: tuple(globs) for key, globs in self.globs.items()},
             spots={definition.hook_id: spots for definition, spots in hooks},
         )
 
@@ -178,7 +227,7 @@ class Reading:
         """Return the folder that the settings name; the default folder need not exist."""
         named, default = settings.hooks_definitions_dir, DefinitionSettings().hooks_definitions_dir
         folder = self.files.root / named
-        if folder.is_dir():
+        if self.files.place_of(folder).is_dir():
             return folder
         if named != default:
             at = next((page.spot("settings", "hooks_definitions_dir") for page in pages), Spot())
@@ -261,6 +310,17 @@ class Reading:
             self.flaws += many.flaws
         return found
 
+    def _globs(self, key: str, said: object, spot: Callable[[int], Spot]) -> None:
+        """Note the globs of a hook, or of all hooks."""
+        if said is None:
+            return
+        globs = self.globs.setdefault(key, [])
+        for number, pattern in enumerate(said if isinstance(said, list) else [said]):
+            if isinstance(said, list) and isinstance(pattern, str) and pattern and "\0" not in pattern:
+                globs.append(FileGlob(Path(spot(number).path).parent, pattern, spot(number)))
+            else:
+                self.flaws.append(Flaw(spot(number), f"'files' has {pattern!r:.40}; write a list of globs"))
+
     def _read_part(self, page: Page, key: str, name: str | int) -> LocatedMapping | None:
         try:
             return read_part(self.files, page, key, name)
@@ -270,12 +330,12 @@ class Reading:
 
     def _definition(self, page: Page, value: LocatedMapping) -> HookDefinition | None:
         """Return the definition in a mapping. The default id follows from tenant and name, the date from the file."""
-        said = value.value
+        said = {"hook_id": _hook_id(value.value), **value.value}
+        named = said.pop("files", None)
         made = said.get("created_at", page.modified)
+        self._globs(str(said["hook_id"]), named, partial(value.spot, "files"))
         try:
-            return HookDefinition.model_validate(
-                {"hook_id": _hook_id(said), "created_at": made, "updated_at": made, **said}
-            )
+            return HookDefinition.model_validate({"created_at": made, "updated_at": made, **said})
         except ValidationError as problem:
             for error in problem.errors(include_url=False):
                 self.flaws.append(Flaw(value.spot(*error["loc"]), error_sentence(error, HookDefinition)))

@@ -31,6 +31,7 @@ KEYS: Final[dict[str, tuple[type, str]]] = {
     "library": (dict, "a mapping of ready-made hook to its settings"),
     "definitions": (dict, "a mapping of name to a part of a hook"),
     "hooks": (list, "a list of hooks"),
+    "files": (list, "a list of globs: the files that the commands of all hooks read or run"),
 }
 """Keys of a file, each with the type and the description of its value."""
 
@@ -73,16 +74,22 @@ class Page:
 
 @define(eq=False)
 class OpenedFiles:
-    """The files below one folder; each is read once."""
+    """The files below one folder; each is read once, from the private copies if there are any."""
 
     root: Path
+    copies: Path | None = None
     read: dict[Path, Page | None] = field(factory=dict)
     """Pages by path; None for a file that failed and whose mistake was raised."""
+
+    def place_of(self, path: Path) -> Path:
+        """Return the place from which a file or folder is read."""
+        return path if self.copies is None else place_in(self.copies, path)
 
     def folder(self, folder: Path) -> list[Path]:
         """Return the files of definitions in a folder, by name. Raises `InvalidDefinitions`."""
         try:
-            there = sorted(path for path in folder.iterdir() if path.suffix in FILE_ENDINGS and path.name[0] != ".")
+            names = [path.name for path in self.place_of(folder).iterdir()]
+            there = sorted(folder / name for name in names if Path(name).suffix in FILE_ENDINGS and name[0] != ".")
         except OSError as problem:
             raise mistake_at(Spot(str(folder)), f"{problem.strerror or problem}; name a folder that is there") from None
         if len(there) > MOST_FILES:
@@ -94,7 +101,7 @@ class OpenedFiles:
 
         Raises `InvalidDefinitions`.
         """
-        real = path.resolve()
+        real = path.resolve() if self.copies is None else Path(os.path.normpath(path))  # copies have no links
         if real not in self.read:
             self.read[real] = None
             self.read[real] = self._open_page(real, at or Spot(str(path)))
@@ -104,7 +111,7 @@ class OpenedFiles:
         if not path.is_relative_to(self.root):
             raise mistake_at(at, f"{str(path)!r} is outside of {str(self.root)!r}; files come from there only")
         try:
-            with path.open("rb") as file:
+            with self.place_of(path).open("rb") as file:
                 found = os.fstat(file.fileno())
                 data = file.read(LARGEST + 1)
         except OSError as problem:
@@ -122,6 +129,11 @@ class OpenedFiles:
         if flaws:
             raise InvalidDefinitions(flaws)
         return page
+
+
+def place_in(copies: Path, path: Path) -> Path:
+    """Return the place of a path's copy: private copies keep the folders of their files."""
+    return copies.joinpath(*path.parts[1:])
 
 
 def mistake_at(spot: Spot, said: str) -> InvalidDefinitions:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.kinds.agent import AgentRuns
     from amplifier_hooks.definitions.model import HookDefinition, Kind
+    from amplifier_hooks.definitions.private_copies import HookFiles, ProjectModules
 
 
 MODES: Final = ("sync", "async")
@@ -95,8 +96,10 @@ class BuildContext:
     folder: Path
     environment: Mapping[str, str] = field(default=None, converter=_environment, repr=False)
     programs: Programs = field(factory=Programs)
-    trusted: Callable[[], bool] = lambda: True
-    """Returns True if programs may run; called before each run."""
+    files: HookFiles | None = None
+    """Trusted files of the hook, from whose copies it runs; None runs a command as it is written."""
+    modules: ProjectModules | None = None
+    """Modules of a trusted project; None imports modules as Python does."""
     gate: bool = True
     """True for a hook that becomes a gate: each of its outputs has to be an answer."""
 
@@ -115,12 +118,18 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
     config = CommandConfig.model_validate(definition.config)
     passed = {name: around.variable(name) for name in config.pass_env}
     cwd = around.folder / (config.cwd or ".")
+    argv, env = tuple(config.argv), {**passed, **config.env}
+    if around.files is not None:
+        argv = around.files.start(argv)
+        if argv[1:] == tuple(config.argv[1:]):
+            env = {"PYTHONSAFEPATH": "1", **env}  # code of an argument imports nothing of the project
     return CommandHook(
-        argv=config.argv,
+        argv=argv,
         cwd=os.fspath(cwd),
-        env={**passed, **config.env},
+        env=env,
         codec=NATIVE if around.gate else NATIVE_OPEN,
         programs=around.programs,
+        origin=config.argv[0],
     )
 
 
@@ -155,11 +164,3 @@ def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], C
         )
 
     return build
-
-
-def texts_in(value: Any) -> list[str]:
-    """Return all texts in a config."""
-    if isinstance(value, str):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in parts for text in texts_in(part)]

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from inspect import isawaitable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,7 @@ from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
 from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
 from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook
 from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT
+from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
@@ -40,11 +42,13 @@ from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
 from amplifier_hooks.registry.handler_version import fingerprint
 from amplifier_hooks.registry.registration import awaits
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from amplifier_hooks.definitions.model import FailMode, HookDefinition, Kind
+    from amplifier_hooks.definitions.private_copies import HookFiles
     from amplifier_hooks.definitions.settings import DefinitionSettings
     from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.registry.decorators import Registrar
@@ -92,24 +96,28 @@ class Part:
 
 
 @define(eq=False)
-class WhileTrusted:
-    """A handler that runs a program only while the program's content is trusted."""
+class ComparedHandler:
+    """A handler whose files are compared with the trusted ones before each call."""
 
     call: Callable[..., Any]
-    trusted: Callable[[], bool]
+    files: HookFiles
     hook_version: str
     origin: str
 
     async def __call__(self, *arguments: Any) -> Any:
-        """Call the handler. Raises `HookUnavailable` if its program is not trusted any more."""
-        if not self.trusted():
-            raise HookUnavailable("its program was changed, and has not been trusted since")
+        """Call the handler. Raises `HookUnavailable` if a file is not as it was trusted."""
+        await _comparing().run(self.files.check)
         answer = self.call(*arguments)
         return await answer if isawaitable(answer) else answer
 
     def problems(self) -> Iterator[str]:
         """Yield the reasons why the program cannot run."""
         yield from getattr(self.call, "problems", tuple)()
+
+
+@cache
+def _comparing() -> DaemonPool:
+    return DaemonPool(2, "amplifier-hooks-files")
 
 
 @frozen(eq=False)
@@ -152,7 +160,7 @@ def parts_of(
     background: Background,
     builders: Mapping[Kind, Builder],
 ) -> tuple[Part, ...]:
-    """Build the registrations of a definition; its program runs only while it is trusted.
+    """Build the registrations of a definition.
 
     Raises `HookUnavailable` and `InvalidRegistration` for a handler that is missing or cannot work, and pydantic's
     `ValidationError` for a config that does not fit.
@@ -167,17 +175,19 @@ def parts_of(
             raise HookUnavailable(f"nothing here carries out {definition.kind} hooks")
         gate = mode == "sync" and fail_mode_of(definition, settings) == "closed"
         found: Any = build(definition, evolve(around, gate=gate))
-        if definition.kind == "command":
-            found = while_trusted(found, around.trusted)
+        if definition.kind == "command" and around.files is not None:
+            found = compared_handler(found, around.files)
     else:
         config = {name: value for name, value in definition.config.items() if name != "mode"}
-        found = build_hook(definition.handler_ref, config)
+        found = build_hook(definition.handler_ref, config, around.modules)
     if isinstance(found, PointedHook):
         parts = _parts_of_points(definition, found, options)
     elif hasattr(found, "execute"):
         intent, event, call = object_handler(
             PrioritizedHook(found, definition.name, definition.event_type, definition.priority)
         )
+        if mode == "async" and any(event == operation.first for operation in OPERATIONS.values()):
+            raise InvalidRegistration(f"mode async: a hook object at {event} waits for the operation; leave mode out")
         parts = (_part(definition, settings, intent=intent, event=event, call=call, options=options),)
     else:
         parts = (_part(definition, settings, call=found, options=options),)
@@ -272,9 +282,9 @@ def _as_observer(part: Part, background: Background) -> Part:
     return Part(intent="observe", event=part.event, call=call, options={**options, "budget": None})
 
 
-def while_trusted(call: Callable[..., Any], trusted: Callable[[], bool]) -> WhileTrusted:
-    """Return a handler that runs its program only while it is trusted."""
-    return WhileTrusted(call, trusted, fingerprint(call), getattr(call, "origin", ""))
+def compared_handler(call: Callable[..., Any], files: HookFiles) -> ComparedHandler:
+    """Return a handler that compares its files with the trusted ones before each call."""
+    return ComparedHandler(call, files, fingerprint(call), getattr(call, "origin", ""))
 
 
 def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler:
@@ -300,14 +310,14 @@ def build_ready_made(
     name: str,
     config: Mapping[str, Any],
     version: str,
-    trusted: Callable[[], bool] | None = None,
+    files: HookFiles | None = None,
     *,
     report_only: bool = False,
 ) -> ReadyMadeHook:
     """Build a ready-made hook by its name, with its config. This imports, and so runs, its module.
 
-    With `trusted`, the hook runs only while `trusted` returns True: for a hook whose config names files of a project.
-    With `report_only`, its answers have no effect.
+    With `files`, those of the program that its config names, the files are compared before each call. With
+    `report_only`, its answers have no effect.
 
     Raises `HookUnavailable` for a name that no installed package has, and any `HookError` that its config causes.
     """
@@ -320,18 +330,20 @@ def build_ready_made(
 
     def enter(registry: HookRegistry) -> None:
         scope = registry.scope(name, built_in=ours, report_only=report_only)
-        _enter(scope, name, hook, version, trusted)
+        _enter(scope, name, hook, version, files)
 
     return ReadyMadeHook(enter, getattr(hook, "close", None))
 
 
-def _enter(scope: Registrar, name: str, hook: Any, version: str, trusted: Callable[[], bool] | None) -> None:
+def _enter(scope: Registrar, name: str, hook: Any, version: str, files: HookFiles | None) -> None:
     if isinstance(hook, PointedHook):
         for point in hook.points():
             options: dict[str, Any] = {"priority": point.priority, "match": point.match, "timeout": point.timeout}
             if point.intent == "gate":
                 options["recheck"] = getattr(point, "recheck", True)
-            call = point.call if trusted is None else while_trusted(point.call, trusted)
+            call = point.call
+            if files is not None:
+                call = compared_handler(call, files)
             getattr(scope, point.intent)(point.event, versioned_handler(version, call), name=name, **options)
     elif hasattr(hook, "execute"):
         scope.add(hook)

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.install.build_external import CONFIGS, BuildContext, Config, texts_in
+from amplifier_hooks.definitions.install.build_external import CONFIGS, BuildContext, Config
 from amplifier_hooks.definitions.install.build_hooks import (
     ASKING,
     Background,
@@ -33,6 +33,7 @@ from amplifier_hooks.definitions.install.build_hooks import (
 )
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
+from amplifier_hooks.definitions.kinds.python_sources import check_name
 from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
 from amplifier_hooks.dispatch.captured_output import may_hide_output
 from amplifier_hooks.errors import HookError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.files.load_files import DefinitionSet, ReadyMadeEntry
     from amplifier_hooks.definitions.model import HookDefinition, Kind
+    from amplifier_hooks.definitions.private_copies import HookFiles, TrustedFiles
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.registry.registry import HookRegistry
 
@@ -56,6 +58,7 @@ What = Literal["defined", "redefined", "undefined"]
 REFUSED: Final = (
     "it is not in force: hooks are switched off, or the registry refuses it; the server's log has the reason"
 )
+UNREAD: Final = "it is not imported, because the file is not trusted as it is now"
 DIGITS: Final = 16
 """Digits of a digest in the record of a change."""
 
@@ -105,8 +108,6 @@ class Plan:
     prepared: tuple[PreparedHook, ...]
     broken: tuple[Flaw, ...] = ()
     """Mistakes of the hooks that could not be built and fail every time instead; for tolerant plans."""
-    trusted: Callable[[], bool] | None = None
-    """Returns True if the set's programs may run, called before each run; None lets them always run."""
 
     @property
     def warnings(self) -> tuple[Flaw, ...]:
@@ -156,20 +157,28 @@ class DefinedHooks:
     background: Background = field(factory=Background, init=False)
     _programs: Programs = field(factory=Programs, init=False)
     """Runner of the commands of all hooks."""
-    _trusted: Callable[[], bool] | None = field(default=None, init=False)
     _installed: dict[str, InstalledHook] = field(factory=dict, init=False)
     _leaving: set[asyncio.Task[None]] = field(factory=set, init=False)
     """Tasks that close removed hooks."""
 
-    def plan(self, found: DefinitionSet, *, tolerant: bool = False, trusted: Callable[[], bool] | None = None) -> Plan:
+    def plan(
+        self,
+        found: DefinitionSet,
+        *,
+        tolerant: bool = False,
+        files: TrustedFiles | None = None,
+        imports: bool = True,
+    ) -> Plan:
         """Build the handlers of a set, importing the modules they name, and check that the registry accepts them.
 
         Raises `InvalidDefinitions` with all mistakes. In a `tolerant` plan, a hook that cannot be built fails
         at every event, with its own fail mode; such a plan suits sets of independent hooks, such as those of several
-        tenants. `trusted` is called before each run of a program of the set.
+        tenants. With `files`, commands and modules run from the copies of these trusted files. Without `imports`, a
+        hook in Python stays unread: it fails at every event.
         """
         flaws: list[Flaw] = []
-        prepared = list(self._prepare_all(found, flaws, tolerant=tolerant)) if found.settings.hooks_enabled else []
+        enabled = found.settings.hooks_enabled
+        prepared = list(self._prepare_all(found, flaws, files, tolerant=tolerant, imports=imports)) if enabled else []
         accepted = [one for one in prepared if self._is_installed(one)]
         most = found.settings.hooks_max_per_event
         with self.registry.at_once(max_per_event=most, own_events=found.events, keep=False):
@@ -188,7 +197,7 @@ class DefinedHooks:
             raise InvalidDefinitions(flaws)
         wanted = set(accepted)
         ready = tuple(one for one in prepared if one in wanted)
-        return Plan(found=found, prepared=ready, broken=tuple(sorted(set(flaws))), trusted=trusted)
+        return Plan(found=found, prepared=ready, broken=tuple(sorted(set(flaws))))
 
     def install(self, plan: Plan) -> Replaced:
         """Replace the installed set by a plan in one step; a running emit goes on with the hooks it began with.
@@ -215,7 +224,7 @@ class DefinedHooks:
             hook.enabled = False
             hook.settle()
         self._forget_events()
-        self._installed, self.in_force, self._trusted = new, plan.found, plan.trusted
+        self._installed, self.in_force = new, plan.found
         stays = {one.prepared.enter for one in new.values()}
         self._close_soon(one.prepared for one in old.values() if one.prepared.enter not in stays)
         return replaced
@@ -268,29 +277,34 @@ class DefinedHooks:
         if self.in_force is not None:
             self.registry.forget_own_events(self.in_force.events)
 
-    def _is_trusted(self) -> bool:
-        return self._trusted is None or self._trusted()
-
     def _other_hooks(self, kept: Iterable[PreparedHook]) -> list[Hook]:
         """Return the installed hooks that are not among the kept ones."""
         keys = {one.key for one in kept}
         return [hook for key, one in self._installed.items() if key not in keys for hook in one.hooks]
 
-    def _prepare_all(self, found: DefinitionSet, flaws: list[Flaw], *, tolerant: bool) -> Iterator[PreparedHook]:
+    def _prepare_all(
+        self, found: DefinitionSet, flaws: list[Flaw], files: TrustedFiles | None, *, tolerant: bool, imports: bool
+    ) -> Iterator[PreparedHook]:
         """Yield the enabled hooks of a set; a hook that did not change since the last set is reused."""
         for entry in found.library:
             try:
-                yield self._build_ready_made(entry)
+                yield self._build_ready_made(entry, None if files is None else files.of(entry.name))
             except HookError as problem:
                 flaws.append(Flaw(entry.spot, str(problem)))
-        around = BuildContext(found.folder, self.environment, self._programs, self._is_trusted)
         said = found.settings
         times = (said.hooks_default_timeout_ms, said.hooks_chain_timeout_ms)
-        terms = (found.folder, *times, said.hooks_fail_open_default)
         for definition in found.definitions:
             if not definition.enabled:
                 continue
+            own, modules = (None, None) if files is None else (files.of(definition.hook_id), files.modules)
+            around = BuildContext(found.folder, self.environment, self._programs, own, modules)
+            terms = (found.folder, *times, said.hooks_fail_open_default, own and own.root)
             try:
+                if definition.kind == "python" and not imports:
+                    check_name(definition.handler_ref, found.folder)
+                    parts = stand_in(definition, said, UNREAD)
+                    yield _prepared_hook(found, definition, parts, terms, UNREAD)
+                    continue
                 yield self._reusable_hook(found, definition, terms) or self._build_hook(
                     found, definition, around, terms
                 )
@@ -311,13 +325,13 @@ class DefinedHooks:
                     found, definition, parts, terms, why
                 )
 
-    def _build_ready_made(self, entry: ReadyMadeEntry) -> PreparedHook:
-        digest = hashlib.sha256(freeze(entry.content)).hexdigest()
+    def _build_ready_made(self, entry: ReadyMadeEntry, files: HookFiles | None) -> PreparedHook:
+        named = files if files is not None and files.files else None
+        digest = hashlib.sha256(freeze([entry.content, str(named and named.root)])).hexdigest()
         standing = self._installed.get(entry.name)
         if standing is not None and standing.prepared.is_of(None, digest):
             return evolve(standing.prepared, spot=entry.spot)
-        trusted = self._is_trusted if texts_in(dict(entry.config)) else None  # a text may name a program
-        made = build_ready_made(entry.name, entry.config, digest, trusted, report_only=entry.report_only)
+        made = build_ready_made(entry.name, entry.config, digest, named, report_only=entry.report_only)
         return PreparedHook(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
 
     def _reusable_hook(

@@ -7,7 +7,9 @@ because the standard library's definition differs between versions and lets tran
 
 from __future__ import annotations
 
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from socket import inet_aton
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -107,6 +109,8 @@ class AllowedUrls:
             yield f"its scheme is {parts.scheme!r}; use {' or '.join(schemes)}"
         if not parts.hostname:
             yield "it names no host"
+        elif not named and (own := [one for one in addresses_of(url) if not self._allows(one, parts.scheme)]):
+            yield f"{own[0]} is neither public nor in a network that the operator allowed"
         if "@" in parts.netloc:
             yield "it holds credentials; send them in a header"
         if "#" in url:
@@ -139,6 +143,24 @@ def _origin_of(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     host = rest.partition("?")[0].partition("#")[0].partition("/")[0].rpartition("@")[2]
     return f"{scheme}://{host}" if mark else "(no scheme)"
+
+
+def addresses_of(url: str) -> list[IPv4Address | IPv6Address]:
+    """Return the addresses that a URL's host stands for without a lookup: `localhost`, or an address in any spelling.
+
+    A URL that cannot be read, or has another host, has none.
+    """
+    try:
+        name = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return []
+    if name == "localhost" or name.endswith(".localhost"):
+        return [ip_address("127.0.0.1")]
+    with suppress(ValueError):
+        return [ip_address(name.partition("%")[0])]
+    with suppress(OSError):
+        return [ip_address(inet_aton(name))]
+    return []
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

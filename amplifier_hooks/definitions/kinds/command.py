@@ -3,7 +3,7 @@
 `Programs` runs a program to its end, limits its output, and kills it together with its children. A program gets a
 session and process group of its own, so it has no terminal to read from and can be ended with all its children at once.
 The answer is complete when the program exits: a child that holds the pipes open neither delays the answer nor survives
-it. A child that starts a session of its own does survive; only the operating system could prevent that.
+it. On Linux a child that starts a session of its own is found by a mark in its environment, ended and reported.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import re
 import shutil
 import signal
 import sys
+from functools import cache
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from attrs import define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from amplifier_hooks.definitions.kinds.event_codec import (
     HOPS_VARIABLE,
@@ -29,14 +31,19 @@ from amplifier_hooks.definitions.kinds.event_codec import (
     ProgramExit,
     next_hop,
 )
+from amplifier_hooks.definitions.kinds.left_processes import LEFT_VARIABLE, end_left_processes
 from amplifier_hooks.dispatch import captured_output
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, InvalidResult
+from amplifier_hooks.logs import get_logger
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.result import HookResult
 
+
+log = get_logger(__name__)
 
 AT_ONCE: Final = 8
 WAITING: Final = 512
@@ -69,6 +76,8 @@ class Programs:
         factory=WeakKeyDictionary, init=False
     )
     _queued: int = field(default=0, init=False)
+    _endings: set[asyncio.Task[list[str]]] = field(factory=set, init=False)
+    """Searches for processes that were left behind, also by commands that were cancelled."""
 
     async def run(
         self,
@@ -96,10 +105,15 @@ class Programs:
             await turn.acquire()
         finally:
             self._queued -= 1
+        mark = token_hex(16)
         try:
-            return await self._run(_Program(loop, self.longest, heard), argv, feed, env, cwd)
+            ended = await self._run(_Program(loop, self.longest, heard), argv, feed, {**env, LEFT_VARIABLE: mark}, cwd)
         finally:
             turn.release()
+            ending = loop.create_task(_ending_pool().run(end_left_processes, mark))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+        return evolve(ended, left=tuple(await asyncio.shield(ending)))
 
     async def _run(
         self, program: _Program, argv: Sequence[str], feed: bytes, env: Mapping[str, str], cwd: str
@@ -190,6 +204,11 @@ class _Program(asyncio.SubprocessProtocol):
             self.over.set_result(None)
 
 
+@cache
+def _ending_pool() -> DaemonPool:
+    return DaemonPool(2, "left")
+
+
 Starting = asyncio.Task[tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]]
 
 
@@ -258,11 +277,8 @@ class CommandHook:
     env: Mapping[str, str] = field(factory=dict)
     codec: Codec = NATIVE
     programs: Programs = field(factory=Programs)
-
-    @property
-    def origin(self) -> str:
-        """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
-        return self.argv[0]
+    origin: str = field(default=Factory(lambda self: self.argv[0], takes_self=True))
+    """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Run the command for one event.
@@ -277,6 +293,9 @@ class CommandHook:
         env = {**self._environment(data.get("traceparent")), HOPS_VARIABLE: next_hop()}
         ended = await self.programs.run(self.argv, feed=question, env=env, cwd=self.cwd)
         captured_output.keep_output(ended.errors)
+        if ended.left:
+            log.warning("command_left_processes", command=self.argv[0], ended=ended.left)
+            captured_output.keep_output(f"ended, because {self.origin} left them: {', '.join(ended.left)}\n".encode())
         return self.codec.answer(event, data, ended)
 
     def problems(self) -> Iterator[str]:

@@ -161,11 +161,15 @@ BLOCKED: Final = 2
 
 @frozen(kw_only=True)
 class ProgramExit:
-    """The exit status of a program and its output. A negative `code` is the signal that ended the program."""
+    """The exit status of a program and its output. A negative `code` is the signal that ended the program.
+
+    `left` names the processes that the program left behind, and that were ended.
+    """
 
     code: int
     output: bytes = b""
     errors: bytes = b""
+    left: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:

@@ -14,10 +14,8 @@ The object is a function `(event, data)`, or a class. A class is built with the 
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
 import inspect
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.registry.entry_points import list_installed
@@ -25,11 +23,7 @@ from amplifier_hooks.registry.entry_points import list_installed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
-INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
-"""Folders of installed packages, which are not edited in place."""
-
-MOST_MODULES: Final = 1_000
+    from amplifier_hooks.definitions.private_copies import ProjectModules
 
 
 @runtime_checkable
@@ -41,14 +35,14 @@ class PointedHook(Protocol):
         ...
 
 
-def find_hook(name: str) -> Any:  # any object of any module
-    """Import and return the object that a name stands for; the import runs its module.
+def find_hook(name: str, modules: ProjectModules | None = None) -> Any:  # any object of any module
+    """Import and return the object that a name stands for, from the project's `modules` if they have it.
 
-    Raises `HookUnavailable` with the part that is missing.
+    The import runs its module. Raises `HookUnavailable` with the part that is missing.
     """
     module, colon, attributes = name.partition(":")
     if colon:
-        return _attribute(_import_module(module, name), attributes, name)
+        return _attribute(_import_module(module, name, modules), attributes, name)
     points = list_installed().get(name, [])
     if len(points) > 1:
         packages = ", ".join(sorted(point.dist.name for point in points if point.dist))
@@ -62,16 +56,18 @@ def find_hook(name: str) -> Any:  # any object of any module
         known = ", ".join(sorted(list_installed())) or "none"
         raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
     module, _, attributes = name.rpartition(".")
-    return _attribute(_import_module(module, name), attributes, name)
+    return _attribute(_import_module(module, name, modules), attributes, name)
 
 
-def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a hook object, or one with points
+def build_hook(
+    name: str, config: Mapping[str, Any], modules: ProjectModules | None = None
+) -> Any:  # a function, a hook object, or one with points
     """Build the hook that a name stands for, with its config.
 
     Raises `HookUnavailable` for an unknown name, for a class that does not take the config, and for an object that is
     not a hook.
     """
-    found = find_hook(name)
+    found = find_hook(name, modules)
     if isinstance(found, type):
         found = _instance(name, found, config)
     elif config:
@@ -81,42 +77,15 @@ def build_hook(name: str, config: Mapping[str, Any]) -> Any:  # a function, a ho
     return found
 
 
-def sources_of(name: str) -> tuple[Path, ...]:
-    """Return the files that the import of a name would run, as far as they can be found without importing anything.
-
-    For a package that is not installed, these are all its modules, because they import each other.
-    """
-    module, colon, _ = name.partition(":")
-    if not colon:
-        points = list_installed().get(name, [])
-        module = points[0].module if points else name.rpartition(".")[0]
-    path: list[str] | None = None
-    found: dict[Path, None] = {}
-    for end in (*(place for place, letter in enumerate(module) if letter == "."), len(module)):
-        spec = importlib.machinery.PathFinder.find_spec(module[:end], path) if module else None
-        if spec is None:
-            break
-        path = list(spec.submodule_search_locations or ())
-        found |= dict.fromkeys(Path(origin) for origin in [spec.origin] if origin is not None)
-        if end == len(module.partition(".")[0]):
-            found |= dict.fromkeys(file for folder in path for file in _modules(Path(folder)))
-    return tuple(found)
-
-
-def _modules(folder: Path) -> list[Path]:
-    if not INSTALLED.isdisjoint(folder.parts):
-        return []
-    return sorted(folder.rglob("*.py"))[:MOST_MODULES]
-
-
-def _import_module(module: str, name: str) -> Any:
+def _import_module(module: str, name: str, modules: ProjectModules | None) -> Any:
     try:
-        return importlib.import_module(module)
+        return modules.load(module) if modules and modules.has(module) else importlib.import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
         if module == missing or module.startswith(f"{missing}."):
             raise HookUnavailable(f"{name!r}: there is no module {missing!r}; install it, or mend the name") from None
-        raise HookUnavailable(f"{name!r} needs the module {missing!r}, which is not installed") from error
+        listed = ", and not among the trusted files" * (modules is not None)
+        raise HookUnavailable(f"{name!r} needs the module {missing!r}, which is not installed{listed}") from error
     except (Exception, SystemExit) as error:
         raise HookUnavailable(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
 

@@ -76,6 +76,7 @@ def read_find(run: ProgramRun, words: list[str]) -> None:
     last = names[0].replace("*", ANY) if len(names) == 1 else ANY
     found = [f"{folder.rstrip('/')}/{last}" for folder in folders]
     run.output = "\n".join(found)
+    run.walk.places.touched.update(dict.fromkeys(path for one in found for path in run.paths(one) if names))
     for folder in folders:
         run.add("reads", folder)
     place = start
@@ -98,7 +99,7 @@ def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]
             run.deletes(one)
     elif word in FIND_RUNS:
         end = next((at for at in range(place + 1, len(words)) if words[at] in (";", "+")), len(words))
-        for one in found:
+        for one in found if end > place + 1 else ():
             run.walk.command([part.replace("{}", one) for part in words[place + 1 : end]], run.state.copy(), UNKNOWN)
         return end + 1
     return place + 1

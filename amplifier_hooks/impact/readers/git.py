@@ -53,7 +53,7 @@ def read_git(run: ProgramRun, words: list[str]) -> None:
         if word in GLOBAL_VALUES and rest and not joined:
             value = rest.pop(0)
         if name == "-C":
-            run.state.folders = tuple(run.paths(value))
+            run.enter(value)
         elif name[:2] == "-c" or name == "--config-env":
             value = word[2:] if name[:2] == "-c" and word != "-c" else value
             setting, _, given = value.partition("=")
@@ -91,7 +91,7 @@ def read_config(run: ProgramRun, words: list[str]) -> None:
 def read_push(run: ProgramRun, words: list[str]) -> None:
     """Read `git push`: what it sends where, and if it can lose work there."""
     given = run.split(words, "-o --push-option --receive-pack --exec --repo --recurse-submodules")
-    target = " ".join(given.operands) or "push"
+    target = " ".join(given.operands) or "its remote"
     if given.has("--receive-pack", "--exec"):
         run.add("runs_unread", "--receive-pack", "a program on the other side")
     if given.has("-n", "--dry-run"):
@@ -128,6 +128,8 @@ def read_checkout(run: ProgramRun, words: list[str]) -> None:
     elif not creates:
         loses = loses or "--" in words or len(rest) > 1 or any(_is_file(run, one) for one in rest)
     run.add("git_loses_work" if loses else "git_local", target, UNCOMMITTED if loses else "")
+    for one in rest:
+        run.apply("guarded", one)
 
 
 def _is_file(run: ProgramRun, text: str) -> bool:

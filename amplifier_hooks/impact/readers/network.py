@@ -20,7 +20,7 @@ CURL_VALUES: Final = (
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
     "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
     "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
-    "--continue-at --max-filesize --proto --preproxy --socks5 "
+    "--continue-at --max-filesize --proto --preproxy --socks5 --unix-socket "
     "--doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
     "-K --config --url"
 )
@@ -63,6 +63,8 @@ def _read_curl_way(run: ProgramRun, given: SplitWords) -> None:
     """Read the options of `curl` that lead around the host of the address, or read files."""
     for value in given.all("-x", "--proxy", "--preproxy", "--socks5", "--connect-to", "--resolve", "--doh-url"):
         run.add("network_new", value, "another way to the host")
+    for value in given.all("--unix-socket"):
+        run.unguards(value)
     for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
         if "=" not in value:
             run.reads(value)

@@ -15,7 +15,7 @@ ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 MOST_GIVEN: Final = 64
 """Most words that `xargs` and `parallel` are followed with, one by one."""
 NPX_PACKAGES: Final = ("-p", "--package", "--from", "--spec", "--with")
-TOOL_VERSION: Final = re.compile(r"(?<=.)@[^/]*$")
+TOOL_VERSION: Final = re.compile(r"(?<=.)(?:\[[^\]]*\])?(?:@[^/]*)?$")
 MAKE_FILES: Final = ("Makefile", "makefile", "GNUmakefile")
 MAKE_PROGRAMS: Final = re.compile(r"(?:SHELL|\.SHELLFLAGS|MAKEFLAGS|MAKE|CC|CXX|LD|\w*CMD)=")
 
@@ -65,9 +65,9 @@ def read_parallel(run: ProgramRun, words: list[str]) -> None:
 def read_env(run: ProgramRun, words: list[str]) -> None:
     """Read `env`: assignments, then a program; alone it prints the whole environment."""
     given = run.split(words, "-u --unset -C --chdir -P -S --split-string", stop=True)
-    state = run.state.copy()
     for folder in given.all("-C", "--chdir"):
-        state.folders = tuple(run.paths(folder))
+        run.enter(folder)
+    state = run.state.copy()
     if given.has("-S", "--split-string"):
         text = " ".join((given.one("-S", "--split-string"), *given.operands))
         run.output = run.walk.script(text, state, run.stdin)
@@ -213,9 +213,8 @@ def read_make(run: ProgramRun, words: list[str]) -> None:
     given = run.split(words, "-I -l -o -W --eval -f --file --makefile -C --directory -E")
     for value in given.all("--eval", "-E"):
         run.add("runs_unread", value, "rules in the command")
-    run.state = run.state.copy()
     for folder in given.all("-C", "--directory"):
-        run.state.folders = tuple(run.paths(folder))
+        run.enter(folder)
     files = given.all("-f", "--file", "--makefile")
     written = run.walk.places.written
     for file in files or MAKE_FILES:

@@ -21,10 +21,10 @@ from pydantic import Field, field_validator
 from amplifier_hooks.definitions.kinds.command import PASSED_ON, Programs
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidResult
 from amplifier_hooks.events import TOOL_POST
+from amplifier_hooks.impact.call_paths import CallPaths, PathForms, TooManyParts, patched_files, texts_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.paths import CallPaths, PathForms, TooManyParts, patched_files, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -183,7 +183,7 @@ class Feedback(ReadyMade[S]):
         """Return the files that a call wrote, as far as they exist and match the settings."""
         if not isinstance(value, Mapping):
             return []
-        where = CallPaths(value, folder)
+        where = CallPaths("", value, folder)
         try:
             texts = [text for text in where.arguments_named(WRITTEN).values() if isinstance(text, str)]
             texts += [name for text in texts_of([*value.values()]) for name in patched_files(text)]

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.text.error_sentences import error_sentence
-from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _check_match(spec: str) -> str:
-    compile_matcher(spec)
+    compile_tool_matcher(spec)
     return spec
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.library.parts.ready_made import HookSettings
 from amplifier_hooks.text.json_schema import Schema, resolve_reference
-from amplifier_hooks.text.matching import compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +212,7 @@ class Shapes:
         problems = []
         for spec, settings in tools.items():
             try:
-                self._shapes.append((compile_matcher(spec), Shape(settings)))
+                self._shapes.append((compile_tool_matcher(spec), Shape(settings)))
             except ValueError as error:
                 problems.append(f"'tools.{spec[:80]}': {error}")
         if problems:

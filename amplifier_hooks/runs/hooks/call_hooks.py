@@ -25,6 +25,7 @@ from amplifier_hooks.errors import HookError, HookUnavailable
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.runs.hooks.hook_answers import as_finish_answer, as_start_answer
+from amplifier_hooks.runs.overrides import OUTDATED, OutdatedEntry
 from amplifier_hooks.runs.run_states import HookPoint
 from amplifier_hooks.text.escape import clip
 from amplifier_hooks.threads import DaemonPool
@@ -86,11 +87,15 @@ class HookKit:
         for point in POINTS:
             entry: HookEntry | None = getattr(blueprint.hooks, point)
             if entry is not None and entry.type != "agent":
-                try:
-                    BlueprintHook(self, blueprint, point, entry).load()
-                except HookError as problem:
-                    found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+                problems = BlueprintHook(self, blueprint, point, entry).problems()
+                found += [f"{blueprint.name}: hooks.{point}: {problem}" for problem in problems]
         return found
+
+    def check(self, blueprint: Blueprint, point: HookPoint) -> None:
+        """Raise the `HookError` with which a hook of a blueprint would fail, if it is no agent."""
+        entry: HookEntry | None = getattr(blueprint.hooks, point)
+        if entry is not None and entry.type != "agent":
+            BlueprintHook(self, blueprint, point, entry).load()
 
     def fill_variables(self, text: str) -> str:
         """Return a header with the values of its variables. Raise `HookUnavailable` for an unknown one."""
@@ -131,11 +136,14 @@ class BlueprintHook:
 
     async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
         entry, agents = self.entry, self.kit.agents
+        if isinstance(entry, OutdatedEntry):
+            raise HookUnavailable(OUTDATED)
+        key = f"{self.point} {entry.target}"  # an override may have named another target
         if entry.type == "agent":
             if agents is None:
                 raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")
             parent = given["run_id"]
-            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=self.point)
+            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=key)
             if self.point == "on_run_finish":  # started without waiting
                 return await agents.launch(order) and None
             return await AgentHook(agent_name=order.agent, runs=agents).ask(order)
@@ -143,23 +151,33 @@ class BlueprintHook:
             self._loaded.append(await self.kit.threads.run(self.load))
         target = self._loaded[0]
         if entry.type == "http":
-            request_id = f"msg_{child_id(given['run_id'], self.point).removeprefix('run_')}"
+            request_id = f"msg_{child_id(given['run_id'], key).removeprefix('run_')}"
             return decode_answer(await target.exchange(request_id, encode_message(given), tenant))
         if inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__):
             return await target(event, given)
         answer = await self.kit.threads.run(target, event, given)
         return await answer if inspect.isawaitable(answer) else answer
 
+    def problems(self) -> list[str]:
+        """Return every reason why the hook could not be asked."""
+        found: list[str] = []
+        headers: dict[str, str] = {}
+        for name, value in self.entry.headers.items() if self.entry.type == "http" else ():
+            try:
+                headers[name] = self.kit.fill_variables(value)
+            except HookError as problem:
+                found.append(str(problem))
+        try:
+            self._service(headers) if found else self.load()
+        except HookError as problem:
+            found.append(str(problem))
+        return found
+
     def load(self) -> Any:
         """Return the function or the service that the hook asks. Raise `HookError` if it cannot be asked."""
         entry, kit = self.entry, self.kit
         if entry.type == "http":
-            sent = {
-                name: kit.fill_variables(value) for name, value in entry.headers.items() if name.lower() != JSON_TYPE
-            }
-            within = entry.timeout_seconds
-            url, reach = entry.url or "", kit.reach
-            return WebhookHook(url=url, method=entry.method, headers=sent, reach=reach, retry_within=within)
+            return self._service({name: kit.fill_variables(value) for name, value in entry.headers.items()})
         try:
             function = kit.find(entry.target)
         except HookError:
@@ -169,3 +187,14 @@ class BlueprintHook:
         if not callable(function):
             raise HookUnavailable(f"{entry.target!r} is a {type(function).__name__}, which cannot be called")
         return function
+
+    def _service(self, headers: Mapping[str, str]) -> WebhookHook:
+        """Return the service with these headers. Raise `HookError` for an address or a header that cannot be used."""
+        entry = self.entry
+        return WebhookHook(
+            url=entry.url or "",
+            method=entry.method,
+            headers={name: value for name, value in headers.items() if name.lower() != JSON_TYPE},
+            reach=self.kit.reach,
+            retry_within=entry.timeout_seconds,
+        )

@@ -10,7 +10,6 @@ and the runner gets exactly that input.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
@@ -38,12 +37,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
 
-    Add = Callable[..., Awaitable[object]]
-
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
-SOON: Final = 0.05
-"""Seconds after which the run reports that a hook is at work; most hooks are done by then."""
 FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 """Causes of a denial by a hook that failed."""
 
@@ -130,31 +125,9 @@ class RunHooks(HookKit):
     async def ask_start_hooks(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
         """Ask the start hooks if a run may go on, and with which parameters.
 
-        Events are stored together with the result if the hooks finish within 50 ms, otherwise as they happen.
-        Cancelling the call cancels the hook that is running.
+        A service or an agent is reported when it begins, all other events with the outcome. Cancelling the call cancels
+        the hook that is running.
         """
-        told, late = [NewRunEvent("run_starting", {}, self.clock.now())], False
-
-        async def add(*events: NewRunEvent) -> None:
-            if late:
-                await self.note(record.id, events)
-            else:
-                told.extend(events)
-
-        hooks = asyncio.ensure_future(self._ask_all(record, blueprint, add))
-        try:
-            done, _ = await asyncio.wait({hooks}, timeout=SOON)
-            if not done:
-                late = True
-                await self.note(record.id, told)
-            passed = await hooks
-        finally:
-            if not hooks.done():
-                hooks.cancel()
-                await asyncio.wait({hooks})
-        return replace(passed, told=passed.told if late else (*told, *passed.told))
-
-    async def _ask_all(self, record: RunRecord, blueprint: Blueprint, add: Add) -> StartOutcome:
         try:
             data = freeze_parameters(blueprint, record.parameters)
         except InvalidResult as problem:
@@ -175,11 +148,14 @@ class RunHooks(HookKit):
         if entry is None:
             return StartOutcome(parameters=act.arguments(), told=tuple(told))
         begun = hook_event(self.clock.now(), "hook_start", START, entry.type, entry.target)
-        await add(*told, begun)
+        told.append(begun)
+        if entry.type != "python":
+            await self.note(record.id, told)
+            told = []
         await self._tell_hook(record, begun)
         own = await _emit_start(self._registry_of(blueprint), act, payload)
         done = evolve(act, input=freeze(own.data["parameters"]))
-        told = [await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error)]
+        told.append(await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error))
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
             payload = {**first.data, "parameters": done.arguments()}

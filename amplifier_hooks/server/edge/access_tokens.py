@@ -36,9 +36,12 @@ SCOPES: Final = {
     "runs:read": "read runs and their results",
     "runs:create": "queue runs, and stop them",
     "runs:claim": "claim runs from the queue, and report their results",
+    "runs:write": "change the hooks of blueprints; for tokens without a tenant",
 }
 """Scopes that a token may have, each with the acts it allows."""
 
+OF_THE_SYSTEM: Final = ("hooks:admin", "runs:write")
+"""Scopes that no token of a tenant has."""
 IMPLIED: Final = {"hooks:admin": ("hooks:manage", "hooks:read"), "approvals:decide": ("approvals:view",)}
 
 PREFIX: Final = "ahk_"
@@ -178,8 +181,8 @@ class AccessTokens:
         if unknown or not scopes:
             wrong = f"no scope is called {unknown[0]!r}" if unknown else "a token without a scope opens nothing"
             raise InvalidToken(f"{wrong}; there are {', '.join(SCOPES)}")
-        if tenant and "hooks:admin" in scopes:
-            raise InvalidToken("hooks:admin is for the system's hooks, and a tenant's token cannot have it")
+        if tenant and (foreign := scopes.intersection(OF_THE_SYSTEM)):
+            raise InvalidToken(f"{min(foreign)} is for the system's hooks, and a tenant's token cannot have it")
         if not (name.isascii() and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME):
             raise InvalidToken(
                 f"the name of a token is plain printable ASCII, at most {LONGEST_NAME} characters, "

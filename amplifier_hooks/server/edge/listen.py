@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
+import sys
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +59,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn's own
         """Accept a connection, or answer 503 and close it if there are too many."""
         super().connection_made(transport)
+        if (pid := peer_process(transport.get_extra_info("socket"))) is not None:
+            self.client = ("", pid)
         if len(self.connections) > self.config.most:
             transport.write(FULL)
             transport.close()
@@ -86,6 +90,17 @@ class Connection(H11Protocol):
 
     def _should_upgrade(self) -> bool:
         return False
+
+
+def peer_process(connection: socket.socket) -> int | None:
+    """Return the id of the process at the other end of a Unix socket; None if the system does not tell."""
+    if connection.family != getattr(socket, "AF_UNIX", None):
+        return None
+    level, name = (socket.SOL_SOCKET, getattr(socket, "SO_PEERCRED", None)) if sys.platform == "linux" else (0, 2)
+    try:
+        return None if name is None else struct.unpack_from("i", connection.getsockopt(level, name, 12))[0]
+    except OSError:
+        return None
 
 
 @define

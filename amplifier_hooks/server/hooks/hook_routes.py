@@ -68,16 +68,16 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
     async def find(
         caller: Managing,
         *,
-        tenant: TenantFilter = None,
-        event: EventFilter = None,
+        tenant_id: TenantFilter = None,
+        event_type: EventFilter = None,
         enabled: Annotated[bool | None, Query(description="Only those switched on, or off.")] = None,
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> HookPage:
-        filters = ["hooks", tenant, event, enabled]
+        filters = ["hooks", tenant_id, event_type, enabled]
         after = DefinitionCursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
         found = await keeper.find(
-            caller, tenant, event=wanted_event(event), enabled=enabled, after=after, limit=limit + 1
+            caller, tenant_id, event=wanted_event(event_type), enabled=enabled, after=after, limit=limit + 1
         )
         last = DefinitionCursor.of(found[limit - 1]) if len(found) > limit else None
         following = cursor_of(caller.tenant, filters, last.created, last.hook_id) if last else None
@@ -177,19 +177,19 @@ def logs_router(journal: Journal) -> APIRouter:
     async def logs(
         caller: Reading,
         *,
-        tenant: TenantFilter = None,
-        event: EventFilter = None,
-        hook: NameFilter = None,
+        tenant_id: TenantFilter = None,
+        event_type: EventFilter = None,
+        hook_name: NameFilter = None,
         aborted: Annotated[bool | None, Query(description="Only entries that were denied, or only the others.")] = None,
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> LogPage:
-        filters = ["logs", tenant, event, hook, aborted]
+        filters = ["logs", tenant_id, event_type, hook_name, aborted]
         found = await journal.find(
             "event",
-            tenant=whose_list(caller, tenant),
-            event=wanted_event(event),
-            hook=hook,
+            tenant=whose_list(caller, tenant_id),
+            event=wanted_event(event_type),
+            hook=hook_name,
             denied=None if aborted is None else int(aborted),
             after=read_cursor(cursor, caller.tenant, filters) if cursor else None,
             limit=limit + 1,
@@ -208,9 +208,15 @@ def logs_router(journal: Journal) -> APIRouter:
 
     @router.get("/stats", summary="Statistics of each hook at each event.", responses=MISSING)
     async def stats(
-        caller: Reading, *, tenant: TenantFilter = None, event: EventFilter = None, hook: NameFilter = None
+        caller: Reading,
+        *,
+        tenant_id: TenantFilter = None,
+        event_type: EventFilter = None,
+        hook_name: NameFilter = None,
     ) -> StatisticsBody:
-        rows = await journal.statistics(tenant=whose_list(caller, tenant), event=wanted_event(event), name=hook)
+        rows = await journal.statistics(
+            tenant=whose_list(caller, tenant_id), event=wanted_event(event_type), name=hook_name
+        )
         counted = [dict(zip(HookStatistics.model_fields, row, strict=True)) for row in rows]
         return StatisticsBody(statistics=[HookStatistics.model_validate(one) for one in counted])
 

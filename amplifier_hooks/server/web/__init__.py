@@ -5,6 +5,7 @@
     service.js   the HTTP API, for the pages
     hooks.js     the hooks: list, switch, dry run, execution log
     runs.js      the runs: list, detail
+    agents.js    the agents: hooks of blueprints, and the form that overrides one
     lines.js     two texts beside each other, line by line
     pages.css    styles that the inbox does not need
 

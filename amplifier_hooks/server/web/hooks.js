@@ -86,7 +86,7 @@ export class Hooks {
       ]);
       const open = hooks.find((hook) => hook.hook_id === id);
       this.#log = open
-        ? await this.#service.get(`/v1/hooks/logs?hook=${encodeURIComponent(open.name)}&limit=${LAST}`)
+        ? await this.#service.get(`/v1/hooks/logs?hook_name=${encodeURIComponent(open.name)}&limit=${LAST}`)
           .then((said) => said.logs, unless("hooks:read"))
         : [];
       this.#rows = hooks.map((hook) => ({ ...hook, ...this.#health(hook, stats) }))

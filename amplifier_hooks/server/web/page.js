@@ -1,11 +1,12 @@
-// Assembles the page: the token, the two places, and repeated loading while the page is visible.
+// Assembles the page: the token, the three places, and repeated loading while the page is visible.
 
 import { $, bearer, gated, here, themed } from "/assets/frame.js";
+import { Agents } from "/pages/agents.js";
 import { Hooks } from "/pages/hooks.js";
 import { Runs } from "/pages/runs.js";
 import { Service } from "/pages/service.js";
 
-const PLACES = { hooks: "Hooks", runs: "Runs" };
+const PLACES = { hooks: "Hooks", runs: "Runs", agents: "Agents" };
 const AGAIN = 2_000; // milliseconds between two loads
 
 const token = bearer("#hooks");
@@ -34,7 +35,7 @@ const [place, id] = [() => location.hash.slice(1).split("/")[0], () => location.
 
 const begin = () => {
   const service = new Service(token, connected);
-  const pages = { hooks: new Hooks(service, announce), runs: new Runs(service) };
+  const pages = { hooks: new Hooks(service, announce), runs: new Runs(service), agents: new Agents(service, announce) };
   let looking = false;
 
   const look = async () => {

@@ -24,6 +24,7 @@ export class Service {
   get(path) { return this.#ask("GET", path); }
   post(path, body) { return this.#ask("POST", path, body); }
   put(path, body, tag) { return this.#ask("PUT", path, body, tag); }
+  delete(path, tag) { return this.#ask("DELETE", path, undefined, tag); }
 
   // Returns the rows of all pages of a list, up to `most`; each page has its rows in the field `name`.
   async all(path, name, most = 1_000) {

@@ -309,12 +309,22 @@ class Features(WireMessage):
     tail: bool = False
 
 
+class StopRow(WireMessage):
+    """A stop of acts in force. Without a `session` it reaches every session."""
+
+    by: str
+    why: str
+    session: str | None = None
+    since: Time
+
+
 class Attached(WireMessage):
-    """The answer to `_amplifier-hooks/attach`: the client's rights, and every pending request, oldest first."""
+    """The answer to `_amplifier-hooks/attach`: the client's rights, the pending requests and stops, oldest first."""
 
     you: Rights
     queue: list[RequestRow]
     recent: list[HistoryRow] = []
+    stops: list[StopRow] = []
     features: Features = Features()
     server_time: Time
 
@@ -479,6 +489,13 @@ class Changed(WireMessage):
     server_time: Time
 
 
+class Stops(WireMessage):
+    """`_amplifier-hooks/stops`: a stop has begun or ended; these are in force now, oldest first."""
+
+    stops: list[StopRow]
+    server_time: Time
+
+
 class History(WireMessage):
     """The answer to `_amplifier-hooks/history`, newest first."""
 
@@ -639,6 +656,7 @@ NOTES: Final[Mapping[str, type[WireMessage]]] = {
     f"{OURS}resolved": Resolved,
     f"{OURS}changed": Changed,
     f"{OURS}refused": Decided,
+    f"{OURS}stops": Stops,
     f"{OURS}grants_changed": WireMessage,
     f"{OURS}line": TailNote,
 }

@@ -42,6 +42,7 @@ from approval_backends.gateway.wire.messages import (
     RequestRow,
     Rights,
     RiskReason,
+    StopRow,
     TextBlock,
     TextContent,
     ViewPart,
@@ -52,12 +53,13 @@ from approval_backends.gateway.wire.messages import (
     WireQuestion,
     WireToolCall,
 )
+from approval_backends.lifecycle import sees_stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option, Stop
     from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.card.impact_lines import CardFacts
@@ -238,6 +240,20 @@ def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> GrantRow:
             WireGrantUse(at=one.at, tool=for_page(one.tool), action=for_page(one.action)) for one in uses[-USES_SHOWN:]
         ],
     )
+
+
+def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
+    """Return the stops that reach a session of the decider."""
+    return [
+        StopRow(
+            by=clip(for_page(stop.by), LONGEST_NAME),
+            why=clip(for_page(stop.why), LONGEST_NAME),
+            session=clip(for_page(stop.session), LONGEST_NAME) if stop.session else None,
+            since=stop.at,
+        )
+        for stop in stops
+        if sees_stop(decider, stop)
+    ]
 
 
 def permission(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import httpx2
@@ -11,13 +12,17 @@ from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult
 from amplifier_hooks.adapters.asgi import HooksMiddleware, tenant_of_user
 from amplifier_hooks.dispatch.middleware import RequestContext
+from amplifier_hooks.errors import InvalidRegistration, OperationNotRun
 from tests.hooks import saying
 
 
@@ -156,8 +161,8 @@ async def test_only_the_hooks_of_the_users_tenant() -> None:
         )
     async with client(starlette(registry)) as http:
         await http.get("/echo", headers={"x-user-of": "acme"})
-        await http.get("/echo?tenant_id=other", headers={"tenant_id": "other"})
-    assert ran == ["", "acme", ""]
+        refused = await http.get("/echo?tenant_id=other", headers={"tenant_id": "other"})
+    assert (ran, refused.status_code) == (["", "acme"], 403)
 
 
 @pytest.mark.rule("API-5")
@@ -391,3 +396,154 @@ def test_whose_a_request_is() -> None:
     assert tenant_of_user({"user": {"tenant": "acme"}}) == "acme"
     assert tenant_of_user({"user": {"tenant": 3}}) == ""
     assert tenant_of_user({}) == ""
+    assert tenant_of_user({"user": User(""), "state": {"user": {"tenant_id": [], "tenant": "acme"}}}) == "acme"
+    assert tenant_of_user({"user": User("acme"), "state": {"user": User("acme")}}) == "acme"
+    assert tenant_of_user({"user": User("acme"), "state": {"user": User("other")}}) == ""
+
+
+class State(BaseHTTPMiddleware):
+    """An authentication that keeps its user in the state of the request."""
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Believe a header."""
+        if named := request.headers.get("x-user-of"):
+            request.state.user = User(named)
+        return await call_next(request)
+
+
+@pytest.mark.rule("API-5", "API-17")
+async def test_the_tenant_of_the_users_state() -> None:
+    """A tenant's gate decides about requests of a user that an authentication keeps in `request.state.user`."""
+    registry, seen = HookRegistry(), list[str]()
+    registry.gate("request:pre", lambda event, data: HookResult.deny("acme is closed"), name="closed", tenant="acme")
+    registry.on("request:post", lambda event, data: seen.append(data["tenant_id"]), name="look")
+    middleware = [Middleware(State), Middleware(HooksMiddleware, hooks=registry)]
+    app = Starlette(routes=[Route("/echo", echo)], middleware=middleware)
+    async with client(app) as http:
+        answers = [await http.get("/echo", headers={"x-user-of": tenant}) for tenant in ("acme", "other")]
+    assert ([answer.status_code for answer in answers], seen) == ([403, 200], ["other"])
+    assert answers[0].json()["detail"] == "acme is closed"
+
+
+@pytest.mark.rule("API-17")
+async def test_a_request_without_a_tenant() -> None:
+    """While a tenant has a hook, even a disabled one at another event, a request without a tenant is 403."""
+    registry, ran = HookRegistry(), list[str]()
+    registry.on("request:pre", lambda event, data: ran.append("system"), name="system")
+    async with client(starlette(registry)) as http:
+        assert (await http.get("/echo")).status_code == 200
+        undo = registry.gate("tool:pre", saying(None), name="acmes", tenant="acme")
+        registry.disable("acmes")
+        refused = await http.get("/echo")
+        assert (refused.status_code, refused.json()["code"]) == (403, "no_tenant")
+        assert (await http.get("/echo", headers={"x-user-of": "other"})).status_code == 200
+        undo()
+        assert (await http.get("/echo")).status_code == 200
+    assert ran == ["system"] * 3
+
+
+@pytest.mark.rule("API-17")
+async def test_applications_that_decide_about_tenants() -> None:
+    """`tenants=True` refuses without any hook, `tenants=False` lets the hooks of the system decide, as before."""
+    async with client(starlette(HookRegistry(), tenants=True)) as http:
+        assert (await http.get("/echo")).status_code == 403
+        assert (await http.get("/echo", headers={"x-user-of": "acme"})).status_code == 200
+    registry = HookRegistry()
+    registry.gate("request:pre", saying(HookResult.deny("no")), name="acmes", tenant="acme")
+    async with client(starlette(registry, tenants=False)) as http:
+        assert (await http.get("/echo")).status_code == 200
+
+
+@pytest.mark.rule("API-17")
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *(("/echo", 403), ("/open", 200), ("/open/", 403), ("/openly", 403), ("/static/a/b.css", 200)),
+        *(("/static", 403), ("/static/", 403), ("/static/../echo", 403), ("/static/..\\echo", 403)),
+        *(("/static//echo", 403), ("/static/./echo", 403)),
+    ],
+)
+async def test_public_paths(path: str, status: int) -> None:
+    """A public path is one path, or all paths below one that lead nowhere else; its requests reach the hooks."""
+    registry, seen, sent = HookRegistry(), list[str](), list[Any]()
+    registry.on("request:pre", lambda event, data: seen.append(data["path"]), name="look")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    app = HooksMiddleware(PlainTextResponse("hello"), registry, tenants=True, public=["/open", "/static/*"])
+    await app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send)
+    assert (sent[0]["status"], seen) == (status, [path] if status == 200 else [])
+
+
+@pytest.mark.rule("API-17")
+@pytest.mark.parametrize("public", ["/login", ["login"], ["/*"], ["/a*"], ["/a/*/b"], [3]])
+def test_public_paths_that_are_none(public: Any) -> None:
+    """A text in place of a list, a path without its slash, and a pattern for everything are refused by name."""
+    with pytest.raises(InvalidRegistration, match="list paths, as '/login'"):
+        HooksMiddleware(PlainTextResponse("hello"), HookRegistry(), public=public)
+
+
+@pytest.mark.rule("API-2", "API-17")
+async def test_a_websocket_without_a_tenant() -> None:
+    """A WebSocket without the tenant it needs never opens; one with a tenant, and the lifespan, pass by the hooks."""
+    began: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        began.append("app")
+        yield
+
+    async def talk(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.send_text("hello")
+        await websocket.close()
+
+    registry = HookRegistry()
+    registry.gate("request:pre", saying(HookResult.deny("no")), name="acmes", tenant="acme")
+    app = Starlette(
+        routes=[WebSocketRoute("/talk", talk)],
+        lifespan=lifespan,
+        middleware=[
+            Middleware(AuthenticationMiddleware, backend=Backend()),
+            Middleware(HooksMiddleware, hooks=registry, tenants=True),
+        ],
+    )
+    with TestClient(app) as http:
+        assert began == ["app"]
+        with http.websocket_connect("/talk", headers={"x-user-of": "acme"}) as socket:
+            assert socket.receive_text() == "hello"
+        with pytest.raises(WebSocketDisconnect) as closed, http.websocket_connect("/talk"):
+            pass
+    assert (closed.value.code, "no tenant is known" in closed.value.reason) == (1008, True)
+
+
+@pytest.mark.rule("REG-17", "API-2")
+@pytest.mark.parametrize("path", ["/echo", "/closed"])
+async def test_a_hook_object_before_a_request(path: str) -> None:
+    """A hook object at `request.pre` denies a request, or goes on after the response and changes its status."""
+    ends: list[Any] = []
+
+    class Teapot:
+        name, event_type, priority, enabled = "teapot", "request.pre", 10, True
+
+        async def execute(self, context: RequestContext, call_next: Callable[..., Any]) -> Any:
+            try:
+                await call_next(context)
+            except OperationNotRun as error:
+                ends.append(error.why)
+                raise
+            ends.append(context.status_code)
+            context.status_code = 418
+            return context
+
+    registry = HookRegistry()
+    registry.add(Teapot())
+    closed = HookResult.deny("shut")
+    registry.gate("request:pre", lambda event, data: closed if data["path"] == "/closed" else None, priority=99)
+    async with client(starlette(registry)) as http:
+        response = await http.get(path)
+    assert (response.status_code, ends) == ((418, [200]) if path == "/echo" else (403, ["shut"]))

@@ -25,7 +25,7 @@ from langgraph.types import Command, interrupt
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters import langchain as adapter
 from amplifier_hooks.adapters.langchain import SessionMiddleware
-from amplifier_hooks.errors import HookUsageError
+from amplifier_hooks.errors import HookAbortError, HookUsageError
 from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
@@ -637,3 +637,18 @@ def test_the_text_of_a_call_is_found_where_langchain_keeps_it(*, as_object: bool
     for call, found in (("1", [text.encode()]), ("3", [text.encode()]), ("4", []), ("5", [])):
         request: Any = SimpleNamespace(state=state, tool_call={"id": call})
         assert list(adapter.raw_arguments(request)) == found
+
+
+async def test_the_calls_of_a_denied_answer_are_known() -> None:
+    """A call of a denied answer does not run later either, when the model has given another answer."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("llm:post", lambda event, data: HookResult.deny("no") if "call-a" in str(data) else None, name="guard")
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(saying(["a"], []), [a_tool(ran)], middleware=[SessionMiddleware(session)])
+        with pytest.raises(HookAbortError):
+            await agent.ainvoke(GO)
+        await agent.ainvoke(GO)
+        later = await session.call_tool("write", {"path": "a"}, ran.append, call_id="call-a")
+        assert (later.denied, ran) == (True, [])
+        assert (await session.call_tool("write", {"path": "b"}, ran.append, call_id="call-b")).ok

@@ -500,3 +500,40 @@ async def test_texts_stay_at_their_place() -> None:
     assert read[2].count("seen a") == read[2].count("seen b") == 1
     assert read[2].index("seen a") < read[2].index("seen b")
     assert b"seen" not in result.all_messages_json()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["plain", "async"])
+async def test_the_tools_own_check_holds_for_changed_arguments(*, waits: bool) -> None:
+    """The tool's own validator refuses the arguments that hooks leave, as it would refuse those of the model."""
+    ran: list[str] = []
+    read: list[str] = []
+
+    def check(_context: Any, path: str) -> None:
+        if path == "b":
+            raise ModelRetry("not b")
+
+    async def check_later(context: Any, path: str) -> None:
+        check(context, path)
+
+    agent = an_agent(scripted(read, {"path": "a"}, None), keeping(ran), args_validator=check_later if waits else check)
+    hooks = HookRegistry()
+    hooks.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"path": "b"}}), name="changer")
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert ran == []
+    assert "not b" in read[-1]
+
+
+async def test_the_calls_of_a_denied_answer_are_known() -> None:
+    """A call of a denied answer does not run later either, when the model has given another answer."""
+    ran: list[Any] = []
+    hooks = HookRegistry()
+    hooks.gate("llm:post", lambda event, data: HookResult.deny("no") if "call-1" in str(data) else None, name="guard")
+    agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
+    async with SessionCoordinator(hooks=hooks) as session:
+        with pytest.raises(HookAbortError):
+            await agent.run("go", capabilities=[SessionCapability(session)])
+        await agent.run("go", capabilities=[SessionCapability(session)])
+        later = await session.call_tool("write", {"path": "a"}, ran.append, call_id="call-1")
+        assert (later.denied, ran) == (True, [])
+        assert (await session.call_tool("write", {"path": "b"}, ran.append, call_id="call-2")).ok

@@ -308,7 +308,7 @@ async def test_a_call_that_cannot_be_looked_up(desk: Desk, monkeypatch: pytest.M
     async def fail(*_args: Any) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr(desk.approvals.broker.store, "begun", fail)
+    monkeypatch.setattr(desk.approvals.broker.store, "find_call", fail)
     assert (await desk.call(session, call_id="c2")).cause == "approval_unavailable"
     assert desk.ran == [{"n": 1}]
 

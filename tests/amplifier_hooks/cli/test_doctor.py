@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
-from amplifier_hooks.cli.project.read_project import trust_content
-from amplifier_hooks.definitions import load_files
+from amplifier_hooks.cli.project.read_project import list_trusted
+from amplifier_hooks.definitions import TrustStore, load_files
 from amplifier_hooks.record.log import AuditLog
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def config(patient: Patient, text: str, *, trusted: bool = False) -> None:
     path = patient.folder / "amplifier-hooks.yaml"
     path.write_text(text)
     if trusted:
-        trust_content(load_files(path), path)
+        found, trust = load_files(path), TrustStore()
+        trust.trust(str(path), [list_trusted(found, path, trust).listed])
 
 
 @pytest.mark.rule("CLI-5")

@@ -1,7 +1,4 @@
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,8 +9,8 @@ from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
-from amplifier_hooks.definitions.reload import UNTRUSTED, trusted_part
-from amplifier_hooks.definitions.trust import TrustStore, digest_of
+from amplifier_hooks.definitions.reload import UNTRUSTED
+from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 
 HOOK = "- {name: %s, event_type: tool:pre, handler_ref: 'house:say', priority: 10}\n"
@@ -253,117 +250,120 @@ def test_no_file_breaks_what_is_in_force(files: WatchedFiles, cut: int, kept: by
         assert not files.state.problem
 
 
-def trusts(store: TrustStore, project: Path, facts: Mapping[str, Any], words: Sequence[str]) -> bool:
-    """Ask a store, as a program would."""
-    return store.trusts(digest_of(facts, words, project))
+@pytest.fixture
+def trust(files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory) -> TrustStore:
+    """Watch the files as those of a project, with a store that trusts nothing yet."""
+    files.trust = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
+    return files.trust
+
+
+def accept(files: WatchedFiles) -> None:
+    """Trust the files as they are now."""
+    assert files.trust is not None
+    files.refresh()
+    assert files.waiting is not None
+    files.trust.trust(files.source, [files.waiting])
 
 
 @pytest.mark.rule("TRU-2")
-def test_a_projects_hooks_run_only_when_trusted(
-    files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_projects_hooks_run_only_when_trusted(files: WatchedFiles, trust: TrustStore) -> None:
     """Nothing a project's files name is imported before they were trusted; any change, scripts included, ends that."""
     project = files.path.parent
-    store = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
-    files.trusted = partial(trusts, store, project)
     imported = project / "imported"
-    monkeypatch.setitem(sys.modules, "own_hooks", None)  # forgotten when the test ends
-    del sys.modules["own_hooks"]
     (project / "own_hooks.py").write_text(f"open({str(imported)!r}, 'w').close()\ndef say(event, data): ...\n")
-    monkeypatch.syspath_prepend(str(project))
     script = project / "guard.sh"
     script.write_text("exit 0\n")
     files.path.write_text(
         text("a").replace("house:", "own_hooks:")
         + "- {name: b, event_type: tool:pre, handler_ref: command, config: {argv: [sh, guard.sh]}}\n"
     )
-
-    def trust() -> None:
-        facts, words = trusted_part(load_files(files.path, environment={}))
-        store.add({digest_of(facts, words, project): "test"})
-
     files.refresh()
     assert (names(files), files.state.trusted, files.state.since) == ([], False, None)
     assert "is not trusted" in files.state.problem
     assert not imported.exists()
-    trust()
+    accept(files)
     files.refresh()
     assert (names(files), files.state.trusted) == (["a", "b"], True)
     assert imported.exists()
     for changed in (script, project / "own_hooks.py", files.path):
         changed.write_text(changed.read_text() + "# changed\n")
         files.refresh()
-        assert (names(files), files.state.trusted) == (["a", "b"], False), changed
-        trust()
+        assert (sorted(names(files)), files.state.trusted) == (["a", "b"], False), changed
+        accept(files)
         files.refresh()
         assert files.state.trusted
+    assert trust.trusted_files() > {str(script), str(project / "own_hooks.py"), str(files.path)}
 
 
-@pytest.mark.rule("TRU-2")
-async def test_a_script_that_was_changed_does_not_run(
-    files: WatchedFiles, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A program runs only while its content is trusted, even before the next look at the files."""
-    project = files.path.parent
-    store = TrustStore(tmp_path_factory.mktemp("home") / "trust.json")
-    files.trusted = partial(trusts, store, project)
-    script, ran = project / "guard.sh", project / "ran"
-    script.write_text(f"touch {ran}\n")
+@pytest.mark.rule("TRU-5", "TRU-7")
+async def test_the_trusted_script_runs_until_its_change_is_trusted(files: WatchedFiles, trust: TrustStore) -> None:
+    """A changed script leaves the trusted one in force, from its copy; once it is trusted, the next look takes it."""
+    del trust
+    script, ran = files.path.parent / "guard.sh", files.path.parent / "ran"
+    script.write_text(f"echo one > {ran}\n")
     command = "handler_ref: command, config: {argv: [sh, guard.sh]}"
     files.path.write_text(f"version: 1\nhooks:\n- {{name: a, event_type: tool:pre, priority: 10, {command}}}\n")
 
-    def trust() -> None:
-        facts, words = trusted_part(load_files(files.path, environment={}))
-        store.add({digest_of(facts, words, project): "test"})
-
-    async def emit() -> tuple[bool, bool]:
+    async def emit() -> str:
         ran.unlink(missing_ok=True)
-        outcome = await files.hooks.registry.emit("tool:pre", {"tool_name": "x", "session_id": "s"})
-        return outcome.denied, ran.exists()
+        assert not (await files.hooks.registry.emit("tool:pre", {"tool_name": "x", "session_id": "s"})).denied
+        return ran.read_text().strip()
 
-    trust()
+    accept(files)
     steps = Steps()
     files.refresh()
     watching = asyncio.create_task(files.watch(sleep=steps.sleep))
-    assert await emit() == (False, True)
-    script.write_text(f"touch {ran} # changed\n")
-    assert await emit() == (True, False)
+    assert await emit() == "one"
+    script.write_text(f"echo two > {ran}\n")
+    assert await emit() == "one"
     await steps.step(3)
     assert UNTRUSTED in files.state.problem
-    assert await emit() == (True, False)
-    trust()
-    await steps.step(3)
+    assert await emit() == "one"
+    assert files.trust is not None
+    assert files.waiting is not None
+    files.trust.trust(files.source, [files.waiting])
+    await steps.step(1)
     assert not files.state.problem
-    assert await emit() == (False, True)
+    assert await emit() == "two"
     watching.cancel()
 
 
-@pytest.mark.rule("TRU-2")
-async def test_a_ready_made_hook_of_a_project(files: WatchedFiles) -> None:
-    """A ready-made hook whose settings may name a program runs only while that is what was trusted, too."""
-    trusted = True
-    files.trusted = lambda facts, words: trusted
-    files.path.write_text("version: 1\nlibrary: {rate_limit: {match: Write}}\n")
-    files.refresh()
-    assert not files.state.problem
-    call = {"tool_name": "Write", "session_id": "s", "tool_input": {}}
-    assert not (await files.hooks.registry.emit("tool:pre", call)).denied
-    trusted = False
-    outcome = await files.hooks.registry.emit("tool:pre", call)
-    assert [answer.status for answer in outcome.answers] == ["unavailable"]
-    assert outcome.denied
+@pytest.mark.rule("TRU-7")
+@pytest.mark.parametrize("change", ["an edit", "no file", "a link"])
+async def test_a_restart_takes_over_no_change(files: WatchedFiles, trust: TrustStore, change: str) -> None:
+    """After a restart the trusted set is in force from its copies, whatever the project has now; a problem is named."""
+    project = files.path.parent
+    (project / "own_hooks.py").write_text(
+        "from amplifier_hooks import HookResult\ndef say(event, data): return HookResult.deny('old')\n"
+    )
+    files.path.write_text(text("a").replace("house:", "own_hooks:"))
+    accept(files)
+    (project / "own_hooks.py").write_text("def say(event, data): return None\n")
+    if change == "an edit":
+        files.path.write_text("version: 1\n")
+    else:
+        files.path.unlink()
+    if change == "a link":
+        (project / "other.yaml").write_text("version: 1\n")
+        files.path.symlink_to(project / "other.yaml")
+    after = WatchedFiles(files.path, DefinedHooks(HookRegistry()), trust=trust, environment={})
+    after.refresh()
+    outcome = await after.hooks.registry.emit("tool:pre", {"tool_name": "x", "session_id": "s"})
+    assert outcome.reason == "old"
+    assert after.state.problem
 
 
 @pytest.mark.rule("TRU-2")
-def test_what_was_trusted_elsewhere_is_not_trusted_here(files: WatchedFiles, tmp_path: Path) -> None:
+def test_what_was_trusted_elsewhere_is_not_trusted_here(files: WatchedFiles, trust: TrustStore, tmp_path: Path) -> None:
     """Trust in files of one project does not hold for equal files in another project."""
     files.path.write_text(text("a"))
-    facts, words = trusted_part(load_files(files.path, environment={}))
-    store = TrustStore(tmp_path / "home" / "trust.json")
-    store.add({digest_of(facts, words, tmp_path / "elsewhere"): "test"})
-    files.trusted = partial(trusts, store, tmp_path)
-    files.refresh()
-    assert not files.state.trusted
+    accept(files)
+    other = tmp_path / "elsewhere" / "amplifier-hooks.yaml"
+    other.parent.mkdir()
+    other.write_text(text("a"))
+    elsewhere = WatchedFiles(other, DefinedHooks(HookRegistry()), trust=trust, environment={})
+    elsewhere.refresh()
+    assert not elsewhere.state.trusted
 
 
 @pytest.mark.rule("DEF-1")
@@ -377,20 +377,3 @@ def test_a_name_that_is_misspelt_in_one_file_is_mended_there(files: WatchedFiles
     before = files.signature()
     sub.write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: 'house:say'}}\n")
     assert files.signature() != before
-
-
-@pytest.mark.rule("TRU-2")
-def test_what_trust_is_in(files: WatchedFiles) -> None:
-    """Trust is in the content of every file of a set, and in what hooks and ready-made hooks name in their settings."""
-    folder = files.path.parent
-    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: tool:pre, handler_ref: http}}\n")
-    files.path.write_text(
-        "version: 1\nlibrary: {one: {run: [./one.sh]}, two: {run: ./two.sh}}\n"
-        "hooks: [{name: a, $ref: 'sub.yaml#/definitions/x', config: {deep: [{argv: ./three.sh}]}}]\n"
-    )
-    facts, words = trusted_part(load_files(files.path, environment={}))
-    assert words == ["./one.sh", "./three.sh", "./two.sh"]
-    assert sorted(facts["files"]) == ["amplifier-hooks.yaml", "sub.yaml"]
-    before = facts["files"]["sub.yaml"]
-    (folder / "sub.yaml").write_text("version: 1\ndefinitions: {x: {event_type: tool:post, handler_ref: http}}\n")
-    assert trusted_part(load_files(files.path, environment={}))[0]["files"]["sub.yaml"] != before

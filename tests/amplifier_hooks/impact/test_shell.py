@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.tools import predict_impact
-from amplifier_hooks.impacts import ImpactPolicy
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, stat
 
 if TYPE_CHECKING:
@@ -372,6 +372,9 @@ def test_nothing_is_cut_silently(command: str, predict: Predict) -> None:
         *(opening * 5_000 for opening in ("$(", "(", "{ ", "`", "a|", "[[ ", "if a; then ", "$((", "<(")),
         "ls a b && " * 100_000,
         "echo " + "{a,b}" * 2_000,
+        "echo " + "${a:-" * 400 + "}" * 400,
+        "echo " + "${a:-$(" * 100 + ")}" * 100,
+        "find . -exec; frobnicate",
         "f() { f; f; }; f",
         "f() { g; g; }; g() { f; f; }; f",
         "echo 'sh /tmp/a' > /tmp/a; sh /tmp/a",
@@ -453,3 +456,54 @@ def test_a_document_without_its_end() -> None:
     assert shell("sh <<EOF\nrm -rf ~\n").kinds >= {"deletes_outside"}
     assert shell("cat <<EOF > a.md\n$(rm -rf ~)\n").kinds >= {"deletes_outside"}
     assert "unreadable" in shell("cat <<EOF > 'a.md\nx").kinds
+
+
+@pytest.mark.rule("IMP-1")
+@pytest.mark.parametrize(
+    "command",
+    ["declare -xp", "export -p", "typeset -x", "readonly -p", "declare -p API_TOKEN", "echo ${!x}", "echo ${!AWS*}"],
+)
+def test_a_shell_can_print_its_variables(command: str) -> None:
+    """A command of the shell that prints variables reads secrets."""
+    assert "reads_secret" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-1")
+@pytest.mark.parametrize(
+    "command", ["declare -f x", "declare -p names", "export A=1", "readonly X", "echo ${!list[@]}"]
+)
+def test_other_declarations_print_no_secret(command: str) -> None:
+    """A declaration, and the print of a function or of a plain variable, read no secret."""
+    assert "reads_secret" not in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-5")
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("cat notes/../.aws/credentials", "reads_secret"),
+        ("echo x > out/../x", "writes_outside"),
+        ("cd notes/.. && echo x > a", "writes_tree"),
+        ("rm -r data/../x", "deletes_outside"),
+        ("cat .[e]nv", "reads_secret"),
+    ],
+)
+def test_the_parent_of_a_link_is_that_of_its_target(command: str, kind: str) -> None:
+    """A `..` behind a link leads to the parent of its target, but for `cd`; brackets of a glob count in any place."""
+    assert kind in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-3")
+def test_a_substituted_process_is_no_secret() -> None:
+    """A file that the shell opens for a substitution is read as any other, whatever the file system says behind it."""
+    policy = ImpactPolicy("/home/u/p", "/home/u")
+    given = {"command": "diff <(sort a) <(sort b)"}
+    found = predict_impact("Bash", given, policy, lambda path: FileFact(path.replace("/dev/fd", "/proc/7/fd")))
+    assert found.kinds == {"reads"}
+
+
+@pytest.mark.rule("IMP-5")
+@pytest.mark.parametrize("command", ['cd "$X" && make', "cd - && npm test"])
+def test_code_in_a_folder_that_only_a_run_tells_is_unread(command: str) -> None:
+    """Code in a folder that only a run can tell does not count as the project's."""
+    assert "runs_unread" in shell(command).kinds

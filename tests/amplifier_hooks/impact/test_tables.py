@@ -88,7 +88,7 @@ def test_one_table_names_secret_and_guarded_files(path: str, secret: bool, guard
 
 @pytest.mark.rule("IMP-5")
 @pytest.mark.parametrize(
-    "path", ["amplifier-hooks.yaml", ".claude/settings.local.json", ".codex/config.toml", ".mcp.json"]
+    "path", ["amplifier-hooks.yaml", ".claude/settings.local.json", ".codex/config.toml", ".gemini/settings.json"]
 )
 def test_a_row_says_if_a_file_can_switch_our_hook_off(path: str) -> None:
     """A row says if a file can switch our hook off."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.impact.shell import load_grammar
-from amplifier_hooks.impacts import KINDS
+from amplifier_hooks.impacts import KINDS, MEANINGS
 from amplifier_hooks.library import Guard
 from amplifier_hooks.library.guard import PRESETS, ROWS
 from amplifier_hooks.testing import ScriptedApprover
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from amplifier_hooks.result import Outcome
 
 pytestmark = pytest.mark.rule("LIB-9")
@@ -182,15 +179,6 @@ async def test_long_and_strange_words(tmp_path: Path) -> None:
     assert "and 34 more" in str(outcome.approval_prompt)
 
 
-async def test_without_the_grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the grammar of the shell a command is unreadable, and the question names the extra that reads it."""
-    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
-    load_grammar.cache_clear()
-    outcome = await Desk(tmp_path).ask("Bash", {"command": "ls"})
-    assert outcome.action == "ask_user"
-    assert "amplifier-hooks[shell]" in str(outcome.approval_prompt)
-
-
 def test_settings_that_cannot_work() -> None:
     """An unknown preset, kind or treatment is a mistake with its field."""
     for settings in ({"preset": "brave"}, {"kinds": {"reeds": "ask"}}, {"kinds": {"reads": "maybe"}}):
@@ -247,3 +235,10 @@ async def test_nothing_that_cannot_be_undone_has_an_always(tmp_path: Path) -> No
     desk = Session(tmp_path)
     await desk.run("rm -rf ~/photos")
     assert [option.kind for option in desk.approver.requests[0].options] == ["allow_once", "reject_once"]
+
+
+def test_the_page_has_the_table() -> None:
+    """The page about the guard has the row of every kind, as the hook treats it."""
+    page = (Path(__file__).parents[3] / "docs" / "guard.md").read_text(encoding="utf-8")
+    for kind, row in ROWS.items():
+        assert f"| `{kind}` | {MEANINGS[kind]} | {row.careful} | {row.balanced} | {row.open} | {row.risk} |" in page

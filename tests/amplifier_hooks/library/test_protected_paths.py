@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ async def test_disguises(folder: Path, given: dict[str, Any], absolute: bool) ->
     paths = [f"{folder}/config/**" if absolute else "./config/**"]
     ok, reason = await ran(folder, filled(given, folder), paths=paths, action="deny")
     assert not ok
-    assert "is protected" in reason or "cannot be resolved" in reason
+    assert "protected" in reason or "cannot be resolved" in reason
 
 
 @pytest.mark.parametrize("given", HARMLESS, ids=lambda given: str(given)[:40])
@@ -162,11 +163,11 @@ async def test_asked(folder: Path) -> None:
         ({"file_path": "~/$API_TOKEN"}, "~/$API_TOKEN"),
         ({"file_path": "src/secret-link"}, "src/secret-link"),
         ({"paths": ["%24PROJECT/config/%24API_TOKEN"]}, "%24PROJECT/config/%24API_TOKEN"),
-        ({"command": "cat $PROJECT/config/$API_TOKEN"}, "$PROJECT/config/$API_TOKEN"),
-        ({"command": 'cat --file="$PROJECT"/config/${API_TOKEN}'}, "--file=$PROJECT/config/${API_TOKEN}"),
-        ({"command": "cat $SEVERAL"}, "$SEVERAL"),
+        ({"command": "cat $PROJECT/config/$API_TOKEN"}, "…/config/…"),
+        ({"command": 'cat "$PROJECT"/config/${API_TOKEN}'}, "…/config/…"),
+        ({"command": "cat $SEVERAL"}, "…"),
         ({"command": "rm src/secret-l*"}, "src/secret-l*"),
-        ({"cmd": ["cat", "%PROJECT%/config/%API_TOKEN%"]}, "%PROJECT%/config/%API_TOKEN%"),
+        ({"paths": ["%PROJECT%/config/%API_TOKEN%"]}, "%PROJECT%/config/%API_TOKEN%"),
         ({"input": PATCH.format("config/$API_TOKEN")}, "config/$API_TOKEN"),
     ],
     ids=str,
@@ -185,7 +186,7 @@ async def test_own_words_only(
     ok, reason = await ran(folder, given, approver, paths=["./config/**"], action=action)
     words = [reason, *(request.prompt for request in approver.requests)]
     assert not ok
-    assert all(f"'{quoted}' is protected ('./config/**')" in text for text in words)
+    assert all(re.search(rf"'{re.escape(quoted)}' (is|may be) protected", text) for text in words)
     assert not any(secret in text or str(folder.parent) in text for text in words)
 
 

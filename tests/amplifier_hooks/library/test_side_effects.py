@@ -1,12 +1,9 @@
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinator
-from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.impact.shell import load_grammar
 from amplifier_hooks.library.side_effects import SideEffects
 from amplifier_hooks.text.matching import compile_matcher
 
@@ -73,14 +70,6 @@ async def test_what_runs_is_what_was_given(tmp_path: Path) -> None:
     assert looked[0] == {"command": "touch zzz"}
     registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="no")
     assert (await registry.emit("tool:pre", {"tool_name": "Bash", "tool_input": {"command": "touch a"}})).denied
-
-
-def test_without_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the grammar, the error names the extra to install."""
-    load_grammar.cache_clear()
-    monkeypatch.setitem(sys.modules, "tree_sitter_bash", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'amplifier-hooks\[shell\]'"):
-        SideEffects()
 
 
 @pytest.mark.rule("LIB-2")

@@ -9,7 +9,7 @@ import pytest
 from attrs import frozen
 
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.definitions.trust import TrustStore
+from amplifier_hooks.definitions.trust import FileList, TrustStore
 from amplifier_hooks.errors import InvalidRegistration, SettingsError
 from amplifier_hooks.programs.dialect import Dialect
 from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI
@@ -38,7 +38,7 @@ class Project:
 
     def trusted(self, settings: Settings) -> HookRegistry:
         """Return a registry with the hooks, all of them trusted."""
-        self.trust.add({hook.digest: hook.runs for hook in settings.hooks})
+        self.trust.trust("settings", [hook.files for hook in settings.hooks])
         registry = HookRegistry()
         settings.register(registry, self.trust)
         return registry
@@ -72,7 +72,7 @@ async def test_nothing_runs_before_it_was_trusted(project: Project) -> None:
     assert (await call(registry)).denied
     assert not (project.root / "ran.txt").exists()
 
-    project.trust.add({hook.digest: hook.runs for hook in settings.hooks})
+    project.trust.trust("settings", [hook.files for hook in settings.hooks])
     assert not (await call(registry)).denied
     assert (project.root / "ran.txt").read_text() == "ran\n"
 
@@ -82,9 +82,9 @@ async def test_nothing_runs_before_it_was_trusted(project: Project) -> None:
     assert "not trusted" in (outcome.reason or "")
     assert (project.root / "ran.txt").read_text() == "ran\n"
 
-    project.trust.add({hook.digest: hook.runs for hook in settings.hooks})
+    project.trust.trust("settings", [hook.files for hook in settings.hooks])
     assert not (await call(registry)).denied
-    project.trust.remove([hook.digest for hook in settings.hooks])
+    project.trust.trust("settings", [])
     assert (await call(registry)).denied
 
 
@@ -93,22 +93,25 @@ def test_trust_is_in_project_definition_and_files(project: Project, tmp_path: Pa
     """Another command, matcher, option, project or file content has another digest; equal ones have an equal digest."""
     (project.root / "a.sh").write_text("1")
     (project.root / "b.sh").write_text("1")
-    first = project.gate("sh a.sh").hooks[0].digest
-    assert project.gate("sh a.sh").hooks[0].digest == first
+    first = project.gate("sh a.sh").hooks[0].files.digest
+    assert project.gate("sh a.sh").hooks[0].files.digest == first
     others = {
-        project.gate("sh b.sh").hooks[0].digest,
-        project.gate("sh a.sh", timeout=5).hooks[0].digest,
+        project.gate("sh b.sh").hooks[0].files.digest,
+        project.gate("sh a.sh", timeout=5).hooks[0].files.digest,
         project.settings(
             {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "sh a.sh"}]}]}
-        ).hooks[0].digest,
+        ).hooks[0].files.digest,
     }  # fmt: skip
     (project.root / "a.sh").write_text("2")
-    others.add(project.gate("sh a.sh").hooks[0].digest)
+    others.add(project.gate("sh a.sh").hooks[0].files.digest)
     elsewhere = Project(tmp_path / "elsewhere", project.trust)
     elsewhere.root.mkdir()
     (elsewhere.root / "a.sh").write_text("1")
-    others.add(elsewhere.gate("sh a.sh").hooks[0].digest)
+    others.add(elsewhere.gate("sh a.sh").hooks[0].files.digest)
     assert len(others - {first}) == 5
+
+
+EMPTY = FileList(folder="/nowhere")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "not json", "{" * 100_000, '{"a'])
@@ -116,17 +119,17 @@ def test_a_broken_store_trusts_nothing(content: str, project: Project) -> None:
     """A trust file that cannot be read trusts nothing, and the next trust replaces it."""
     project.trust.path.parent.mkdir()
     project.trust.path.write_text(content)
-    assert not project.trust.trusts("a")
-    project.trust.add({"a": "x"})
-    assert project.trust.trusts("a")
+    assert not project.trust.trusts(EMPTY)
+    project.trust.trust("a", [EMPTY])
+    assert project.trust.trusts(EMPTY)
     assert project.trust.path.stat().st_mode & 0o077 == 0
 
 
 def test_a_store_others_can_write_trusts_nothing(project: Project) -> None:
     """A trust file that other users can write trusts nothing."""
-    project.trust.add({"a": "x"})
+    project.trust.trust("a", [EMPTY])
     project.trust.path.chmod(0o666)
-    assert not project.trust.trusts("a")
+    assert not project.trust.trusts(EMPTY)
 
 
 def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -139,6 +142,34 @@ def test_the_store_is_outside_of_the_project(monkeypatch: pytest.MonkeyPatch, tm
 
 
 # -- what a file holds -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("DIA-1")
+@pytest.mark.parametrize(
+    ("condition", "tool", "given", "runs"),
+    [
+        ("Bash(git push *)", "Bash", {"command": "true; git push origin main"}, True),
+        ("Bash(git push *)", "Bash", {"command": "cd x && A=1 git  push"}, True),
+        ("Bash(git push *)", "Bash", {"command": "sh -c '/usr/bin/git push -f' | cat"}, True),
+        ("Bash(git push *)", "Bash", {"command": "echo $(git push)"}, True),
+        ("Bash(git push *)", "Bash", {"command": "$(cat x) y"}, True),
+        ("Bash(git push *)", "Bash", {"command": "echo 'git push x'"}, False),
+        ("Bash(git push *)", "Bash", {"command": "git pushy"}, False),
+        ("Bash(git:*)", "Bash", {"command": "true && git status"}, True),
+        ("Bash(git:*)", "Read", {"file_path": "git"}, False),
+        ("Write(*.env)", "Write", {"command": "", "file_path": "a.env"}, True),
+        ("Write(*.env)", "Write", {"file_path": "a.py"}, False),
+        ("Write", "Write", {"file_path": "a.py"}, True),
+        ("(broken", "Write", {"file_path": "a.py"}, True),
+    ],
+)
+async def test_a_condition_judges_every_part_of_a_command(
+    project: Project, condition: str, tool: str, given: dict[str, Any], runs: bool
+) -> None:
+    """A hook with `if` runs if one part of a command matches, if a part cannot be read, and if one field matches."""
+    deny = {"type": "command", "command": "echo no >&2; exit 2", "if": condition}
+    registry = project.trusted(project.settings({"PreToolUse": [{"hooks": [deny]}]}))
+    assert (await call(registry, tool_name=tool, tool_input=given)).denied is runs
 
 
 @pytest.mark.rule("DIA-1")

@@ -17,6 +17,7 @@ from amplifier_hooks import (
     HookResult,
     Outcome,
     RequestContext,
+    SessionCoordinator,
     ToolContext,
     WorkflowContext,
 )
@@ -279,16 +280,17 @@ async def written() -> str:
 
 @pytest.mark.rule("REG-11")
 @pytest.mark.parametrize("event", ["tool.execute.pre", "tool:pre", "PreToolUse", "on_tool_call"])
-async def test_an_object_wraps_from_before(event: str) -> None:
-    """A hook object at an operation's first event, in any spelling, runs around the operation."""
+async def test_an_object_waits_for_the_operation(event: str) -> None:
+    """A hook object at an operation's first event, in any spelling, takes part there and goes on afterwards."""
     registry = HookRegistry()
     hook = Recorder(event)
     undo = registry.add(hook)
     assert registry.list_handlers("tool:pre") == {"tool:pre": ["recorder"]}
-    assert await registry.wrap("tool", ToolContext(tool_name="Write"), written) == "written"
+    session = SessionCoordinator(registry)
+    assert (await session.call_tool("Write", {}, lambda _: "written")).value == "written"
     assert hook.seen == [("before", None), ("after", "written")]
     undo()
-    await registry.wrap("tool", ToolContext(tool_name="Write"), written)
+    await session.call_tool("Write", {}, lambda _: "written")
     assert len(hook.seen) == 2
 
 
@@ -317,7 +319,7 @@ async def test_objects_run_in_their_order() -> None:
     for priority in (2, 1):
         registry.add(Ordered("tool.execute.post", priority, f"post {priority}"))
         registry.add(Ordered("tool.execute.pre", priority, f"pre {priority}"))
-    assert await registry.wrap("tool", ToolContext(tool_name="Write"), written) == "written"
+    assert (await SessionCoordinator(registry).call_tool("Write", {}, lambda _: "written")).value == "written"
     assert order == ["pre 1", "pre 2", "post 1", "post 2"]
 
 
@@ -330,16 +332,16 @@ async def test_objects_abort_skip_and_are_switched() -> None:
         async def execute(self, context: Any, call_next: CallNext) -> Any:
             raise HookAbortError("closed")
 
+    session = SessionCoordinator(registry)
     stop = Stop("tool.execute.pre", name="stop")
     registry.add(stop)
-    with pytest.raises(HookAbortError, match="closed") as caught:
-        await registry.wrap("tool", ToolContext(tool_name="Write"), written)
-    assert caught.value.hook == "stop"
+    stopped = await session.call_tool("Write", {}, lambda _: "written")
+    assert (stopped.denied, stopped.by, stopped.reason) == (True, "stop", "Operation denied by stop: closed")
     stop.enabled = False
-    assert await registry.wrap("tool", ToolContext(tool_name="Write"), written) == "written"
+    assert (await session.call_tool("Write", {}, lambda _: "written")).ok
     stop.enabled = True
     registry.disable("stop")
-    assert await registry.wrap("tool", ToolContext(tool_name="Write"), written) == "written"
+    assert (await session.call_tool("Write", {}, lambda _: "written")).ok
     after = Recorder("tool.execute.post", name="after")
     after.enabled = False
     registry.add(after)
@@ -453,7 +455,7 @@ def test_a_plugins_object() -> None:
     registry = HookRegistry()
     scope = registry.scope("plugin")
     scope.add(Recorder("tool.execute.pre"), match="Write", timeout=1)
-    with pytest.raises(PrivilegeRequired, match="around model"):
+    with pytest.raises(PrivilegeRequired, match="llm:pre"):
         scope.add(Recorder("llm.call.pre"))
     assert scope.close() == 1
     assert registry.count() == 0

@@ -16,14 +16,16 @@ from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
+from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import Office, new_hook, office
-from tests.runs import agent, house
+from tests.runs import agent, agent_hook, house
 from tests.stores import DSN, schema, server
 
 Operation = APIOperation[Any, Any, Any, Any]
@@ -51,8 +53,9 @@ async def whole(kind: str) -> AsyncIterator[Office]:
             database: Any = PostgresDatabase(DSN, *API_TABLES, RUN_TABLES, schema=name)
         else:
             database = MemoryDatabase(*API_TABLES, RUN_TABLES)
-        inside = await stack.enter_async_context(house(agent("writer"), store=runs_in(database)))
-        routers = [runs_router(inside.runs)]
+        blueprints = agent("writer", finish=agent_hook("audit")), agent("audit")
+        inside = await stack.enter_async_context(house(*blueprints, store=runs_in(database)))
+        routers = [runs_router(inside.runs), agents_router(inside.runs, NoRecord())]
         yield await stack.enter_async_context(office(database, routers=routers))
 
 
@@ -64,7 +67,7 @@ def served(kind: str, tenant: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
     async def serve() -> None:
         async with whole(kind) as there:
-            scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin")
+            scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin", "runs:write")
             _, secret = await there.api.tokens.create("fuzz", scopes=scopes, tenant=tenant)
             there.api.admission.runners = there.api.admission.writes
             listener = loopback_socket(0)
@@ -102,10 +105,11 @@ def operations(description: dict[str, Any]) -> list[Operation]:
 def tried(operation: Operation, mode: GenerationMode, client: httpx2.Client, about: str | None = None) -> None:
     """Try one operation with whatever fits its description, or does not; raises what a check has to say.
 
-    With an id, it is `about` that hook, whose version it names, or about that run.
+    With an id, it is `about` that hook, whose version it names, about that run, or about the hook of that agent.
     """
-    name = "hook_id" if "{hook_id}" in operation.path else "run_id"
-    aimed: dict[str, Any] = {} if about is None else {"path_parameters": {name: about}}
+    name = next((one for one in ("hook_id", "agent_name") if f"{{{one}}}" in operation.path), "run_id")
+    named = {name: about, **({"hook_type": "on_run_finish"} if name == "agent_name" else {})}
+    aimed: dict[str, Any] = {} if about is None else {"path_parameters": named}
 
     @settings(
         max_examples=EXAMPLES,
@@ -120,6 +124,8 @@ def tried(operation: Operation, mode: GenerationMode, client: httpx2.Client, abo
         headers = {"authorization": client.headers["authorization"]}
         if about is not None and name == "hook_id":
             headers["if-match"] = client.get(f"/v1/hooks/{about}").headers.get("etag", '"1"')
+        if about is not None and name == "agent_name" and (said := client.get("/agents")).is_success:
+            headers["if-match"] = said.json()["agents"][1]["hooks"][0]["tag"]
         if isinstance(case.query, dict) and isinstance(case.query.get("wait"), int | float):
             case.query["wait"] = min(case.query["wait"], 0.01)  # nothing comes of waiting
         case.call_and_validate(base_url=str(client.base_url), headers=headers, checks=CHECKS)
@@ -140,7 +146,8 @@ def test_no_answer_is_a_failure(api: tuple[str, str, dict[str, Any]]) -> None:
         client.get("/runner/runs", params={"runner": "fuzz"})
         order = ("put", "delete")  # what changes the hook, and what removes it, come last
         for operation in sorted(found, key=lambda one: order.index(one.method) if one.method in order else -1):
-            about = hook if "{hook_id}" in operation.path else run if "{run_id}" in operation.path else None
+            ids = {"{hook_id}": hook, "{run_id}": run, "{agent_name}": "writer"}
+            about = next((one for name, one in ids.items() if name in operation.path), None)
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 tried(operation, mode, client)
                 if about is not None and not operation.path.endswith("/events"):  # which do not end while it runs

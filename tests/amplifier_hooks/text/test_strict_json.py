@@ -52,3 +52,15 @@ def test_json_that_is_too_deep() -> None:
     for text in ("[" * 4 + "]" * 4, b'{"a": [{"b": [1]}]}', "[" * 1_000_000):
         with pytest.raises(ValueError, match="nested deeper than 3"):
             load_json(text, deepest=3)
+
+
+@pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize(
+    ("text", "deepest"),
+    [("[[], [], [], []]", 2), ("[[], [[[]]]]", 4), ("[[[[], [[]]]]]", 5), ('{"a": {}, "b": [{}]}', 3), ("[]", 1)],
+)
+def test_brackets_that_close(text: str, deepest: int) -> None:
+    """A bracket that closes ends its own level and no other."""
+    load_json(text, deepest=deepest)
+    with pytest.raises(ValueError, match="nested deeper"):
+        load_json(text, deepest=deepest - 1)

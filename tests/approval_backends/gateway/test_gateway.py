@@ -10,6 +10,7 @@ import pytest
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
 from approval_backends.gateway.gateway import Gateway
+from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import MovableClock, a_request
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
@@ -276,6 +277,30 @@ async def test_what_may_not_be_seen() -> None:
                 assert here.id in seen
                 assert there.id not in seen
                 here = asked(3, tenant="acme", session="mine")
+
+
+@pytest.mark.rule("APR-14", "WIR-4", "TEN-1")
+async def test_stops() -> None:
+    """A client hears of the stops that reach a session of its approver, each time one of them begins or ends."""
+    bound = [Approver(name="T", tenant="acme"), Approver(name="S", sessions=["mine"]), MARA]
+    kim, acme = Decider(name="Kim", channel="x"), Decider(name="Kim", channel="x", tenant="acme")
+    async with (
+        gateway(approvers=bound) as one,
+        Caller(one, bound[0]) as t,
+        Caller(one, bound[1]) as s,
+        Caller(one) as m,
+    ):
+        for caller in (t, s, m):
+            assert (await caller.attach())["stops"] == []
+        for by, session, told in ((kim, "theirs", (t, m)), (acme, "mine", (t, s, m)), (kim, "", (t, s, m))):
+            await served(one).stop("look first", by, session)
+            seen = [(await caller.note("stops"))["stops"][-1] for caller in told]
+            assert {(row["by"], row["why"], row.get("session")) for row in seen} == {
+                ("Kim", "look first", session or None)
+            }
+        assert [len((await caller.call("attach"))["stops"]) for caller in (t, s, m)] == [3, 2, 3]
+        await served(one).end_stop(acme, "mine")
+        assert [len((await caller.note("stops"))["stops"]) for caller in (t, s, m)] == [2, 1, 2]
 
 
 @pytest.mark.rule("WIR-5")

@@ -154,7 +154,7 @@ def test_denied_paths(project: Path, path: str, monkeypatch: pytest.MonkeyPatch)
     "command",
     [
         "cat ~/.ssh/id_rsa",
-        "cat '~/.ssh'/id_rsa",
+        "cat ~/'.ssh'/id_rsa",
         "cat<~/.ssh/id_rsa",
         "tar c --file=$HOME/.ssh/id_rsa",
         "scp x:/y host:~/.ssh/id_rsa",
@@ -171,16 +171,17 @@ def test_denied_paths_in_commands(project: Path, command: str) -> None:
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize(
     ("argument", "text", "quoted"),
-    [("file_path", "$SECRET", "$SECRET"), ("command", "cat $SECRET", "$SECRET"), ("file_path", "src/key", "src/key")],
+    [("file_path", "$SECRET", "$SECRET"), ("command", "cat $SECRET", "…"), ("file_path", "src/key", "src/key")],
 )
 def test_own_words_only(project: Path, monkeypatch: pytest.MonkeyPatch, argument: str, text: str, quoted: str) -> None:
     """An explanation quotes the path as the call has it, and neither a variable's value nor a link's target."""
     monkeypatch.setenv("SECRET", str(project.parent / "home" / ".ssh" / "canary"))
-    policy = Rules(b"version: 1\nrules:\n- {id: p, action: deny, tool: '*', path: [./secrets, ~/.ssh/**]}\n")
+    policy = Rules(b"version: 1\nrules:\n- {id: p, action: deny, tool: '*', path: [~/.ssh/**]}\n")
     facts = ActionFacts(
         tool="x", arguments={argument: text}, event="tool:pre", session="s1", tenant="", cwd=str(project)
     )
-    assert policy.explain(facts).considered[0].why == f"'{quoted}' is '~/.ssh/**'"
+    verb = "is" if text == quoted == "src/key" else "may be"
+    assert policy.explain(facts).considered[0].why == f"'{quoted}' {verb} '~/.ssh/**'"
 
 
 @pytest.mark.rule("BCK-9")

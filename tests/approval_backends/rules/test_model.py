@@ -107,7 +107,7 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    other_arguments: any\n", "3: other_arguments belongs to an allow; deny and ask apply whatever …"),
         (GOOD + "    other_arguments: []\n", "6: 'other_arguments' is a name or a list of names"),
         (
-            GOOD.replace("deny", "allow") + "    hooks: '*'\n    command: git -c a=b *\n",
+            GOOD.replace("deny", "allow") + "    hooks: '*'\n    command: git -c core.pager=b *\n",
             "3: in an allow, ' *' may not follow words that run any program; write the whole command",
         ),
         (

@@ -261,7 +261,11 @@ def test_arguments_of_a_deny(condition: str, value: object) -> None:
         "git  status",
         "'git' status",
         "git push",
-        "git push --force origin main",
+        "git push -u origin main",
+        "git push && git status",
+        "cd src && git status 2>&1 | git push; true",
+        "git status\n\ngit push >/dev/null 2>&1 &",
+        " git push ",
         'git push -o "some thing"',
         "git push -o 'it''s'",
         ["git", "push", "a;b"],
@@ -302,8 +306,19 @@ COMPOUND = [
     "git push \x1b[2K",
     "git push \u202eevil",
     "GIT_SSH_COMMAND=evil git push",
-    " git push",
-    "git push ",
+    "git push > notes.txt",
+    "git push < .env",
+    "A=1; git push",
+    "A=1 git push",
+    "unset GIT_DIR; git push",
+    "export A=1; git push",
+    "cd /tmp && git push",
+    "cd .. && git status",
+    "cd - && git status",
+    "git() { rm -rf /; }; git push",
+    "git push && ./build.sh",
+    "sh -c 'git push'",
+    "find . -exec git push +",
     "git\tpush",
     "git push " + "a" * 5_000,
     "\uff1b git push",
@@ -313,9 +328,28 @@ COMPOUND = [
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize("command", COMPOUND)
 def test_compound_commands(command: str) -> None:
-    """No rule for a command allows anything with more in it than one simple command."""
+    """No rule for commands allows a text with another command in it, or one that shells read in different ways."""
     allow_all_git = "- {id: any, action: allow, tool: Bash, command: [git push *, git *], hooks: '*'}\n"
     assert rules(ALLOW_GIT, allow_all_git).judge(shell(command)) is None
+
+
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        ("env -i git status || timeout 5 git status", True),
+        ("timeout 5 git status -s", True),
+        ("timeout 5 env git status", True),
+        ("env A=1 ls", True),
+        ("env touch x", False),
+        ("env BASH_ENV=x git status", False),
+        ("timeout 5 evil", False),
+    ],
+)
+def test_a_program_that_starts_others_needs_an_allow_for_both(command: str, allowed: bool) -> None:
+    """An allow for a program that starts others covers those that only read; any other one needs its own pattern."""
+    both = "- {id: a, action: allow, tool: Bash, command: [env *, timeout *, git status], hooks: '*'}\n"
+    assert (rules(both).judge(shell(command)) is not None) is allowed
 
 
 LAUNCHING = [
@@ -324,6 +358,9 @@ LAUNCHING = [
     "git -c core.fsmonitor=evil status",
     "git -ccore.fsmonitor=evil status",
     "git -C /tmp/evil status",
+    "git push --force",
+    "git log --output=evil",
+    "sort -o evil x",
     "git config alias.x evil",
     "git clone -u evil host:x",
     "git rebase -x evil",
@@ -338,12 +375,10 @@ LAUNCHING = [
     "rsync -avze evil a b",
     "rsync --rsh evil a b",
     "ssh -o ProxyCommand=evil host",
-    "ssh host evil",
     "scp -oProxyCommand=evil a b",
     "env evil",
     "env FOO=1",
     "xargs evil",
-    "awk 1 x",
     "vim -c evil",
     "vim '+evil'",
     "man -P evil ls",
@@ -352,10 +387,10 @@ LAUNCHING = [
     "go test -exec evil",
     "go test --exec=evil",
     "python3.12 -c evil",
-    "sqlite3 -cmd evil x",
+    "sqlite3 -cmd '.shell evil' x",
     "diff3 --diff-program=evil x",
     "/usr/bin/env evil",
-    "GIT.EXE -c a=b status",
+    "GIT.EXE -c core.pager=evil log",
     ["find", ".", "-exec", "sh", "-c", "a;b"],
 ]
 
@@ -363,15 +398,13 @@ LAUNCHING = [
 @pytest.mark.rule("BCK-9")
 @pytest.mark.parametrize("command", LAUNCHING, ids=str)
 def test_programs_that_run_others(command: Any) -> None:
-    """A command ending in ` *` covers no program or option that runs another program; a whole command may be one."""
+    """A command ending in ` *` covers no words that add a kind of impact; a whole command may have any."""
     words = command if isinstance(command, list) else command.split()
-    program = "sort" if (first := words[0]) in ("env", "xargs", "awk", "ssh", "/usr/bin/env") else first
-    broad = rules(f"- {{id: a, action: allow, tool: Bash, command: [{program} *], hooks: '*'}}\n")
+    first = words[0]
+    begin = " ".join(words[: 1 + (words[1] in {"push", "log"})])
+    broad = rules(f"- {{id: a, action: allow, tool: Bash, command: [{begin} *], hooks: '*'}}\n")
     exact = rules(f"- {{id: a, action: allow, tool: Bash, command: {json.dumps(shlex.join(words))}, hooks: '*'}}\n")
     assert broad.judge(shell(command)) is None
-    if program != first:
-        with pytest.raises(InvalidRules, match="may not follow words that run any program; write the whole command"):
-            rules(f"- {{id: a, action: allow, tool: Bash, command: {first} *, hooks: '*'}}\n")
     if "'" not in command:
         assert effect(exact, shell(command)) == "allow"
     deny = rules(f"- {{id: a, action: deny, tool: Bash, command: {first.lower()}}}\n")
@@ -394,6 +427,9 @@ def test_programs_that_run_others(command: Any) -> None:
         "python3 -m pytest -q",
         "make test",
         "unknown-program -c x",
+        "awk 1 x",
+        "find . -exec grep x '{}' +",
+        "xargs -n 1 ls -l x",
     ],
 )
 def test_harmless_options(command: str) -> None:
@@ -446,6 +482,12 @@ def test_other_commands(facts: ActionFacts) -> None:
         "true&&rm -rf /",
         "(rm -rf /)",
         "rm \\\n -rf /",
+        "x=rm; $x -rf /",
+        "rm $'-rf' /",
+        "{rm,-rf,/}",
+        "rm $OPTIONS /",
+        "$ANYTHING",
+        "if x; then (",
         ["bash", "-c", "rm -rf /"],
         ["rm", "-rf", "/"],
     ],
@@ -484,7 +526,7 @@ def test_explain() -> None:
         "deny, by no-rm: Not for agents.",
         "  decides: no-rm (deny, line 4): 'rm -rf' stands in it",
         "  matches: any (allow, line 6): the tool is 'Bash'",
-        "  no match: git (allow, line 3): the command is not 'git status' or 'git push *'",
+        "  no match: git (allow, line 3): the command 'rm -rf /' is not 'git status' or 'git push *'",
         "  no match: risky (ask, line 5): the risk is medium, not high",
     ]
 
@@ -498,10 +540,12 @@ def test_explain_doubt() -> None:
     assert str(explained.deciding[0]) == "p (deny, line 3): the folder that './x' begins at is not known"
     assert str(rules(ALLOW_GIT).explain(shell("git push; ls"))).splitlines() == [
         "no rule speaks: the hooks decide",
-        "  no match: git (allow, line 3): the command is more than one simple command",
+        "  no match: git (allow, line 3): the command 'ls' is not 'git status' or 'git push *'",
     ]
-    given = rules("- {id: g, action: allow, tool: Bash, command: git *, hooks: '*'}\n").explain(shell("git -c a=b log"))
-    assert given.others[0].why == "'-c' can run any program, so ' *' does not cover it"
+    given = rules("- {id: g, action: allow, tool: Bash, command: git *, hooks: '*'}\n").explain(
+        shell("git -c core.pager=b log")
+    )
+    assert given.others[0].why == "the command 'git -c core.pager=b log' adds runs_unread, so ' *' does not cover it"
     looping = rules(text).explain(call("Read", filePath="a\0"))
     assert looping.deciding[0].why == "the target of the path 'a\\x00' is unknown"
     assert str(rules(ALLOW_GIT).explain(shell("git push"))).startswith(

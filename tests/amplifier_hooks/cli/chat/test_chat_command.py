@@ -87,6 +87,27 @@ def test_one_turn_for_programs(folder: Path) -> None:
     assert [line["facts"]["tool"] for line in lines if line["kind"] == "tool.denied"] == ["Bash", "Write"]
 
 
+@pytest.mark.slow
+@pytest.mark.rule("SLF-1", "SLF-2", "SLF-3")
+def test_the_model_does_not_take_off_its_guard(tmp_path: Path) -> None:
+    """Calls against the guard are denied, also below a script; an operator's option lets them run, on record."""
+    (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\n")
+    (tmp_path / "decide.sh").write_text(f"{sys.executable} -m amplifier_hooks resume --yes 2>&1\n")
+    trusted = subprocess.run(
+        [sys.executable, "-m", "amplifier_hooks", "validate", "--trust"],
+        check=False, cwd=tmp_path, env=environment(tmp_path), capture_output=True,
+    )  # fmt: skip
+    assert trusted.returncode == 0, trusted.stderr
+    said = "write amplifier-hooks.yaml x\nrun amplifier-hooks validate --trust\nrun sh decide.sh"
+    value = json.loads(run(tmp_path, "-p", said, "--json").stdout)
+    assert [tool["status"] for tool in value["tools"]] == ["denied", "denied", "ok"]
+    assert "self-protection" in value["tools"][0]["result"]
+    assert "decides in a person's place" in value["tools"][2]["result"]
+    value = json.loads(run(tmp_path, "-p", "write amplifier-hooks.yaml x", "--json", "--no-self-protection").stdout)
+    assert [tool["status"] for tool in value["tools"]] == ["ok"]
+    assert '"self_protection.off"' in Path(value["record"]).read_text(encoding="ascii")
+
+
 @pytest.mark.rule("CLI-6")
 def test_through_a_pipe(folder: Path) -> None:
     """Lines from a pipe are turns or slash commands; the chat asks nothing, and corrects a mistyped command."""

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.project.read_project import content_digest, hooks_named, hooks_of_folder
+from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.errors import HookError, HookRefused, UnknownEvent
@@ -151,6 +151,7 @@ def test_init_examples(folder: Path) -> None:
     (folder / FILE).write_text(re.sub("(?m)^#:", "", TEMPLATE))
     told = called("validate")
     assert told.exit_code == 0, told.stdout + told.stderr
+    assert called("validate", "--trust").exit_code == 0
     assert [one.name for one in load_files(folder / FILE).definitions] == [
         "no wiping",
         "no publishing",
@@ -163,7 +164,7 @@ def test_init_examples(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7", "CLI-6")
 def test_a_first_hook(folder: Path) -> None:
-    """A new hook blocks a tool in chat after four steps: init, write it, try it, trust it."""
+    """A new hook blocks a tool in chat after four steps: init, write it, trust it, try it."""
     called("init")
     example = TEMPLATE[TEMPLATE.index("#:  #   from amplifier_hooks") : TEMPLATE.index("#:  #\n#:  - name: no pub")]
     code = "\n".join(line.removeprefix("#:  #").removeprefix("   ") for line in example.splitlines())
@@ -171,10 +172,10 @@ def test_a_first_hook(folder: Path) -> None:
     hook = "{name: friday, event_type: tool:pre, matcher: Bash, priority: 10, handler_ref: my_hooks:no_publishing}"
     (folder / FILE).write_text(TEMPLATE.replace("hooks:\n", f"hooks:\n  - {hook}\n"))
     assert called("validate").exit_code == 0
-    tried = called("test", "tool:pre", "--tool", "Bash", "--input", '{"tool_input": {"command": "git push"}}', "--run")
-    assert "deny, by friday: not on a Friday" in tried.stdout
     assert "--trust" in called("chat", "-p", "run git push").stderr
     assert called("validate", "--trust").exit_code == 0
+    tried = called("test", "tool:pre", "--tool", "Bash", "--input", '{"tool_input": {"command": "git push"}}', "--run")
+    assert "deny, by friday: not on a Friday" in tried.stdout
     told = called("chat", "-p", "run git push\nrun echo hi", "--json")
     assert told.exit_code == 0, told.stderr
     assert [tool["status"] for tool in json.loads(told.stdout)["tools"]] == ["denied", "ok"]
@@ -242,14 +243,29 @@ def test_validate(guarded: Path) -> None:
     assert f"{guarded / FILE}:3: the script 'guard.sh'" in told.stdout
 
 
-@pytest.mark.rule("CLI-7")
-def test_validate_without_importing(guarded: Path) -> None:
-    """With --no-import nothing of the project runs, not even its modules."""
-    (guarded / "shop_hooks.py").write_text("raise SystemExit(7)\n")
-    assert called("validate", "--no-import").exit_code == 0
-    told = called("validate")
+@pytest.mark.rule("CLI-7", "TRU-8")
+def test_looking_imports_nothing(guarded: Path) -> None:
+    """Nothing of a project is imported before it is trusted; --trust lists the files first, and builds the hooks."""
+    (guarded / "shop_hooks.py").write_text(
+        "def watch(event, data): ...\nopen('ran', 'w').close()\nraise SystemExit(7)\n"
+    )
+    for words in (("validate",), ("list",), ("test", "tool:pre"), ("validate", "--json")):
+        assert called(*words).exit_code == 0, words
+    refused = called("test", "tool:pre", "--run")
+    assert (refused.exit_code, "--trust" in refused.stderr) == (1, True)
+    (guarded / "shop_hooks.py").write_text((guarded / "shop_hooks.py").read_text().replace("watch", "wach"))
+    assert "module 'shop_hooks' has no 'watch'" in called("validate").stdout
+    (guarded / "shop_hooks.py").write_text((guarded / "shop_hooks.py").read_text().replace("wach", "watch"))
+    assert "no Python of it was imported" in called("list").stderr
+    assert not (guarded / "ran").exists()
+    told = called("validate", "--trust")
     assert told.exit_code == 1
-    assert f"{guarded / FILE}:5: " in told.stdout
+    assert (guarded / "ran").exists()
+    lines = told.stdout.splitlines()
+    assert lines[0] == "Trusting these files as they are now:"
+    assert any(line.endswith("copied     guard.sh") for line in lines)
+    assert lines[-1].startswith(f"{guarded / FILE}:5: ")
+    assert "has not been trusted" in called("chat", "-p", "run ls").stderr
 
 
 @pytest.mark.rule("CLI-7", "CLI-3")
@@ -293,7 +309,7 @@ def test_list(guarded: Path) -> None:
         ("later", False, "it does not run"),
     ]
     assert [row["name"] for row in json.loads(called("list", "--event", "PostToolUse", "--json").stdout)] == ["watch"]
-    assert called("list", "--event", "prompt:submit").stderr == "There are no hooks at prompt:submit.\n"
+    assert called("list", "--event", "prompt:submit").stderr.endswith("There are no hooks at prompt:submit.\n")
 
 
 OWN = """\
@@ -305,7 +321,7 @@ hooks:
 
 
 @pytest.mark.rule("CLI-7", "DEF-1", "EVT-5")
-@pytest.mark.parametrize("options", [(), ("--no-import",), ("--trust",)])
+@pytest.mark.parametrize("options", [(), ("--trust",)])
 def test_an_unknown_event(folder: Path, options: tuple[str, ...]) -> None:
     """A hook at an event that is neither in the catalogue nor named in the file is a mistake: the exit code is 1."""
     for event, said in {
@@ -382,7 +398,8 @@ def test_try_an_event(guarded: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_run_an_event(guarded: Path) -> None:
-    """With --run the hooks run, and a denial is exit code 1; the data may come from standard input."""
+    """With --run trusted hooks run, and a denial is exit code 1; the data may come from standard input."""
+    assert called("validate", "--trust").exit_code == 0
     told = called("test", "tool:pre", "--input", "-", "--run", said='{"tool_name": "Bash"}')
     assert told.exit_code == 1
     assert "guard answered deny" in told.stdout
@@ -432,9 +449,19 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
 
 
 @pytest.mark.rule("CLI-7")
-def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
+def test_naming_a_file_trusts_its_content(guarded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--hooks takes a file, a folder or a module; the error about anything else shows valid values."""
     assert len(hooks_named(FILE).registry.hooks()) == len(hooks_named(str(guarded)).registry.hooks()) == 2
+    assert capsys.readouterr().err == ""
+    (guarded / FILE).write_text("version: 1\n")
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    assert f"{FILE} is not taken over, and the hooks that were trusted are in force: " in capsys.readouterr().err
+    assert "the trusted files stay in force" in called("list").stderr
+    assert "the trusted files stay in force" in called("validate").stderr
+    assert json.loads(called("validate", "--json").stdout)["changed"] is True
+    (guarded / FILE).unlink()
+    assert len(hooks_named(FILE).registry.hooks()) == 2
+    (guarded / FILE).write_text(GUARD)
     (guarded / "named.py").write_text("from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n")
     assert hooks_named("named:registry").registry.hooks() == ()
     (guarded / "blind.py").write_text(
@@ -448,23 +475,13 @@ def test_whoever_names_a_file_trusts_it(guarded: Path) -> None:
             hooks_named(name)
 
 
-@pytest.mark.rule("CLI-7", "TRU-2")
-def test_trust_is_in_modules_too(guarded: Path) -> None:
-    """Trust applies to the content of the modules beside the file, whether or not Python finds them already."""
-    found = load_files(guarded / FILE)
-    before = content_digest(found)
-    assert content_digest(found) == before
-    (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return 1\n")
-    assert content_digest(found) != before
-
-
-@pytest.mark.rule("CLI-7", "TRU-2")
+@pytest.mark.rule("CLI-7", "TRU-6")
 def test_modules_of_a_project_shadow_nobody(guarded: Path) -> None:
-    """A file of the project that is called like a module of ours is not imported in its place."""
+    """No module of the project is imported in place of ours or of an installed one, and its folder is on no path."""
     (guarded / "json.py").write_text("raise SystemExit(7)\n")
     (guarded / "amplifier_hooks.py").write_text("raise SystemExit(7)\n")
-    assert called("validate").exit_code == 0
-    assert sys.path[-1] == str(guarded)
+    assert called("validate", "--trust").exit_code == 0
+    assert str(guarded) not in sys.path
 
 
 @pytest.mark.slow
@@ -522,8 +539,9 @@ def test_report_only_hooks_are_named(watching: Path) -> None:
     assert "redact_secrets, gate (can deny)" in listed
     rows = {(row["name"], row["event"]): row["report_only"] for row in json.loads(called("list", "--json").stdout)}
     assert (rows["guard", "tool:pre"], rows["redact_secrets", "tool:pre"]) == (True, False)
-    assert "protected_paths is report-only: it stops nothing" in called("validate", "--no-import").stdout
+    assert "protected_paths is report-only: it stops nothing" in called("validate").stdout
     given = json.dumps({"tool_name": "Write", "tool_input": {"file_path": ".env", "content": "x"}})
+    assert called("validate", "--trust").exit_code == 0
     tried = called("test", "tool:pre", "--input", given, "--run")
     assert tried.exit_code == 0
     assert "guard (report-only: it stops nothing)" in tried.stdout

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -16,13 +17,14 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import hooks_named
 from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.runs.blueprint import Agents
+from amplifier_hooks.runs.overrides import OUTDATED
 from amplifier_hooks.runs.run_store import RUN_TABLES
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from tests.amplifier_hooks.server.runs.test_run_routes import site
-from tests.runs import agent, python_hook
+from tests.runs import agent, agent_hook, python_hook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,3 +203,39 @@ async def test_serving_with_hooks(
     serving.cancel()
     await asyncio.wait({serving})
     assert (shown["blocked"], shown["error"]) == (True, "no runs today")
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RUN-24", "CLI-1")
+async def test_serving_with_overrides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`serve` puts overrides on a record of its own, and names those that a changed file has put out of force."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    database = SqliteDatabase(tmp_path / "hooks.db", ACCESS_TABLES, RUN_TABLES)
+    path = "/agents/writer/hooks/on_run_finish"
+    body = {"type": "agent", "agent_name": "audit", "on_error": "ignore", "timeout_seconds": 5.0}
+    for description in ("old", "new"):
+        blueprints = agent(finish=agent_hook("audit"), description=description), agent("audit")
+        serving = asyncio.ensure_future(
+            serve_until_cancelled(database, Agents(blueprints), port=0, leases=(60.0, 30.0), as_json=True)
+        )
+        async with asyncio.timeout(60):
+            said = errors = ""
+            while not said:
+                await asyncio.sleep(0)
+                said, more = capsys.readouterr()
+                errors += more
+            assert (OUTDATED in errors) is (description == "new")
+            if description == "old":
+                _, secret = await AccessTokens(database).create("ada", scopes=["runs:write"])
+                headers = {"authorization": f"Bearer {secret}"}
+                async with httpx2.AsyncClient(base_url=json.loads(said)["url"], headers=headers) as client:
+                    hook = (await client.get("/agents")).json()["agents"][1]["hooks"][0]
+                    answer = await client.put(path, json=body, headers={"if-match": hook["tag"]})
+                    assert answer.status_code == 200, answer.text
+        serving.cancel()
+        await asyncio.wait({serving})
+    lines = (tmp_path / "state" / "amplifier-hooks" / "runs.jsonl").read_text("ascii").splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds.count("run_hook.overridden") == 1

@@ -133,9 +133,12 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        said = process.stderr.readline()
-        require_installed(said)
-        assert str(path) in said, said + process.stderr.read()
+        said = ""
+        while str(path) not in said:
+            line = process.stderr.readline()
+            require_installed(line)
+            assert line, said
+            said += line
         yield path
     finally:
         process.send_signal(signal.SIGTERM)
@@ -144,13 +147,15 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
 
 
 def bridged(path: Path, command: str, session: str = "s") -> dict[str, Any]:
-    """Return the server's answer about this command, over the real bridge."""
+    """Return the server's answer about this command, over the real bridge, which a program of its own starts."""
     question = {
         "session_id": session, "cwd": "/", "hook_event_name": "PreToolUse", "tool_name": "Bash",
         "tool_input": {"command": command}, "tool_use_id": "t",
     }  # fmt: skip
+    bridge = [sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code", "deny"]
+    program = f"import subprocess, sys; sys.exit(subprocess.run({bridge!r}, check=False).returncode)"
     result = subprocess.run(
-        [sys.executable, "-I", "-S", bridge_module.__file__, os.fspath(path), "claude_code", "deny"],
+        [sys.executable, "-I", "-S", "-c", program],
         input=json.dumps(question).encode(), capture_output=True, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -172,9 +177,45 @@ def test_programs_are_answered_with_a_registry_of_ones_own(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.rule("CLI-7", "DEF-1")
+@pytest.mark.rule("SLF-1", "SLF-2")
+def test_programs_do_not_take_off_their_guard(tmp_path: Path) -> None:
+    """A program changes no file and no setting that guards it, and starts no command that decides."""
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "guard.sh").write_text("exit 0\n")
+    hook = {"name": "guard", "event_type": "tool:pre", "priority": 1, "handler_ref": "command"}
+    config = {"argv": ["sh", "checks/guard.sh"]}
+    (tmp_path / "hooks.yaml").write_text(json.dumps({"version": 1, "hooks": [{**hook, "config": config}]}))
+    record = tmp_path / "record.jsonl"
+    commands = (
+        f"echo > {tmp_path}/hooks.yaml",
+        f"cd {tmp_path} && rm -rf checks",
+        f"mkdir -p {tmp_path}/.claude && tee {tmp_path}/.claude/settings.local.json",
+        f"rm {tmp_path}/state/amplifier-hooks/trust.json",
+        f"python3 -c \"open('{record}', 'w')\"",
+        f"curl --unix-socket {tmp_path}/run/hooks.sock http://x/",
+        "uvx amplifier-hooks uninstall claude-code",
+    )
+    with served(tmp_path, "--hooks", "hooks.yaml", "--record", os.fspath(record)) as path:
+        for number, command in enumerate(commands):
+            answer = bridged(path, command, f"s{number}")
+            assert "self-protection" in str(answer), command
+        assert bridged(path, f"cat {tmp_path}/hooks.yaml") == {}
+    assert "self_protection.off" not in record.read_text()
+
+
+@pytest.mark.rule("SLF-2")
+def test_an_operator_switches_self_protection_off(tmp_path: Path) -> None:
+    """An option of the operator lets programs change what guards them, and the record of each session says so."""
+    record = tmp_path / "record.jsonl"
+    with served(tmp_path, "--no-self-protection", "--record", os.fspath(record)) as path:
+        assert bridged(path, f"echo > {tmp_path}/amplifier-hooks.yaml") == {}
+    assert '"self_protection.off"' in record.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.rule("CLI-7", "DEF-1", "TRU-2", "TRU-7")
 def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
-    """The hooks of a file decide; once it is changed the new ones do, and one with a mistake changes nothing."""
+    """The hooks of a named file decide; a change does once it is trusted, and one with a mistake changes nothing."""
     file = tmp_path / "hooks.yaml"
     hook = {"name": "guard", "event_type": "tool:pre", "priority": 1, "handler_ref": "command"}
 
@@ -187,16 +228,42 @@ def test_programs_are_answered_with_a_file(tmp_path: Path) -> None:
         while bridged(path, "ls").get("hookSpecificOutput", {}).get("permissionDecision") != decision:
             assert time.monotonic() < end
 
+    def answer(verb: str) -> None:
+        """Answer the request about the change, from the command line."""
+        requests: list[dict[str, Any]] = []
+        while not requests:
+            requests = json.loads(command("approvals", "list", "--json"))
+        [request] = requests
+        assert f"says {'0' if verb == 'allow' else '3'}" in json.dumps(request)
+        command("approvals", verb, request["id"], *(["--yes"] if verb == "allow" else []))
+
+    def command(*words: str) -> str:
+        words = (sys.executable, "-m", "amplifier_hooks", *words)
+        run = subprocess.run(words, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=True)
+        return run.stdout
+
     says(2)
     with served(tmp_path, "--hooks", "hooks.yaml") as path:
         becomes("deny")
+        says(3)
+        answer("deny")
         says(0)
+        for _ in range(5):
+            becomes("deny")
+        answer("allow")
         becomes(None)
         file.write_text("version: 1\nhoks: []\n")
         for _ in range(5):
             becomes(None)
+    file.unlink()
+    with served(tmp_path, "--hooks", "hooks.yaml") as path:
+        becomes(None)
         says(2)
+        command("validate", "hooks.yaml", "--trust")
         becomes("deny")
+    record = tmp_path / "state" / "amplifier-hooks" / "record.jsonl"
+    kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
+    assert [kinds.count(kind) for kind in ("approval.requested", "approval.decided", "tool.done")] == [2, 2, 1]
 
 
 @pytest.mark.rule("CLI-7", "CLI-3")

@@ -420,7 +420,7 @@ async def test_a_risk_from_a_definition(hooks: DefinedHooks, tmp_path: Path) -> 
     "said",
     [
         {"handler": "house:Pointed", "event_type": "tool:post"},
-        {"handler": "house:Wrapper", "event_type": "tool:pre"},
+        {"handler": "house:Wrapper", "event_type": "tool:post"},
         {"handler": "command", "event_type": "tool:pre", "config": {"argv": ["true"], "mode": "async"}},
     ],
     ids=["observer", "layer", "background"],
@@ -590,7 +590,10 @@ async def test_a_hook_object_from_a_definition(hooks: DefinedHooks, house: Modul
     assert (one.name, one.event, one.priority, one.intent) == ("a", "prompt:submit", 3, "gate")
     install(hooks, hook("a", "house:Wrapper", event_type="tool:pre"))
     [one] = hooks.registry.hooks()
-    assert (one.intent, one.event) == ("around", "tool:pre")
+    assert (one.intent, one.event) == ("on", "tool:pre")
+    install(hooks, hook("a", "house:Wrapper", event_type="tool:post"))
+    [one] = hooks.registry.hooks()
+    assert (one.intent, one.event) == ("around", "tool:post")
 
 
 @pytest.mark.rule("DEF-1", "LIB-6")
@@ -835,7 +838,7 @@ async def test_points_of_a_hook(
 @pytest.mark.rule("DEF-2")
 @pytest.mark.parametrize("event", ["tool:post", "tool:pre"])
 def test_who_is_told_anyway_is_no_background_hook(hooks: DefinedHooks, house: ModuleType, event: str) -> None:
-    """A hook that is an observer or middleware by itself cannot run in the background as well."""
+    """An observer, and a hook object that waits for an operation, cannot run in the background as well."""
     house.Pointed, house.Wrapper = Pointed, Wrapper  # type: ignore[attr-defined]
     name = "house:Pointed" if event == "tool:post" else "house:Wrapper"
     with pytest.raises(InvalidDefinitions, match="mode async: "):
@@ -852,8 +855,8 @@ class Broken(Wrapper):
 
 @pytest.mark.rule("DSP-3", "REG-11")
 @pytest.mark.parametrize(("priority", "denied"), [(10, True), (200, False)])
-async def test_a_layer_that_fails(hooks: DefinedHooks, house: ModuleType, priority: int, denied: bool) -> None:
-    """A hook object around an operation that fails stops it where its band fails closed, and is skipped where not."""
+async def test_an_object_that_fails(hooks: DefinedHooks, house: ModuleType, priority: int, denied: bool) -> None:
+    """A hook object that fails before an operation denies it where its band fails closed, and is skipped where not."""
     house.Broken = Broken  # type: ignore[attr-defined]  # a module of this test
     install(hooks, hook("a", "house:Broken", priority=priority))
     session = SessionCoordinator(hooks=hooks.registry)

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN, NativeCodec
+from amplifier_hooks.dispatch import captured_output
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.result import HookResult, Outcome
 
@@ -335,16 +335,31 @@ async def test_a_child_that_holds_the_pipe_is_not_waited_for(ending: str, cause:
     await gone(int(await written(tmp_path / "pid")))
 
 
+@pytest.mark.rule("DEF-4")
 @pytest.mark.fault("F-CMD-07")
-async def test_a_child_with_a_session_of_its_own_delays_nothing(tmp_path: Path) -> None:
-    """A daemon that left the group and keeps the pipe survives, and the answer does not wait for it."""
+async def test_a_child_with_a_session_of_its_own_is_ended_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that left the group and keeps the pipe is ended and reported, and the answer does not wait for it."""
+    kept: list[bytes] = []
+    monkeypatch.setattr(captured_output, "keep_output", kept.append)
     code = (
         "import os, pathlib, time\nr, w = os.pipe()\nif os.fork(): os.read(r, 1); os._exit(2)\nos.setsid()\n"
         f"pathlib.Path('{tmp_path}/pid').write_text(f'{{os.getpid()}}\\n')\nos.write(w, b'.')\ntime.sleep(60)"
     )
     result = await ask(CommandHook(argv=(sys.executable, "-I", "-c", code)))
     assert result.action == "deny"
-    os.kill(int(await written(tmp_path / "pid")), signal.SIGKILL)
+    pid = await written(tmp_path / "pid")
+    await gone(int(pid))
+    assert f"(process {pid.strip()})" in kept[-1].decode()
+
+
+@pytest.mark.rule("DEF-4")
+async def test_a_command_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    """A daemon of a command whose time is up is ended, too."""
+    outcome = await gated(shell(f"setsid sh -c 'echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"), timeout=1)
+    assert outcome.cause == "hook_timeout"
+    await gone(int(await written(tmp_path / "pid")))
 
 
 @pytest.mark.fault("F-CMD-08")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook, find_hook, sources_of
+from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook, find_hook
 from amplifier_hooks.errors import HookUnavailable
 
 pytestmark = pytest.mark.rule("DEF-2")
@@ -82,16 +82,3 @@ def test_what_is_not_there_is_said(module: str, name: str, config: Mapping[str, 
     """An unknown name, and a class that does not take its config, is an error with the known names or arguments."""
     with pytest.raises(HookUnavailable, match=said):
         build_hook(name, config)
-
-
-def test_sources_are_told_without_importing(module: str) -> None:
-    """The files behind a name are known before anything of them has run: of a package of one's own, all of them."""
-    told = [path.relative_to(path.parents[1]).as_posix() for path in sources_of(f"{module}:guard")]
-    names = ["__init__", "bad", "exits", "rules"]
-    assert sorted(told) == [f"house_hooks/{name}.py" for name in names]
-    assert sources_of("house_hooks.bad.x") == sources_of("house_hooks.nowhere.x")
-    assert "rate_limit.py" in {path.name for path in sources_of("rate_limit")}
-    assert [path.name for path in sources_of("json.decoder:JSONDecoder")][:1] == ["__init__.py"]
-    assert len(sources_of("pytest:fixture")) == 1
-    assert sources_of("nowhere_to_be.found") == ()
-    assert not [name for name in sys.modules if name.startswith("house_hooks")]

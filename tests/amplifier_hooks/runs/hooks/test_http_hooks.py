@@ -91,3 +91,11 @@ async def test_a_check_finds_what_fails(entry: dict[str, Any], words: str) -> No
     begun = await hooks.start(agent(start=entry), {})
     assert isinstance(begun, Blocked)
     assert words in begun.reason
+
+
+@pytest.mark.rule("RUN-19")
+def test_a_check_finds_all_at_once() -> None:
+    """A check of one hook names every variable that is missing, and the address that is not allowed."""
+    entry = http_hook("http://a.example/", headers={"x": "${ONE}", "y": "${TWO}", "z": "${API_TOKEN}"})
+    problems = RunHooks(variables={"API_TOKEN": "t"}).problems(agent(start=entry))
+    assert [word in problem for word, problem in zip(("ONE", "TWO", "'http'"), problems, strict=True)] == [True] * 3

@@ -967,3 +967,18 @@ async def test_a_coordinator_that_closes() -> None:
             assert record is not None
             assert (record.id, record.effective) == (run, {"a": 1})
             assert len(await second.runs.store.children(run)) == 1
+
+
+@pytest.mark.rule("RUN-12")
+async def test_an_agent_at_work_is_seen() -> None:
+    """While the agent of a start hook works, the run shows that it is starting, and which hook it waits for."""
+    async with house(agent(start=agent_hook()), agent("validator")) as here:
+        run = (await here.runs.submit("writer", {})).id
+        assert await here.runs.claim("runner", agents=["writer"]) is None
+        validator = await here.runs.claim("runner", agents=["validator"], wait=60)
+        assert validator is not None
+        told = await here.told(run)
+        assert [one["event_type"] for one in told] == ["run_queued", "run_starting", "hook_start", "run_child"]
+        assert told[2]["target_name"] == "validator"
+        await here.do(validator, validator=answering({"action": "continue", "parameters": {}}))
+        assert (await here.until(run, "ready")).status == "starting"

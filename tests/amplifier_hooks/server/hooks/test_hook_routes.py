@@ -131,12 +131,12 @@ async def test_lists_are_filtered_and_paged(there: Office) -> None:
     async def found(who: httpx2.AsyncClient, **wanted: Any) -> list[str]:
         return [hook["name"] for hook in (await who.get("/v1/hooks", params=wanted)).json()["hooks"]]
 
-    assert await found(client, event="tool:post") == ["late"] == await found(client, event="PostToolUse")
+    assert await found(client, event_type="tool:post") == ["late"] == await found(client, event_type="PostToolUse")
     assert await found(client, enabled="false") == ["h3"]
-    assert await found(client, tenant="acme") == names
+    assert await found(client, tenant_id="acme") == names
     assert await found(admin) == [*names, "guard", "system"]
-    assert await found(admin, tenant="") == ["system"]
-    assert await found(admin, tenant="b") == ["guard"]
+    assert await found(admin, tenant_id="") == ["system"]
+    assert await found(admin, tenant_id="b") == ["guard"]
     assert (await client.get("/v1/hooks", params={"limit": 0})).status_code == 422
     for wrong in ("nonsense", "Ynl0ZXM", "é", "W10", "eyJ9"):
         assert (await client.get("/v1/hooks", params={"cursor": wrong})).status_code == 400
@@ -185,10 +185,10 @@ async def test_another_tenants_hook_is_not_there(there: Office) -> None:
         assert [answer.status_code for answer in answers] == [404] * 6
         assert {answer.json()["detail"] for answer in answers} == {"there is no such hook"}
     assert (await client.get(f"/v1/hooks/logs/{log}")).status_code == 404
-    for wanted in ({"tenant": "b"}, {"tenant": ""}, {"tenant": "absent"}, {"cursor": cursor}):
+    for wanted in ({"tenant_id": "b"}, {"tenant_id": ""}, {"tenant_id": "absent"}, {"cursor": cursor}):
         assert (await client.get("/v1/hooks", params=wanted)).status_code == 404
     for place in ("logs", "stats"):
-        assert (await client.get(f"/v1/hooks/{place}", params={"tenant": "b"})).status_code == 404
+        assert (await client.get(f"/v1/hooks/{place}", params={"tenant_id": "b"})).status_code == 404
     assert (await client.get("/v1/hooks")).json()["hooks"] == []
     assert (await client.get("/v1/hooks/logs")).json()["logs"] == []
     assert (await client.get("/v1/hooks/stats")).json()["statistics"] == []
@@ -264,6 +264,26 @@ async def test_an_event_of_the_hosts_own(there: Office) -> None:
     assert (tried.status_code, tried.json()["result"]["action"]) == (200, "deny")
     wrong = await client.post(f"/v1/hooks/{hook['hook_id']}/test", json={"sample_context": {}, "event_type": "ACME:GO"})
     assert (wrong.status_code, wrong.json()["detail"]) == (422, "unknown event 'ACME:GO': write it 'acme:go'")
+
+
+@pytest.mark.rule("DEF-5", "TEN-1")
+@pytest.mark.fault("F-WH-01")
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "localhost", "a.LOCALHOST."],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_webhook_of_a_tenant_to_this_machine(there: Office, host: str, enabled: bool) -> None:
+    """A tenant's webhook to an inner address is refused when it is stored, made or changed, switched off or not."""
+    client = await there.client()
+    body = {"config": {"url": f"https://{host}/"}, "enabled": enabled}
+    answer = await client.post("/v1/hooks", json={**new_hook(), **body})
+    assert answer.status_code == 403
+    assert "not public" in answer.text
+    hook = await made(client)
+    changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json=body, headers=match(hook))
+    assert changed.status_code == 403
+    assert (await client.get("/v1/hooks")).json()["hooks"] == [hook]
 
 
 @pytest.mark.fault("F-API-03", "F-API-04", "F-API-05")
@@ -725,7 +745,7 @@ async def test_what_hooks_did(there: Office) -> None:
     there.registry.gate("tool:post", lambda event, data: HookResult.deny("no"), name="mine", priority=900)
     await there.registry.emit("tool:post", CALL)
     await there.api.recorder.flush()
-    logs = (await client.get("/v1/hooks/logs", params={"event": "tool:pre"})).json()["logs"]
+    logs = (await client.get("/v1/hooks/logs", params={"event_type": "tool:pre"})).json()["logs"]
     assert [entry["request_id"] for entry in logs] == ["r2", "r1", "r0"]
     assert logs[0]["hook_results"][0]["hook_name"] == "saying"
     one = (await client.get(f"/v1/hooks/logs/{logs[0]['log_id']}")).json()
@@ -735,7 +755,7 @@ async def test_what_hooks_did(there: Office) -> None:
     assert (len(page["logs"]), len(rest["logs"]), rest["next"]) == (3, 1, None)
     stopped = (await client.get("/v1/hooks/logs", params={"aborted": "true"})).json()["logs"]
     assert [entry["abort_reason"] for entry in stopped] == ["no"]
-    statistics = (await client.get("/v1/hooks/stats", params={"hook": "saying"})).json()["statistics"]
+    statistics = (await client.get("/v1/hooks/stats", params={"hook_name": "saying"})).json()["statistics"]
     assert [(one["event_type"], one["runs"]) for one in statistics] == [("tool:post", 1), ("tool:pre", 3)]
     assert statistics[1]["p95_ms"] > 0
 
@@ -752,19 +772,19 @@ async def test_over_every_store(kind: str, tmp_path: Path) -> None:
         hook = await made(client, python("strict", "denies"))
         assert (await there.registry.emit("tool:pre", CALL)).denied
         await there.api.recorder.flush()
-        (entry,) = (await client.get("/v1/hooks/logs", params={"hook": "strict"})).json()["logs"]
+        (entry,) = (await client.get("/v1/hooks/logs", params={"hook_name": "strict"})).json()["logs"]
         assert entry["aborted"]
         (counted,) = (await client.get("/v1/hooks/stats")).json()["statistics"]
         assert (counted["runs"], counted["aborts"]) == (1, 1)
         changed = await client.put(f"/v1/hooks/{hook['hook_id']}", json={"priority": 3}, headers=match(hook))
-        assert (await client.get("/v1/hooks", params={"event": "tool:pre"})).json()["hooks"] == [changed.json()]
+        assert (await client.get("/v1/hooks", params={"event_type": "tool:pre"})).json()["hooks"] == [changed.json()]
         assert (await client.post("/v1/hooks", json=python("Strict", "denies"))).status_code == 409
         gone = await client.delete(f"/v1/hooks/{hook['hook_id']}", headers=match(changed.json()))
         assert gone.status_code == 204
         assert not (await there.registry.emit("tool:pre", CALL)).denied
         for odd in ("\x00", "\U0001f600", "ä" * 90):
-            assert (await client.get("/v1/hooks", params={"event": odd, "tenant": "acme"})).status_code == 200
-            assert (await client.get("/v1/hooks/logs", params={"hook": odd, "event": odd})).status_code == 200
+            assert (await client.get("/v1/hooks", params={"event_type": odd, "tenant_id": "acme"})).status_code == 200
+            assert (await client.get("/v1/hooks/logs", params={"hook_name": odd, "event_type": odd})).status_code == 200
 
 
 @pytest.mark.rule("API-1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,15 +14,17 @@ from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks import HookRegistry
+from amplifier_hooks.record.recorder import NoRecord
 from amplifier_hooks.runs.run_states import Holder, RunEvent
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.event_stream import as_stream, while_there
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.sqlite import MemoryDatabase
-from tests.api import knocking
+from tests.api import knocking, office
 from tests.runs import House, agent, agent_hook, house, python_hook
 
 if TYPE_CHECKING:
@@ -208,12 +211,22 @@ async def test_the_list_of_runs() -> None:
 
 @pytest.mark.rule("RUN-20", "API-7")
 async def test_parameters_that_no_route_has() -> None:
-    """A query parameter that the route does not have is refused, and the problem names it."""
-    async with site(agent()) as here, await here.client() as client:
-        for path in ("/runs", "/runs/run_00000000", "/runner/runs"):
-            answer = await client.get(path, params={"runner": "r", "hook_bloked": True})
-            assert answer.status_code == 422
+    """Every route, that of health included, refuses a query parameter that it does not have, and names it."""
+    async with (
+        house(agent()) as inside,
+        office(routers=[runs_router(inside.runs), agents_router(inside.runs, NoRecord())]) as there,
+        await there.client("hooks:admin", "approvals:decide", "runs:write", *SCOPES, tenant="") as client,
+    ):
+        described = there.api.app.openapi()["paths"]
+        routes = [(path, method) for path, methods in described.items() for method in methods]
+        for template, method in routes:
+            path = re.sub(r"\{\w+\}", "run_00000000", template)
+            answer = await client.request(method, path, params={"runner": "r", "hook_bloked": True})
+            assert (path, answer.status_code) == (path, 422)
             assert "query.hook_bloked: no such parameter" in answer.json()["detail"]
+        for path, short in (("", "event"), ("", "tenant"), ("/logs", "hook"), ("/stats", "event")):
+            assert (await client.get(f"/v1/hooks{path}", params={short: "x"})).status_code == 422
+    assert len(routes) >= 25
 
 
 @pytest.mark.rule("RUN-13", "RUN-14")

@@ -32,6 +32,7 @@ from approval_backends.lifecycle import (
     judge,
     move_request,
     new_record,
+    use_of,
 )
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 
@@ -108,6 +109,8 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
     (grant,) = grants_of(ended(decided(record, option=ALWAYS), "claim", 8))
     assert grant_row(grant).covers == always.covers[0]
     assert grant_row(grant).session == "session-1"
+    uses = [use_of(record.request, NOW)] * 7
+    assert len(grant_row(grant, uses).uses) == 5
 
 
 @pytest.mark.rule("APR-5", "WIR-8")
