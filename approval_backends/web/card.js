@@ -87,6 +87,7 @@ export class Card {
     point(risk.firstElementChild, row.risk);
     risk.lastElementChild.textContent = RISK[row.risk];
     say(this.$(".asks b"), marked(row.agent));
+    this.$(".asks span").textContent = row.kind === "execute" ? " run" : "";
     if (row.kind === "other") say(this.$(".act"), "Use ", u(row.tool));
     else if (row.kind === "execute") {
       say(this.$(".act"), h("span", { class: "sr" }, row.verb, " with ", marked(row.tool), ": "), u(row.what));
