@@ -55,6 +55,8 @@ STOPS_AGE: Final = 1.0
 """Seconds for which the stops that were read last count."""
 STOPS_TIMEOUT: Final = 0.5
 """Seconds for reading the stops."""
+SESSION_REQUESTS: Final = 200
+"""Requests of a session that `session_requests` returns, at most."""
 LOOK_TIMEOUT: Final = 0.25
 """Seconds before a waiter asks an unavailable store again."""
 
@@ -263,6 +265,22 @@ class Broker:
     ) -> list[RequestRecord]:
         """Return the finished requests that the viewer may see, newest first; with a cursor, those after it."""
         return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
+
+    async def session_requests(self, request: ApprovalRequest) -> list[ApprovalRequest]:
+        """Return the last requests of the session of a request that offers an "always"; none of any other.
+
+        Of those that wait and of those that have ended there are at most `SESSION_REQUESTS` each. A card shows only
+        their number, so a store that cannot be used has none.
+        """
+        if not any(option.lasts for option in request.options):
+            return []
+        sessions = frozenset({request.session})
+        of: dict[str, Any] = {"tenant": request.tenant, "sessions": sessions, "limit": SESSION_REQUESTS}
+        try:
+            records = [*await self.store.pending(**of), *await self.store.history(**of)]
+        except StoreUnavailable:
+            return []
+        return [record.request for record in records]
 
     async def show(self, request_id: str, viewer: Decider) -> RequestRecord | None:
         """Return one record; None if there is none, or the viewer may not see it."""

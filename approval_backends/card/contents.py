@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
+from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, make_grants, match_grants, offered
+from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip
 from approval_backends.card.file_diff import ChangeLine, change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from amplifier_hooks.ports import ApprovalRequest, GrantKey
 
@@ -187,6 +188,21 @@ def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -
         leaves=f"Other agents, {others}; other questions; another version of a hook that asks.",
         ends=f"{ends}, or when it is revoked. A deny from any hook or rule still wins.",
     )
+
+
+def would_have_covered(request: ApprovalRequest, earlier: Iterable[ApprovalRequest]) -> str | None:
+    """Return the number of other requests of this session that an "allow always" for this one covers, in words.
+
+    None if there is no such option.
+    """
+    always = next((option for option in offered(request) if option.kind == "allow_always"), None)
+    if always is None:
+        return None
+    decision = Decision(option=always.id, by="", channel="")
+    grants = make_grants(request, decision, request.created)
+    others = (one for one in earlier if one.id != request.id and one.session == request.session)
+    count = sum(found is not None and found[0] == "allow" for found in (match_grants(one, grants) for one in others))
+    return f"Would have covered {count:,} {'call' if count == 1 else 'calls'} of this session so far."
 
 
 def reach_of(key: GrantKey, escape: Escape) -> str:

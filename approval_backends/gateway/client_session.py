@@ -41,7 +41,7 @@ from approval_backends.gateway.wire.record_messages import stop_rows
 from approval_backends.lifecycle import sees
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from amplifier_hooks.ports import Stop
@@ -57,7 +57,7 @@ class MessageOutbox:
     room.
     """
 
-    def __init__(self, most: int, most_bytes: int, later: Callable[[], str | None]) -> None:
+    def __init__(self, most: int, most_bytes: int, later: Callable[[], Awaitable[str | None]]) -> None:
         self._most, self._most_bytes = most, most_bytes
         self._later = later
         self._texts: deque[str] = deque()
@@ -83,14 +83,14 @@ class MessageOutbox:
     async def take(self) -> str:
         """Return the next message. Cancelling `take` loses nothing."""
         while True:
+            self._wake.clear()
             if self._texts:
                 text = self._texts.popleft()
                 self._bytes -= len(text)
                 return text
-            made = self._later()
+            made = await self._later()
             if made is not None:
                 return made
-            self._wake.clear()
             await self._wake.wait()
 
     def take_all(self) -> list[str]:
@@ -209,12 +209,13 @@ class ClientSession:
     def _sees(self, record: RequestRecord) -> bool:
         return self.decider is not None and sees(self.decider, record.request)
 
-    def _ask_next(self) -> str | None:
+    async def _ask_next(self) -> str | None:
         """Return the next question to a client of the plain protocol, made when there is room to send it."""
         while self._to_ask:
-            request_id, record = self._to_ask.popitem(last=False)
-            params = self._gateway.question(request_id)
-            if params is not None:
+            request_id = next(iter(self._to_ask))
+            params = await self._gateway.question(request_id)
+            record = self._to_ask.pop(request_id, None)  # it may have ended meanwhile
+            if params is not None and record is not None:
                 self._number += 1
                 number = f"p-{self._nonce}-{self._number}"
                 self._sent[number] = SentQuestion(request_id, record.request.digest)

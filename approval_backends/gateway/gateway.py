@@ -28,6 +28,7 @@ from websockets.http11 import Request, Response
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
+from approval_backends.card.count_files import find_card_facts
 from approval_backends.gateway.approvers import Approver, Approvers
 from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, ClientSession
 from approval_backends.gateway.edge.connection import BoundedConnection, QuietLog
@@ -216,7 +217,7 @@ class Gateway:
         self._tell(await self._waiting.refresh())
         return list(self._waiting.visible_to(by))
 
-    def question(self, request_id: str) -> str | None:
+    async def question(self, request_id: str) -> str | None:
         """Return the parameters of `session/request_permission`, or None for a request that cannot be shown.
 
         Clients that ask within one second share one text.
@@ -226,10 +227,13 @@ class Gateway:
             return None
         made, text = self._questions.get(request_id, (0.0, ""))
         if time.monotonic() - made > QUESTION_AGE:
+            facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
             try:
-                text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants)))
+                text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants, facts)))
             except ApprovalMismatch:
                 log.exception("gateway_failed")
+                return None
+            if self._waiting.get(request_id) is None:  # it has ended meanwhile
                 return None
             self._questions[request_id] = (time.monotonic(), text)
         return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from approval_backends.card.count_files import find_card_facts
 from approval_backends.card.edit_arguments import BadArguments
 from approval_backends.gateway.wire.frames import Malformed, parse_json
 from approval_backends.gateway.wire.messages import (
@@ -81,7 +82,9 @@ class RpcMethods:
 
     async def show(self, by: Decider, params: Show) -> CardView:
         """Return one request as a card."""
-        return card_view(await self._record(by, params.request_id), self._waiting.now, self._broker.keep_grants)
+        record = await self._record(by, params.request_id)
+        facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
+        return card_view(record, self._waiting.now, self._broker.keep_grants, facts)
 
     async def more(self, by: Decider, params: More) -> ViewPart:
         """Return the next part of a view."""

@@ -27,6 +27,8 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from approval_backends.card.alike import alike_requests
+from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.errors import BackendUnavailable, RequestSkipped
 from approval_backends.terminal.card_pages import NotUsable, arguments_text, field_text, read_back
 from approval_backends.terminal.cells import Line, Script
@@ -37,6 +39,7 @@ from approval_backends.terminal.form import (
     Chosen,
     Form,
     Later,
+    WaitingQuestion,
     begin,
     change_arguments,
     keep_message,
@@ -46,12 +49,13 @@ from approval_backends.terminal.form import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from prompt_toolkit.key_binding import KeyPressEvent
 
     from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.terminal.device import Terminal
 
 
@@ -124,15 +128,19 @@ class CardApplication:
         clock: Callable[[], datetime],
         more_waiting: Callable[[], int],
         may_wait: bool = False,
+        facts: CardFacts = NO_FACTS,
+        others: Callable[[], Sequence[WaitingQuestion]] = tuple,
     ) -> None:
         self._terminal = terminal
         self._until = until
         self._clock = clock
         self._more = more_waiting
+        self._others = others
+        self._other_ids: tuple[str, ...] = ()
         self._script = Script(ascii=not terminal.utf8)
         self._may_wait = may_wait
         self._form: Form = begin(request, 0.0, may_wait=may_wait)
-        self._pages = CardPages()
+        self._pages = CardPages(facts)
         self._sheet = Sheet((), 0, ())
         self._state: object = None
         self._size: tuple[int, int] | None = None
@@ -236,6 +244,11 @@ class CardApplication:
         if self._size not in (None, shape):
             self._form = rearm(self._form, now)
         self._size = shape
+        others = self._others()
+        if (ids := tuple(one.request.id for one in others)) != self._other_ids:
+            self._other_ids = ids
+            self._form = self._form.with_alike(alike_requests(self._form.request, [one.request for one in others]))
+        first = min((one.until for one in others), default=self._until)
         scene = Scene(
             width=size.columns,
             height=size.rows,
@@ -243,6 +256,7 @@ class CardApplication:
             left=(self._until - self._clock()).total_seconds(),
             until=self._until.astimezone(),
             more=self._more(),
+            sooner=(first - self._clock()).total_seconds() if first < self._until else None,
             armed=self._form.is_armed(now),
             ready=self._form.is_ready(now),
         )
@@ -262,7 +276,14 @@ class CardApplication:
         """Draw again when time has changed the card."""
         now = self._loop.time()
         left = (self._until - self._clock()).total_seconds()
-        state = (int(left), int(now), self._form.is_armed(now), self._form.is_ready(now), self._more())
+        state = (
+            int(left),
+            int(now),
+            self._form.is_armed(now),
+            self._form.is_ready(now),
+            self._more(),
+            len(self._others()),
+        )
         if state != self._state:
             self._state = state
             self._app.invalidate()

@@ -22,8 +22,10 @@ from prompt_toolkit.utils import get_cwidth as width_of
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.text.escape import for_terminal
-from approval_backends.card.contents import reach
+from approval_backends.card.alike import group_member
+from approval_backends.card.contents import reach, would_have_covered
 from approval_backends.card.file_diff import change, compare
+from approval_backends.card.impact_lines import NO_FACTS, impact_lines
 from approval_backends.card.oddities import oddities
 from approval_backends.terminal.cells import Strip
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest
     from approval_backends.card.file_diff import ChangeLine
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.terminal.cells import Script
 
 
@@ -86,7 +89,7 @@ def _names_command(text: str, start: int) -> bool:
 
 Page = tuple[Strip, ...]
 
-SUBJECTS: Final = ("file_path", "path", "notebook_path", "filename", "url", "uri", "pattern", "query")
+SUBJECTS: Final = ("command", "cmd", "file_path", "path", "notebook_path", "filename", "url", "uri", "pattern", "query")
 """Arguments that name the object of a tool; the first that is there stands beside the tool's name."""
 CLAIMS: Final = frozenset({"description", "explanation", "justification", "purpose", "rationale", "reason"})
 """Arguments in which agents say what they are about to do. Nothing checks that."""
@@ -103,8 +106,8 @@ SHORT: Final = 60
 # -- the action --------------------------------------------------------------------------------------------------------
 
 
-def action_page(request: ApprovalRequest, script: Script) -> Page:
-    """Return the action as a whole, then every question, the reasons for the risk, and the agent's own statement."""
+def action_page(request: ApprovalRequest, script: Script, facts: CardFacts = NO_FACTS) -> Page:
+    """Return the impacts of the action, the action as a whole, every question, the reasons for the risk, and claims."""
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
     above = set(_in_headline(request, script))
@@ -123,7 +126,7 @@ def action_page(request: ApprovalRequest, script: Script) -> Page:
         *_not_in_headline(request, script),
     ]
     shown = "\n".join([*(arguments[name] for name in above), *(row.text for row in rows), *(e.text for e in why)])
-    return (*rows, *_table([*_odd(arguments, shown, script), *why]))
+    return (*_impacts(request, script, facts), *rows, *_table([*_odd(arguments, shown, script), *why]))
 
 
 def raw_page(request: ApprovalRequest, script: Script) -> Page:
@@ -150,6 +153,13 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
 def subject_name(request: ApprovalRequest) -> str | None:
     """Return the name of the argument that names the object of the tool."""
     return next((name for name in SUBJECTS if isinstance(request.arguments.get(name), str)), None)
+
+
+def subject_text(request: ApprovalRequest, script: Script) -> str:
+    """Return the object of the tool in a line, with secrets covered: of a command its first line."""
+    name = subject_name(request)
+    first, *more = script.lines(request.arguments[name]) if name else [""]
+    return _cover_secrets(first, script) + (" …" if more else "")
 
 
 def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
@@ -201,6 +211,14 @@ def _table(entries: Iterable[TableEntry]) -> Iterator[Strip]:
             yield Strip(lines[0], entry.style, lead, follow, lead_style="class:label", words=entry.words)
             lines = lines[1:]
         yield from (Strip(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
+
+
+def _impacts(request: ApprovalRequest, script: Script, facts: CardFacts) -> Iterator[Strip]:
+    """Yield a line for each impact, worst first, and a blank line below them."""
+    for one in impact_lines(request, script.inline, facts):
+        yield Strip(one.text, "" if one.bounded else "class:strong", lead=" ▸ ", follow=" ┊ ", words=True)
+    if request.impacts:
+        yield Strip("")
 
 
 def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[TableEntry]:
@@ -290,15 +308,29 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 # -- the reach of an "always" ------------------------------------------------------------------------------------------
 
 
-def reach_page(request: ApprovalRequest, script: Script, *, allows: bool) -> Page:
+def reach_page(request: ApprovalRequest, script: Script, *, allows: bool, facts: CardFacts = NO_FACTS) -> Page:
     """Return the reach of an "always" from now on, its limits, and its end."""
-    always = reach(request, script.inline, request.keep)
+    always, so_far = reach(request, script.inline, request.keep), would_have_covered(request, facts.earlier)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in always.covers),
         Strip(""),
         Strip(f"Not covered: {always.leaves[:1].lower()}{always.leaves[1:]}", words=True),
         Strip(f"Ends: {always.ends[:1].lower()}{always.ends[1:]}", words=True),
+        *([Strip(so_far, words=True)] if allows and so_far else []),
+    )
+
+
+def group_page(requests: Iterable[ApprovalRequest], script: Script) -> Page:
+    """Return the actions of a group of alike requests, each whole in a line, with its digest."""
+    members = [(one, group_member(one, script.inline)) for one in requests]
+    return (
+        Strip(f"{len(members):,} alike actions of low risk, one decision for each:", style="class:strong", words=True),
+        *(
+            Strip(_cover_secrets(member.line, script), lead=f" {one.digest[:4]} │ ", follow="      ┊ ")
+            for one, member in members
+            if member is not None
+        ),
     )
 
 

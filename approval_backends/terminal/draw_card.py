@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
-from approval_backends.terminal.card_pages import action_page, changes_page, raw_page, reach_page, subject_name
+from approval_backends.card.impact_lines import NO_FACTS
+from approval_backends.terminal.card_pages import (
+    action_page,
+    changes_page,
+    group_page,
+    raw_page,
+    reach_page,
+    subject_text,
+)
 from approval_backends.terminal.cells import PLAIN, Line, Script, clip_text, lay_out
 from approval_backends.terminal.form import code_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.terminal.cells import Strip
     from approval_backends.terminal.form import Form, Verb
 
@@ -72,6 +81,8 @@ class Scene:
     """The end of the time, in the person's own time zone."""
     more: int = 0
     """Number of other questions that wait."""
+    sooner: float | None = None
+    """Seconds left of the other question that ends first, if it ends before this one."""
     armed: bool = True
     ready: bool = True
 
@@ -98,17 +109,19 @@ class Sheet:
 class CardPages:
     """The lines of every page of one card, laid out once for each width: a page may have a megabyte."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: CardFacts = NO_FACTS) -> None:
+        self._facts = facts
         self._layouts: dict[object, tuple[Line, ...]] = {}
 
     def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
         """Return the lines of the page that the person is on."""
         of = (form.page, form.verb.allows) if form.page == "reach" else form.page
-        key = (of, scene.width, scene.script, form.digest)
+        alike = tuple(one.id for one in form.alike) if form.page == "group" else ()
+        key = (of, scene.width, scene.script, form.digest, alike)
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[key] = lay_out(page_of(form, scene.script), scene.width)
+            self._layouts[key] = lay_out(page_of(form, scene.script, self._facts), scene.width)
         return self._layouts[key]
 
 
@@ -133,15 +146,17 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
     return form, _make_sheet((*head, *body, *blank), field, foot, scene)
 
 
-def page_of(form: Form, script: Script) -> tuple[Strip, ...]:
+def page_of(form: Form, script: Script, facts: CardFacts = NO_FACTS) -> tuple[Strip, ...]:
     """Return the rows of the page that the person is on."""
     if form.page == "exact":
         return raw_page(form.request, script)
     if form.page == "reach":
-        return reach_page(form.request, script, allows=form.verb.allows)
+        return reach_page(form.request, script, allows=form.verb.allows, facts=facts)
+    if form.page == "group":
+        return group_page((form.request, *form.alike), script)
     if form.page == "changes" and form.arguments is not None:
         return changes_page(form.request, form.arguments, form.digest, script)
-    return action_page(form.request, script)
+    return action_page(form.request, script, facts)
 
 
 def time_left(seconds: float) -> str:
@@ -161,8 +176,7 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     sign, risk, style = RISKS[request.risk]
     style = f"class:{style}" if style else ""
     agent, cwd = script.inline(request.agent), script.inline(request.cwd)
-    subject = subject_name(request)
-    tool, text = script.inline(request.tool), script.inline(request.arguments[subject]) if subject else ""
+    tool, text = script.inline(request.tool), subject_text(request, script)
     folder = f", in {cwd}" if cwd else ""
     why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
     risk = f" {sign} {risk}"
@@ -173,6 +187,8 @@ def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
     if scene.height < ROOMY:
         caller = (((style, risk), ("", clip_text(f" · {agent}{folder}", width - width_of(risk)))),)
     more = f"{scene.more:,} more waiting" if scene.more else ""
+    if scene.sooner is not None and not scene.narrow:
+        more += f", one ends in {time_left(scene.sooner)}"
     title = more if more and scene.narrow else " · ".join(filter(None, ("Approval", more)))
     hurry = "class:mid" if scene.left < MINUTE else "class:dim"
     verb = clip_text(f" {tool}", width if not text else max(width // 2, width - width_of(text) - 2))

@@ -21,12 +21,13 @@ from amplifier_hooks.act import freeze
 from amplifier_hooks.approvals import KNOWN_LABELS, answered_digest, offered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Option, OptionKind
 
 
-Page = Literal["action", "exact", "reach", "message", "edit", "changes"]
+Page = Literal["action", "exact", "reach", "message", "edit", "changes", "group"]
 Does = Literal["choose", "message", "edit", "later"]
 
 ARMING: Final = 0.5
@@ -49,6 +50,10 @@ KINDS: Final[Mapping[OptionKind, tuple[str, str]]] = {
 """The letter and the name of each kind, in the order of the card. The name stands beside an unknown label."""
 
 
+EVERY: Final[Mapping[str, tuple[str, str]]] = {"d": ("x", "Deny all {count}"), "a": ("b", "Allow all {count}")}
+"""Letters and labels of the verbs for a group, by the letter of the verb for one request."""
+
+
 @frozen
 class Chosen:
     """A person's answer: an option that was offered, with a message for the model, or with edited arguments."""
@@ -56,6 +61,16 @@ class Chosen:
     option: Option
     message: str | None = None
     arguments: Mapping[str, Any] | None = None
+    together: tuple[ApprovalRequest, ...] = ()
+    """Alike requests that were shown with this one, and get the same answer."""
+
+
+@frozen
+class WaitingQuestion:
+    """Another question that waits for the person at this terminal, and its end."""
+
+    request: ApprovalRequest
+    until: datetime
 
 
 @frozen
@@ -71,6 +86,8 @@ class Verb:
     label: str
     does: Does = "choose"
     option: Option | None = None
+    every: bool = False
+    """True if the verb answers all requests of the group."""
 
     @property
     def allows(self) -> bool:
@@ -104,6 +121,8 @@ class Form:
     """Number of lines of each page, from the first one on, that have been on screen at this width."""
     whole: frozenset[Page] = frozenset()
     """The pages of which every line has been on screen, at any width."""
+    alike: tuple[ApprovalRequest, ...] = ()
+    """Requests that can be answered together with this one."""
     fits: bool = False
     """True if the screen is large enough for reading."""
 
@@ -111,7 +130,7 @@ class Form:
     def verbs(self) -> tuple[Verb, ...]:
         """The possible answers on the current page."""
         if self.page != "changes":
-            return self.offered
+            return (*self.offered, *_verbs_of_group(self.offered, len(self.alike) + 1))
         allow = next(verb.option for verb in self.offered if verb.allows and not verb.lasts)
         return (self.offered[0], Verb("a", "Allow edited", option=allow), Verb("e", "Edit again", "edit"))
 
@@ -130,6 +149,8 @@ class Form:
         """The pages that belong to the selected answer."""
         if self.page == "changes":
             return ("changes",)
+        if self.verb.every:
+            return ("action", "group")
         return ("action", "reach") if self.verb.lasts and self.verb.allows else ("action",)
 
     @property
@@ -143,7 +164,8 @@ class Form:
         if not self.verb.allows or not self.fits:
             return False
         high = self.request.risk == "high"
-        return high if not self.unread else not high and not self.verb.lasts and self.page != "changes"
+        alone = not self.verb.lasts and not self.verb.every and self.page != "changes"
+        return high if not self.unread else not high and alone
 
     @property
     def asleep(self) -> str:
@@ -157,6 +179,12 @@ class Form:
         if self.unread and not self.wants_code:
             return "read on first: PgDn"
         return ""
+
+    def with_alike(self, alike: tuple[ApprovalRequest, ...]) -> Form:
+        """Return the form with the alike requests that wait now. A group that is being answered stays as it is."""
+        if self.verb.every or alike == self.alike:
+            return self
+        return evolve(self, alike=alike, whole=self.whole - {"group"}, read={**self.read, "group": 0})
 
     def after_drawing(self, *, width: int, rows: int, length: int, fits: bool) -> Form:
         """Return the form after so many lines of the page, from its top on, have been on screen.
@@ -201,6 +229,14 @@ def verbs_of(request: ApprovalRequest) -> tuple[Verb, ...]:
     message = [Verb("m", "Deny with message", "message")] if refusals else []
     edit = [Verb("e", "Edit", "edit")] if any(not verb.lasts for verb in allowing) else []
     return (*refusals[:1], *message, *refusals[1:], *allowing, *edit)
+
+
+def _verbs_of_group(offered: tuple[Verb, ...], count: int) -> Iterator[Verb]:
+    """Yield the verbs that answer every request of a group, in place of those that answer one of them once."""
+    for verb in offered if count > 1 else ():
+        if verb.option is not None and not verb.lasts and verb.letter in EVERY:
+            letter, label = EVERY[verb.letter]
+            yield Verb(letter, label.format(count=count), option=verb.option, every=True)
 
 
 def code_of(digest: str) -> str:
@@ -273,8 +309,9 @@ def _confirm(form: Form, now: float) -> Form | Chosen | Later:
         return evolve(form, code="", note="not that")
     if verb.option is None:
         return _to(form, OPENS[verb.does], now) if verb.does in OPENS else Later()
-    if verb.allows:
-        return Chosen(verb.option, arguments=form.arguments if form.page == "changes" else None)
+    if verb.allows or verb.every:
+        arguments = form.arguments if form.page == "changes" else None
+        return Chosen(verb.option, arguments=arguments, together=form.alike if verb.every else ())
     return Chosen(verb.option, message=form.message.strip() or None)
 
 
@@ -294,7 +331,7 @@ def _select(form: Form, index: int, now: float) -> Form:
     form = evolve(form, selected=index % len(form.verbs), code="")
     if form.page == "changes":
         return form
-    return _to(form, "reach" if form.verb.lasts else "action", now)
+    return _to(form, "group" if form.verb.every else "reach" if form.verb.lasts else "action", now)
 
 
 def _step(by: int) -> Callable[[Form, float], Form]:

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import threading
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -19,18 +19,19 @@ from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import Decision
 from amplifier_hooks.text.escape import clip, for_log
+from approval_backends.card.count_files import find_card_facts
 from approval_backends.errors import BackendUnavailable, RequestSkipped, RequestWithdrawn
 from approval_backends.in_process import InProcessBackend
 from approval_backends.terminal.device import hold_back_output, terminal_of
+from approval_backends.terminal.form import Chosen, WaitingQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from prompt_toolkit import PromptSession
 
-    from amplifier_hooks.ports import ApprovalRequest
+    from amplifier_hooks.ports import ApprovalRequest, Option
     from approval_backends.terminal.device import Terminal
-    from approval_backends.terminal.form import Chosen
 
 
 class LinePrompt:
@@ -127,6 +128,8 @@ EXPIRED: Final = "expired"
 """The reason of a session that withdraws a question because its time is up."""
 CLOCK_INTERVAL: Final = 0.5
 """Seconds between looks at the clock: the clock may be set, and it goes on while the machine sleeps."""
+MOST_EARLIER: Final = 200
+"""Requests that are kept, to count those that an "always" would have covered."""
 LONGEST_TEXT: Final = 200
 """Bytes of foreign text in the line that stays."""
 
@@ -146,22 +149,25 @@ class TerminalPrompt:
     ) -> None:
         self._streams = (stdin, stdout)
         self._clock = clock
-        self._endings: dict[str, asyncio.Future[str]] = {}
+        self._endings: dict[str, asyncio.Future[str | Chosen]] = {}
+        self._waiting: dict[str, WaitingQuestion] = {}
 
     async def ask(
         self,
         request: ApprovalRequest,
         *,
         until: datetime | None = None,
-        more_waiting: Callable[[], int] = lambda: 0,
+        others: Callable[[], Sequence[WaitingQuestion]] = tuple,
         may_wait: bool = False,
+        earlier: Iterable[ApprovalRequest] = (),
     ) -> Chosen:
         """Show the request, wait for an answer, restore the terminal.
 
         Questions at one terminal are shown one after the other, in the order in which they came; each has its own end,
-        shown or not. The card counts down to `until`, by default the request's own end. `more_waiting` returns the
-        number of questions that wait beside those at this terminal. With `may_wait` the person can leave the question
-        open, which raises `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
+        shown or not. The card counts down to `until`, by default the request's own end. `others` returns the
+        questions that wait beside those of this prompt. `earlier` are requests of the session, to count
+        those that an "always" would have covered. With `may_wait` the person can leave the question open, which raises
+        `RequestSkipped`. Raises `ApprovalTimeout` at zero, `RequestWithdrawn` after `dismiss`, and
         `BackendUnavailable` if no person can be asked, or the terminal goes away, and `ApprovalMismatch` for a request
         whose arguments do not have its digest. Cancelling takes the card away; the person reads the message of the
         cancellation, if there is one.
@@ -171,21 +177,26 @@ class TerminalPrompt:
         if all(option.allows for option in request.options):
             raise BackendUnavailable("the request offers nothing to refuse with")
         until = until or request.expires
-        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        showing = asyncio.ensure_future(self._show(request, terminal, until, more_waiting, may_wait=may_wait))
+        gone: asyncio.Future[str | Chosen] = asyncio.get_running_loop().create_future()
+        showing = asyncio.ensure_future(self._show(request, terminal, until, others, tuple(earlier), may_wait=may_wait))
         self._endings[request.id] = gone
+        self._waiting[request.id] = WaitingQuestion(request, until)
         try:
             both: set[asyncio.Future[Any]] = {showing, gone}
             while not (showing.done() or gone.done()) and (left := (until - self._clock()).total_seconds()) > 0:
                 await asyncio.wait(both, timeout=min(left, CLOCK_INTERVAL), return_when=asyncio.FIRST_COMPLETED)
-            over = self._clock() >= until or (gone.done() and gone.result() == EXPIRED)
+            ending = gone.result() if gone.done() else ""
+            over = self._clock() >= until or ending == EXPIRED
             if showing.done() and not over:
                 return self._finish_answer(request, terminal, showing)
             await _take_away(showing)
-            terminal.print_line(outcome_line(request, expiry_line(request, until) if over else gone.result()))
+            if isinstance(ending, Chosen) and not over:
+                terminal.print_line(outcome_line(request, f"{ending.option.label}, together with others"))
+                return ending
+            terminal.print_line(outcome_line(request, expiry_line(request, until) if over else str(ending)))
             if over:
                 raise ApprovalTimeout
-            raise RequestWithdrawn(gone.result())
+            raise RequestWithdrawn(str(ending))
         except asyncio.CancelledError as cancelled:
             why = str(cancelled.args[0]) if cancelled.args and cancelled.args[0] else "it is not asked any more"
             await _take_away(showing)
@@ -193,6 +204,7 @@ class TerminalPrompt:
             raise
         finally:
             self._endings.pop(request.id, None)
+            self._waiting.pop(request.id, None)
             gone.cancel()
 
     def dismiss(self, request_id: str, why: str) -> bool:
@@ -211,7 +223,8 @@ class TerminalPrompt:
         request: ApprovalRequest,
         terminal: Terminal,
         until: datetime,
-        more_waiting: Callable[[], int],
+        others: Callable[[], Sequence[WaitingQuestion]],
+        earlier: tuple[ApprovalRequest, ...],
         *,
         may_wait: bool,
     ) -> Chosen:
@@ -224,8 +237,10 @@ class TerminalPrompt:
                 terminal,
                 until=until,
                 clock=self._clock,
-                more_waiting=lambda: turns.waiting + more_waiting(),
+                more_waiting=lambda: turns.waiting + len(others()),
                 may_wait=may_wait,
+                facts=await find_card_facts(request, earlier),
+                others=lambda: [*self._others(request.id), *others()],
             )
             try:
                 with terminal.screen() as screen, hold_back_output(terminal.number):
@@ -233,6 +248,17 @@ class TerminalPrompt:
             finally:
                 if card.fatal is not None:
                     signal.raise_signal(card.fatal)
+
+    def _others(self, request_id: str) -> list[WaitingQuestion]:
+        """Return the other questions of this prompt. Other threads may ask meanwhile."""
+        return [one for one in list(self._waiting.values()) if one.request.id != request_id]
+
+    def _answer(self, request: ApprovalRequest, choice: Chosen) -> None:
+        """Answer a request that was shown as a member of a group, unless it has ended meanwhile."""
+        gone, option = self._endings.get(request.id), _same_option(request, choice.option)
+        if gone is not None and option is not None:
+            with suppress(RuntimeError):  # its loop is closed: no caller waits any more
+                gone.get_loop().call_soon_threadsafe(_end_with, gone, Chosen(option))
 
     def _finish_answer(self, request: ApprovalRequest, terminal: Terminal, showing: asyncio.Task[Chosen]) -> Chosen:
         """Return the answer, and print a line about it."""
@@ -244,9 +270,20 @@ class TerminalPrompt:
         except BackendUnavailable as problem:
             terminal.print_line(outcome_line(request, f"denied; {problem}"))
             raise
+        for one in choice.together:
+            self._answer(one, choice)
         with_what = ", with a message" if choice.message else ", with other arguments" if choice.arguments else ""
         terminal.print_line(outcome_line(request, f"{choice.option.label}{with_what}"))
         return choice
+
+
+def _end_with(gone: asyncio.Future[str | Chosen], choice: Chosen) -> None:
+    if not gone.done():
+        gone.set_result(choice)
+
+
+def _same_option(request: ApprovalRequest, wanted: Option) -> Option | None:
+    return next((one for one in request.options if (one.id, one.kind) == (wanted.id, wanted.kind)), None)
 
 
 def outcome_line(request: ApprovalRequest, ending: str) -> str:
@@ -290,6 +327,7 @@ class TerminalApprovals(InProcessBackend):
         super().__init__()
         self._user = user
         self._prompt = prompt or TerminalPrompt()
+        self._earlier: deque[ApprovalRequest] = deque(maxlen=MOST_EARLIER)
 
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Show the request and wait for an answer.
@@ -297,7 +335,9 @@ class TerminalApprovals(InProcessBackend):
         Raises `BackendUnavailable` if no person can be asked, and `ApprovalTimeout` when the request's time is up.
         Cancelling takes the card away and restores the terminal.
         """
-        choice = await self._prompt.ask(request)
+        earlier = tuple(self._earlier)
+        self._earlier.append(request)
+        choice = await self._prompt.ask(request, earlier=earlier)
         return Decision(
             option=choice.option.id,
             by=self._user,

@@ -10,13 +10,13 @@ const SOON = 60_000;
 const LAST = 30_000;
 const REPLY = 5_000;
 const TYPING = 300;
+const NEXT = 1_500; // for so long the end of a request is shown before the next one comes
 const BESIDES = "Besides"; // the arguments that the first view leaves out: shown below every view
-const LARGE = ["Command", "Address", "Query"];
 const DOES = {
   deny: "deny", allow: "allow this once", always: "allow always", edited: "allow your version", other: "choose this",
 };
 const FRESH = {
-  card: undefined, panel: undefined, armed: undefined, sending: undefined, preview: undefined, problem: "",
+  card: undefined, panel: undefined, members: [], listed: false, armed: undefined, sending: undefined, preview: undefined, problem: "",
   ready: false, seen: false, scrolls: false, soon: false, warned: false, answered: false,
 };
 
@@ -87,9 +87,11 @@ export class Card {
     point(risk.firstElementChild, row.risk);
     risk.lastElementChild.textContent = RISK[row.risk];
     say(this.$(".asks b"), marked(row.agent));
-    const tool = row.verb === row.tool ? "" : h("span", { class: "sr" }, " with ", marked(row.tool));
+    this.$(".asks span").textContent = row.kind === "execute" ? " run" : "";
     if (row.kind === "other") say(this.$(".act"), "Use ", u(row.tool));
-    else say(this.$(".act"), row.verb, tool, row.kind === "execute" ? "" : [" ", u(row.what)]);
+    else if (row.kind === "execute") {
+      say(this.$(".act"), h("span", { class: "sr" }, row.verb, " with ", marked(row.tool), ": "), u(row.what));
+    } else say(this.$(".act"), row.verb, " ", u(row.what));
   }
 
   #body() {
@@ -100,6 +102,9 @@ export class Card {
     this.turn(looks[0].name);
     this.$(".rest").hidden = !besides;
     if (besides) this.#all(besides, this.$(".rest div"));
+    this.$(".impacts").hidden = !card.impactLines.length;
+    say(this.$(".impacts"), card.impactLines.map(({ text, bounded }) =>
+      h("li", { class: bounded ? "bounded" : null }, u(text))));
     this.$(".odd").hidden = !card.odd.length;
     say(this.$(".odd"), card.odd.map(({ what, mark, note }) =>
       h("li", {}, icon("medium"), h("span", {}, h("b", {}, marked(what)), mark && [", ", u(mark)], ". ", note))));
@@ -123,7 +128,7 @@ export class Card {
       button.setAttribute("aria-pressed", String(button.dataset.view === name));
     }
     const shown = this.$(".view");
-    shown.className = `view u ${view.lines ? "diff" : LARGE.includes(name) ? "cmd" : "raw"}`;
+    shown.className = `view u ${view.lines ? "diff" : "raw"}`;
     shown.replaceChildren();
     this.#facts(view);
     await this.#all(view, shown, () => this.view === name);
@@ -167,6 +172,7 @@ export class Card {
   // An action that was not shown cannot be allowed: its end has to have been on screen, in a view that leaves nothing
   // out, as the first view and the raw arguments do.
   check() {
+    this.#checkMembers();
     if (!this.ready || this.seen || this.ending || document.hidden) return;
     const end = this.$(".end").getBoundingClientRect();
     const bottom = this.$(".decide").getBoundingClientRect().top + 1;
@@ -176,6 +182,15 @@ export class Card {
     if (this.seen && this.scrolls) this.arming.restart();
     this.scrolls ||= !this.seen;
     this.refresh();
+  }
+
+  // The actions of a group can be allowed once the last of them has been on screen.
+  #checkMembers() {
+    const last = this.panel === "group" && !this.listed && this.$(".members").lastElementChild;
+    if (!last || document.hidden) return;
+    const [inner, outer] = [last.getBoundingClientRect(), last.parentElement.getBoundingClientRect()];
+    this.listed = inner.width > 0 && inner.bottom <= Math.min(outer.bottom, innerHeight) + 1;
+    if (this.listed) { this.arming.restart(); this.refresh(); }
   }
 
   // -- the answers that are offered --
@@ -192,6 +207,11 @@ export class Card {
     denies.dataset.option = deny?.optionId;
     allows.dataset.option = this.$("[data-do=edited]").dataset.option = allow?.optionId;
     this.$("[data-do=always]").dataset.option = always?.optionId;
+    const every = { reject_once: deny, allow_once: allow };
+    for (const button of this.root.querySelectorAll("[data-do=every]")) {
+      button.dataset.option = every[button.dataset.kind]?.optionId ?? "";
+      button.hidden = !button.dataset.option;
+    }
     const known = [deny, allow, always];
     const others = card.options.filter((option) => !known.includes(option));
     say(this.$(".more"),
@@ -207,10 +227,10 @@ export class Card {
     if (always) this.#reach(card.always);
   }
 
-  #reach({ covers, leaves, ends }) {
+  #reach({ covers, leaves, ends, soFar }) {
     const row = (shape, word, text) => [h("dt", {}, icon(shape), word), h("dd", {}, prose(text))];
     say(this.$(".reach"), covers.map((text, number) => row("yes", number ? "and" : "Covers", text)),
-      row("no", "Not", leaves), row("late", "Ends", ends));
+      row("no", "Not", leaves), row("late", "Ends", ends), soFar && row("gone", "So far", soFar));
   }
 
   // Returns true if a button would do nothing now.
@@ -222,7 +242,8 @@ export class Card {
     if (!allows) return dataset.panel === "always" && !this.seen;
     const unproved = row.risk === "high" && this.#text("#code").trim().toUpperCase() !== this.code;
     const unsent = dataset.do === "edited" ? !this.preview : this.#text("#args") !== (card.edit ?? "");
-    return !this.seen || unproved || unsent || this.#text("#msg").trim() !== "";
+    const unlisted = dataset.do === "every" && !this.listed;
+    return !this.seen || unproved || unsent || unlisted || this.#text("#msg").trim() !== "";
   }
 
   #text(selector) { return this.$(selector)?.value ?? ""; }
@@ -246,9 +267,27 @@ export class Card {
     const { waiting } = this.queue;
     const at = waiting.indexOf(this.id) + 1;
     this.$(".pager .all").textContent = `${at || "Decided ·"} ${at ? "of " : ""}${waiting.length} waiting`;
+    this.#alike();
     this.#then();
     this.#ended();
     this.tick();
+  }
+
+  #alike() {
+    const others = this.queue.alike(this.id).length - 1;
+    this.$(".alike").hidden = !this.card || (others < 1 && this.panel !== "group");
+    this.$(".alike span").textContent = `${plural(others, "request")} like this ${others === 1 ? "waits" : "wait"}, too.`;
+  }
+
+  // Lists a group as it is now: the list stays as it is while it is open.
+  #list() {
+    this.members = this.queue.alike(this.id);
+    this.listed = false;
+    const count = this.members.length;
+    this.$("[data-panel=group] small").textContent = `· ${plural(count, "decision")}, one for each`;
+    say(this.$(".members"), this.members.map((row) => h("li", {}, u(row.line))));
+    this.$("[data-do=every][data-kind=reject_once]").textContent = `Deny all ${count}`;
+    this.$("[data-do=every][data-kind=allow_once]").textContent = `Allow all ${count} once`;
   }
 
   #then() {
@@ -262,7 +301,7 @@ export class Card {
     if (this.problem) say(then, h("b", {}, marked(this.problem)));
     else if (this.sending?.late) say(then, "No reply yet. It may have counted; checking.");
     else if (this.sending) say(then, "Sending your answer…");
-    else if (this.armed) say(then, h("b", {}, `Press Enter to ${DOES[this.armed.dataset.do]}.`), " Esc puts it back.");
+    else if (this.armed) say(then, h("b", {}, `Press Enter to ${does(this.armed)}.`), " Esc puts it back.");
     else if (this.link.state !== "live") say(then, "Answering waits. At ", by, " (server time) this is ", falls, ".");
     else say(then, `${may}Without an answer by `, by, `${soon}, this is `, falls, ".");
   }
@@ -354,10 +393,13 @@ export class Card {
   toggle(panel) {
     const button = this.$(`button[data-panel=${panel}]`);
     if (!button || this.#locked(button)) return;
+    if (panel === "group" && this.panel !== panel && this.queue.alike(this.id).length < 2) return;
     this.panel = this.panel === panel ? undefined : panel;
     this.armed = undefined;
+    if (this.panel === "group") this.#list();
     this.refresh();
-    const field = this.panel ? this.$(`div[data-panel=${panel}]`).querySelector("textarea, button") : button;
+    this.check();
+    const field = this.panel ? this.$(`div[data-panel=${panel}]`).querySelector("textarea, ol, button") : button;
     field.focus({ preventScroll: true });
     if (field.id === "args" && field.value === this.card.edit) { field.setSelectionRange(0, 0); field.scrollTop = 0; }
   }
@@ -384,35 +426,52 @@ export class Card {
   #answer(button) {
     if (this.#locked(button) || !button.dataset.option) return;
     const { do: action, option, kind } = button.dataset;
-    const decision = { requestId: this.id, digest: this.row.digest, optionId: option, decisionId: unique() };
+    const rows = action === "every" ? this.members : [this.row];
+    const decisions = rows.map(({ requestId, digest }) =>
+      ({ requestId, digest, optionId: option, decisionId: unique() }));
+    const [decision] = decisions;
     const message = this.#text("#msg").trim();
     if (message && (action === "deny" || (kind && !permits({ kind })))) decision.message = message;
     if (action === "edited") decision.arguments = this.preview.text;
-    Object.assign(this, { answered: true, armed: undefined, sending: { decision } });
+    Object.assign(this, { answered: true, armed: undefined, sending: { decisions } });
     this.refresh();
     this.#send();
   }
 
-  // Sends one decision, under one id, as often as it takes: the decision counts once.
+  // Sends each decision, under one id, as often as it takes: it counts once. The first is about this card.
   async #send() {
     const { sending, id } = this;
     const late = () => { if (this.sending === sending) { sending.late = true; this.refresh(); } };
     clearTimeout(this.#reply);
     this.#reply = setTimeout(() => { late(); this.link.probe(); }, REPLY);
-    let result, problem;
-    try {
-      result = await this.link.ask("decide", sending.decision);
-    } catch (error) {
-      if (!error.code) { late(); return; } // sent again once there is a connection
-      problem = error.message;
-    }
-    if (result?.ending) this.queue.resolve(id, result.ending);
-    if (this.sending !== sending) return;
-    if (result?.ending) { this.resolve(result.ending); return; }
+    const replies = await Promise.all(sending.decisions.map((decision) => this.#decide(decision)));
+    if (replies.includes(undefined)) { late(); return; } // sent again once there is a connection
+    const [own, ...others] = replies;
+    const failed = others.filter(({ accepted }) => !accepted).length;
+    if (own.accepted) this.#goOn(id);
+    if (failed) this.announce(`${plural(failed, "answer")} did not count; the queue shows which.`);
+    if (this.sending !== sending) return; // the server's notification came first
+    if (own.ending) { this.resolve(own.ending); return; }
     clearTimeout(this.#reply);
-    problem ??= result.refusal?.reason ?? "It did not count.";
+    const problem = own.refusal?.reason ?? "It did not count.";
     Object.assign(this, { sending: undefined, answered: false, problem });
     this.refresh();
+  }
+
+  // Returns the reply to one decision; undefined if the connection broke before it came.
+  async #decide(decision) {
+    try {
+      const reply = await this.link.ask("decide", decision);
+      if (reply.ending) this.queue.resolve(decision.requestId, reply.ending);
+      return reply;
+    } catch (error) {
+      return error.code ? { accepted: false, refusal: { reason: error.message } } : undefined;
+    }
+  }
+
+  // The next request comes by itself, once the end of this one could be read.
+  #goOn(id) {
+    setTimeout(() => { if (this.id === id && this.ending && this.queue.waiting.length) this.moved("next"); }, NEXT);
   }
 
   // -- fields --
@@ -483,12 +542,13 @@ export class Card {
     const draft = this.#drafts.get(this.id);
     this.$("#msg").value = draft?.message ?? "";
     if (draft?.args) this.$("#args").value = draft.args;
-    this.panel = draft?.panel;
+    this.panel = draft?.panel === "group" ? undefined : draft?.panel;
     this.#edited();
   }
 }
 
 const QUIET = { class: "btn quiet", type: "button" };
+const does = ({ dataset, textContent }) => DOES[dataset.do] ?? textContent.toLowerCase();
 const permits = ({ kind }) => kind.startsWith("allow");
 const reason = (by, said) => h("li", {}, h("span", { class: "by" }, by), said);
 const opener = (panel, label, key) =>

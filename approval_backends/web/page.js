@@ -240,9 +240,10 @@ const DECIDING = {
   a: () => card.arm(verb("allow")),
   m: () => card.toggle("deny"),
   e: () => card.toggle("edit"),
+  b: () => card.toggle("group"),
   w: () => { card.toggle("always"); if (card.panel === "always") card.arm(verb("always")); },
 };
-const DECISIONS = ["deny", "allow", "always", "edited", "other"];
+const DECISIONS = ["deny", "allow", "always", "edited", "other", "every"];
 let going = 0;
 
 addEventListener("keydown", (event) => {

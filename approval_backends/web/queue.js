@@ -6,9 +6,10 @@ import { RISK, inShort, riskColor, verdict } from "./words.js";
 const FIRST = 40; // rows that are made at once; the others follow while the page is idle
 const SLICE = 80;
 const RECENT = 12;
+const TOGETHER = 20; // requests that are answered together, at most
 
 export class Queue {
-  #rows = new Map(); #parked = []; #slices; #template = document.querySelector("#t-item");
+  #rows = new Map(); #parked = []; #first; #slices; #template = document.querySelector("#t-item");
 
   constructor(link, me) {
     this.link = link;
@@ -25,6 +26,14 @@ export class Queue {
   get waiting() { return this.ids.filter((id) => !this.#rows.get(id).ending); }
   get(id) { return this.#rows.get(id); }
 
+  // The waiting requests that are answered together with this one, which comes first.
+  alike(id) {
+    const group = this.#rows.get(id)?.row.group;
+    if (!group) return [];
+    const others = this.waiting.filter((each) => each !== id && this.#rows.get(each).row.group === group);
+    return [id, ...others].slice(0, TOGETHER).map((each) => this.#rows.get(each).row);
+  }
+
   // Takes all waiting requests, after a connection was made. Known rows keep their places.
   reset(rows, recent) {
     const waits = new Map(rows.map((row) => [row.requestId, row]));
@@ -39,6 +48,7 @@ export class Queue {
     for (const row of rows) if (!this.#rows.has(row.requestId)) this.#rows.set(row.requestId, { row });
     never(this.#slices);
     this.#draw(FIRST);
+    this.tick(this.link.now());
     return gone;
   }
 
@@ -54,6 +64,7 @@ export class Queue {
     if (this.#rows.has(row.requestId)) return false;
     this.#rows.set(row.requestId, { row });
     if (!this.#slices) this.#draw(SLICE);
+    this.#changed(row);
     return true;
   }
 
@@ -63,6 +74,7 @@ export class Queue {
     if (!item || item.ending) return false;
     item.ending = ending;
     this.#paint(item);
+    this.#changed(item.row);
     this.#parked.push(id);
     this.settle();
     return true;
@@ -98,12 +110,26 @@ export class Queue {
   }
 
   tick(now) {
-    for (const item of this.#rows.values()) if (item.node && !item.ending) this.#left(item, now);
+    const open = [...this.#rows.values()].filter((item) => !item.ending);
+    for (const item of open) item.ends ??= Date.parse(item.row.expires);
+    this.#first = open.length > 1 ? open.reduce((one, other) => (other.ends < one.ends ? other : one)) : undefined;
+    for (const item of open) if (item.node) this.#left(item, now);
   }
 
   #left(item, now) {
-    const text = left(Date.parse(item.row.expires) - now);
-    if (text !== item.text) item.node.querySelector(".left").textContent = item.text = text;
+    const first = item === this.#first;
+    const text = `${left(Date.parse(item.row.expires) - now)}${first ? " · ends first" : ""}`;
+    if (text === item.text) return;
+    const node = item.node.querySelector(".left");
+    node.textContent = item.text = text;
+    node.classList.toggle("c-mid", first);
+  }
+
+  // Another request came or went: the rows beside it may say something else.
+  #changed({ group }) {
+    const members = group ? [...this.#rows.values()].filter((item) => !item.ending && item.row.group === group) : [];
+    for (const item of members) this.#paint(item, members.length);
+    this.tick(this.link.now());
   }
 
   #make(item) {
@@ -117,7 +143,7 @@ export class Queue {
     return item.node;
   }
 
-  #paint(item) {
+  #paint(item, alike = this.alike(item.row.requestId).length) {
     if (!item.node) return;
     const { row, ending } = item;
     const link = item.node.firstElementChild;
@@ -132,7 +158,7 @@ export class Queue {
     }
     point(link.firstElementChild, row.risk, riskColor(row));
     say(link.querySelector(".from"), h("span", { class: "sr" }, `${RISK[row.risk]}. `), marked(row.agent),
-      row.resumable && " · run can resume later");
+      row.resumable && " · run can resume later", alike > 1 && ` · ${alike} alike`);
     this.#left(item, this.link.now());
   }
 

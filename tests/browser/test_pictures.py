@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.record.recorder import NoRecord
 from approval_backends.gateway import waiting_requests
@@ -53,6 +54,8 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
         "assessments": (
             Assessment(by="protect-production", risk="medium", reason="changes a file that production reads"),
         ),
+        "impacts": (Impact("writes_tree", "/home/mara/shop/config/production.yaml"),),
+        "project": "/home/mara/shop",
     },
     "apr_01JX8Q": {
         "agent": "coder › backup-agent",
@@ -65,6 +68,12 @@ ASKED: Final[dict[str, dict[str, Any]]] = {
         "assessments": (
             Assessment(by="egress-guard", risk="high", reason="sends data to a host never seen in this session"),
         ),
+        "impacts": (
+            Impact("network_sends", "drop.example.net", "file in the request"),
+            Impact("writes_tree", "/home/mara/shop/backup.tgz"),
+            Impact("reads", "/home/mara/shop/data"),
+        ),
+        "project": "/home/mara/shop",
     },
     "apr_01JX90": {
         "tool": "WebFetch",

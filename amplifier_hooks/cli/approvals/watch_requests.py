@@ -16,10 +16,12 @@ from amplifier_hooks.cli.common.terminal_io import print_error
 from amplifier_hooks.errors import ApprovalMismatch, ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
 from approval_backends.lifecycle import seconds_left
+from approval_backends.terminal.form import WaitingQuestion
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.approvals.open_store import OpenStore, StoreView
-    from approval_backends.lifecycle import RequestRecord
+    from amplifier_hooks.ports import ApprovalRequest
+    from approval_backends.lifecycle import Moment, RequestRecord
     from approval_backends.terminal.form import Chosen
     from approval_backends.terminal.prompt import TerminalPrompt
 
@@ -48,6 +50,7 @@ class Watcher:
         self._desk = desk
         self._prompt = prompt
         self._waiting: list[RequestRecord] = []
+        self._ends: dict[str, datetime] = {}
         self._answered: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -79,7 +82,8 @@ class Watcher:
         """Keep the list of waiting requests up to date, until cancelled."""
         with self._desk.broker.watch() as watch:
             while True:
-                found = await self._desk.waiting()
+                found, now = await self._desk.waiting(), await self._desk.broker.store.now()
+                self._ends = {record.id: _end_of(record, now) for record in found}
                 self._waiting = [record for record in found if record.id not in self._answered]
                 self._changed.set()
                 await watch.wait(RECHECK)
@@ -87,10 +91,15 @@ class Watcher:
     async def _put(self, record: RequestRecord) -> None:
         """Show one request and submit the answer, unless another approver or the timeout is quicker."""
         broker = self._desk.broker
-        left = seconds_left(record.created, record.lifetime, await broker.store.now())
-        until = datetime.now(UTC) + timedelta(seconds=left)  # by the clock of this screen
+        until = _end_of(record, await broker.store.now())
         asking = asyncio.ensure_future(
-            self._prompt.ask(record.request, until=until, more_waiting=lambda: len(self._others(record)), may_wait=True)
+            self._prompt.ask(
+                record.request,
+                until=until,
+                others=lambda: [WaitingQuestion(one.request, self._ends[one.id]) for one in self._others(record)],
+                may_wait=True,
+                earlier=await broker.session_requests(record.request),
+            )
         )
         settled = asyncio.ensure_future(broker.wait(record.id))
         both: set[asyncio.Future[Any]] = {asking, settled}
@@ -98,7 +107,10 @@ class Watcher:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done() and settled.exception() is None:
                 self._prompt.dismiss(record.id, _outcome_text(settled.result()))
-            await self._submit_answer(record, await asking)
+            choice = await asking
+            for request in (record.request, *choice.together):
+                await self._submit_answer(request, choice)
+                self._answered.add(request.id)
         except (ApprovalTimeout, RequestSkipped, RequestWithdrawn):
             pass  # the line about it is on the screen already
         except ApprovalMismatch as problem:
@@ -108,13 +120,13 @@ class Watcher:
             settled.cancel()
             await asyncio.wait(both)
             self._answered.add(record.id)  # not shown again, however it ended
-            self._waiting = self._others(record)
+            self._waiting = [one for one in self._waiting if one.id not in self._answered]
 
-    async def _submit_answer(self, record: RequestRecord, choice: Chosen) -> None:
+    async def _submit_answer(self, request: ApprovalRequest, choice: Chosen) -> None:
         """Submit the answer to the store; print its refusal if the answer does not count."""
         resolution = await self._desk.broker.decide(
-            record.id,
-            record.digest,
+            request.id,
+            request.digest,
             choice.option.id,
             self._desk.viewer,
             message=choice.message,
@@ -125,6 +137,11 @@ class Watcher:
 
     def _others(self, record: RequestRecord) -> list[RequestRecord]:
         return [one for one in self._waiting if one.id != record.id]
+
+
+def _end_of(record: RequestRecord, now: Moment) -> datetime:
+    """Return the end of a request, by the clock of this screen."""
+    return datetime.now(UTC) + timedelta(seconds=seconds_left(record.created, record.lifetime, now))
 
 
 def _outcome_text(record: RequestRecord) -> str:

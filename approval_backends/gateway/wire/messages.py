@@ -266,6 +266,10 @@ class RequestRow(WireMessage):
     digest: str
     summary: str | None = None
     """The arguments in short, where `what` names only the tool."""
+    group: str | None = None
+    """The key of the group of alike requests of low risk; None for a request that is answered alone."""
+    line: str | None = None
+    """The whole action in a line, for a member of a group."""
 
 
 class WireOutcome(WireMessage):
@@ -379,6 +383,13 @@ class WireImpact(WireMessage):
     reason: str = ""
 
 
+class WireImpactLine(WireMessage):
+    """A sentence about one impact, or about all of a kind whose meaning bounds the harm."""
+
+    text: str
+    bounded: bool
+
+
 class Choice(WireMessage):
     """One of the offered answers."""
 
@@ -401,6 +412,8 @@ class ReachView(WireMessage):
     covers: list[str]
     leaves: str
     ends: str
+    so_far: str | None = None
+    """The number of calls of this session that the grant would have covered, in a sentence."""
 
 
 class CardView(WireMessage):
@@ -413,6 +426,7 @@ class CardView(WireMessage):
     questions: list[WireQuestion]
     risk_reasons: list[RiskReason] = []
     impacts: list[WireImpact] = []
+    impact_lines: list[WireImpactLine] = []
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None

@@ -11,9 +11,19 @@ from amplifier_hooks.approvals import check_digest, offered
 from amplifier_hooks.errors import NO_ANSWER
 from amplifier_hooks.impacts import MEANINGS
 from amplifier_hooks.text.escape import clip, for_page
-from approval_backends.card.contents import agent_statement, headline, hook_questions, reach, reach_of, views
+from approval_backends.card.alike import group_member
+from approval_backends.card.contents import (
+    agent_statement,
+    headline,
+    hook_questions,
+    reach,
+    reach_of,
+    views,
+    would_have_covered,
+)
 from approval_backends.card.edit_arguments import edit_request, editable_text
 from approval_backends.card.file_diff import word_changes
+from approval_backends.card.impact_lines import NO_FACTS, impact_lines
 from approval_backends.card.oddities import oddities
 from approval_backends.gateway.wire.messages import (
     CardView,
@@ -38,6 +48,7 @@ from approval_backends.gateway.wire.messages import (
     ViewPart,
     WireGrantUse,
     WireImpact,
+    WireImpactLine,
     WireOutcome,
     WireQuestion,
     WireToolCall,
@@ -51,6 +62,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option, Stop
     from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
+    from approval_backends.card.impact_lines import CardFacts
     from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
 
 
@@ -83,7 +95,7 @@ def rights(decider: Decider) -> Rights:
 def row(record: RequestRecord) -> RequestRow:
     """Return a request as a line."""
     request = record.request
-    head = headline(request, for_page)
+    head, member = headline(request, for_page), group_member(request, for_page)
     return RequestRow(
         request_id=_key(request.id),
         session_id=_key(request.session),
@@ -101,10 +113,17 @@ def row(record: RequestRecord) -> RequestRow:
         resumable=request.wait is not None,
         digest=request.digest,
         summary=clip(freeze(dict(request.arguments)).decode("ascii"), LONGEST_NAME) if head.kind == "other" else None,
+        group=None if member is None else member.group,
+        line=None if member is None else member.line,
     )
 
 
-def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -> CardView:
+def card_view(
+    record: RequestRecord,
+    now: datetime,
+    keep: float | None = None,
+    facts: CardFacts = NO_FACTS,
+) -> CardView:
     """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
     span = _reach(request, keep)
@@ -119,15 +138,23 @@ def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -
         ],
         risk_reasons=_risk_reasons(request),
         impacts=_impacts(request),
+        impact_lines=[
+            WireImpactLine(text=one.text, bounded=one.bounded) for one in impact_lines(request, for_page, facts)
+        ],
         claim=agent_statement(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable_text(request.arguments),
         options=[_choice(option) for option in offered(request)],
-        always=None if span is None else ReachView(covers=list(span.covers), leaves=span.leaves, ends=span.ends),
+        always=None if span is None else _reach_view(request, span, facts),
         status=record.status,
         ending=None if record.status == "pending" else ending(record),
         server_time=now,
     )
+
+
+def _reach_view(request: ApprovalRequest, span: GrantReach, facts: CardFacts) -> ReachView:
+    so_far = would_have_covered(request, facts.earlier)
+    return ReachView(covers=list(span.covers), leaves=span.leaves, ends=span.ends, so_far=so_far)
 
 
 def part(record: RequestRecord, view: str, start: int) -> ViewPart | None:
@@ -229,7 +256,9 @@ def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
     ]
 
 
-def permission(record: RequestRecord, now: datetime, keep: float | None = None) -> Permission:
+def permission(
+    record: RequestRecord, now: datetime, keep: float | None = None, facts: CardFacts = NO_FACTS
+) -> Permission:
     """Return the question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered. Raises `ApprovalMismatch` for a
@@ -240,12 +269,13 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
     head = headline(request, for_page)
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
-    lines = [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
+    lines = [f"It {one.text}." for one in impact_lines(request, for_page, facts)]
+    lines += [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
     risk = f"{request.risk.capitalize()} risk"
     lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
     if span := _reach(request, keep):
         lines += [_marked(f"Always covers: {sentence}") for sentence in span.covers]
-        lines.append(f"Always ends: {span.ends}")
+        lines += [f"Always ends: {span.ends}", *filter(None, [would_have_covered(request, facts.earlier)])]
     if not whole:
         lines.insert(
             0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
@@ -255,7 +285,7 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
         session_id=_key(request.session),
         tool_call=WireToolCall(
             tool_call_id=_key(request.id),
-            title=f"{head.verb}: {head.what}",
+            title=head.what if head.kind == "execute" else f"{head.verb}: {head.what}",
             kind=head.kind,
             content=[TextContent(content=TextBlock(text=text))],
             raw_input=thaw(frozen) if whole else None,

@@ -13,7 +13,12 @@ from approval_backends.gateway.client_session import MessageOutbox
 async def test_outbox() -> None:
     """Messages leave in order; too many or too large together are refused, and messages made later come last."""
     later = ["made"]
-    box = MessageOutbox(3, 10, lambda: later.pop() if later else None)
+
+    async def make() -> str | None:
+        await asyncio.sleep(0)
+        return later.pop() if later else None
+
+    box = MessageOutbox(3, 10, make)
     assert [box.put(text) for text in ("aaaa", "bbbb", "cccc", "dd", "e")] == [True, True, False, True, False]
     assert [await box.take() for _ in range(4)] == ["aaaa", "bbbb", "dd", "made"]
     assert box.put("x" * 1_000)

@@ -57,8 +57,8 @@ def test_arguments() -> None:
 @pytest.mark.fault("F-CLI-12")
 def test_claims() -> None:
     """The agent's words about the action come after it, and are labelled as such."""
-    lines = shown({"description": "list files", "command": "rm -rf build"})
-    assert lines[0] == " command  rm -rf build"
+    lines = shown({"description": "list files", "command": "rm -rf build and much more than a headline"})
+    assert lines[0] == " command  rm -rf build and much more than a headline"
     assert lines[-1] == " the agent says  list files (not checked)"
 
 
@@ -160,11 +160,12 @@ def test_reach() -> None:
     assert lines[0] == " Allowed without asking again:"
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
-    assert lines[-1].startswith(" Ends: with this session")
+    assert lines[-2].startswith(" Ends: with this session")
+    assert lines[-1] == " Would have covered 0 calls of this session so far."
     kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
     lines = [text_of(line) for line in lay_out(kept, 200)]
     assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
-    assert lines[-1].startswith(" Ends: after 1 day")
+    assert lines[-2].startswith(" Ends: after 1 day")
 
 
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())

@@ -241,3 +241,20 @@ def test_labels() -> None:
         ("a", "Yes"),
         ("e", "Edit"),
     ]
+
+
+@pytest.mark.rule("BCK-11")
+def test_a_group_is_read_first() -> None:
+    """A group is allowed once its list has been on screen; while it is open, it stays as it is."""
+    others = (a_request(2, risk="low"), a_request(3, risk="low"))
+    card = form(risk="low").with_alike(others)
+    assert [verb.letter for verb in card.verbs][-2:] == ["x", "b"]
+    listed = press(card, "b", LATER)
+    assert isinstance(listed, Form)
+    assert (listed.page, listed.asleep) == ("group", "read on first: PgDn")
+    assert confirmed(listed) == listed
+    assert listed.with_alike(others[:1]) == listed
+    read = listed.after_drawing(width=80, rows=10, length=3, fits=True)
+    assert confirmed(read) == Chosen(read.verb.option, together=others)  # type: ignore[arg-type]
+    assert read.verb.allows
+    assert card.with_alike(()).verbs == card.offered

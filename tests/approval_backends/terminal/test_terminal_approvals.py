@@ -21,6 +21,7 @@ from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends import TerminalApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.race import RacingApprovals
+from approval_backends.terminal.form import WaitingQuestion
 from approval_backends.terminal.prompt import TerminalPrompt
 from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of
 from tests.person import Person, Screen
@@ -240,11 +241,73 @@ async def test_what_goes_wrong_on_the_card() -> None:
         modes = one.modes()
         now = datetime.now(UTC)
         request = a_request(created=now, expires=now + timedelta(minutes=1))
-        counts = iter([0] * 20)
+        others = iter([()] * 20)
         with pytest.raises(RuntimeError, match="StopIteration"):
-            await one.prompt.ask(request, more_waiting=lambda: next(counts))
+            await one.prompt.ask(request, others=lambda: next(others))
         assert one.modes() == modes
-        with pytest.raises(ZeroDivisionError):
-            await one.prompt.ask(request, more_waiting=lambda: 1 // 0)
+        with pytest.raises(ValueError, match="ends"):
+            await one.prompt.ask(request, others=lambda: [WaitingQuestion(request, datetime.fromisoformat("ends"))])
         assert one.modes() == modes
         assert not one.other_screen
+
+
+def low(number: int, **changes: object) -> ApprovalRequest:
+    """Return one of many alike requests of low risk, as of now."""
+    now = datetime.now(UTC)
+    fields = {"risk": "low", "tool": "Bash", "arguments": {"command": f"make t{number}"}, **changes}
+    return a_request(number, created=now, expires=now + timedelta(minutes=2), **fields)
+
+
+@pytest.mark.rule("BCK-11", "BCK-1")
+@pytest.mark.parametrize(("letter", "kind"), [("b", "allow_once"), ("x", "reject_once")])
+async def test_alike_questions_together(letter: str, kind: str) -> None:
+    """One answer answers all alike questions of low risk that were listed; a question of medium risk stays."""
+    async with desk() as one:
+        approvals = TerminalApprovals("Robin", prompt=one.prompt)
+        alike = [low(number) for number in range(3)]
+        asking = [asyncio.ensure_future(approvals.ask(request)) for request in alike]
+        other = low(9, risk="medium")
+        alone = asyncio.ensure_future(approvals.ask(other))
+        await one.sees("3 more waiting", "b Allow all 3", "x Deny all 3", "Enter confirms")
+        one.types(letter)
+        await one.sees("3 alike actions of low risk", "make t0", "make t1", "make t2", "Enter confirms")
+        one.types("\r")
+        decisions = await asyncio.gather(*asking)
+        assert len(decisions) == len(alike)
+        for request, decision in zip(alike, decisions, strict=True):
+            assert [option.kind for option in request.options if option.id == decision.option] == [kind]
+        await one.sees("make t9", "Medium risk", "Enter confirms")
+        assert not alone.done()
+        one.types("\r")
+        assert (await alone).option == next(option.id for option in other.options if option.kind == "reject_once")
+
+
+@pytest.mark.rule("BCK-11")
+async def test_another_question_ends_earlier() -> None:
+    """The card says when another question that waits ends before this one."""
+    async with desk() as one:
+        request, sooner = low(1, risk="medium"), low(2, risk="medium")
+        asking = asyncio.ensure_future(one.prompt.ask(request))
+        await one.sees("make t1", "Enter confirms")
+        hurried = asyncio.ensure_future(one.prompt.ask(sooner, until=datetime.now(UTC) + timedelta(seconds=50)))
+        await one.sees("1 more waiting, one ends in 0:4")
+        asking.cancel()
+        hurried.cancel()
+        await asyncio.wait({asking, hurried})
+
+
+@pytest.mark.rule("BCK-10")
+async def test_calls_of_the_session_so_far() -> None:
+    """Beside an "always", a terminal without a store counts the questions that it was asked before."""
+    async with desk() as one:
+        approvals = TerminalApprovals("Robin", prompt=one.prompt)
+        for number in range(2):
+            request = low(number, risk="medium")
+            asking = asyncio.ensure_future(approvals.ask(request))
+            await one.sees(f"make t{number}", "Enter confirms")
+            one.types("w")
+            await one.sees(f"Would have covered {number} call", "Enter confirms")
+            one.types("d")
+            await one.sees("▸ d Deny", "Enter confirms")
+            one.types("\r")
+            await asking

@@ -99,6 +99,24 @@ def test_watch(store: Path) -> None:
     person.child.close()
 
 
+@pytest.mark.rule("BCK-11", "CLI-2")
+def test_alike_requests_together(store: Path) -> None:
+    """One answer decides every listed request of low risk in the store; one of medium risk comes next by itself."""
+    for name in ("first", "second"):
+        asked(store, name, risk="low")
+    asked(store, "other")
+    person = watching(store)
+    person.sees("name  first", "2 more waiting", "b Allow all 2", "Enter confirms")
+    person.selects("b", "b Allow all 2")
+    person.sees("2 alike actions of low risk", "first", "second")
+    person.types("\r")
+    person.sees("name  other", "Enter confirms")
+    for name in ("first", "second"):
+        assert outcome(store, name) == ("approved", user_name(), "cli")
+    assert outcome(store, "other", 0)[0] == "pending"
+    person.child.close()
+
+
 @pytest.mark.rule("APR-6")
 def test_a_row_that_changed_in_the_store(store: Path) -> None:
     """The watcher shows no request whose arguments no longer have its digest, and goes on with the next."""

@@ -235,7 +235,7 @@ def test_permission() -> None:
     record = a_record(arguments={"command": "rm -r build", "odd": [None, "\ud800", 1.5]})
     asked = permission(record, NOW.wall)
     assert asked.tool_call.raw_input == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
-    assert (asked.tool_call.title, asked.tool_call.kind) == ("Run a command: rm -r build", "execute")
+    assert (asked.tool_call.title, asked.tool_call.kind) == ("rm -r build", "execute")
     assert asked.tool_call.content[0].content.text.splitlines()[0] == "guard asks: Write it?"
     assert [option.option_id for option in asked.options] == ["allow", "always", "deny", "never"]
     assert asked.meta.ours.digest == record.request.digest
@@ -271,10 +271,11 @@ def test_why_the_risk_is_high() -> None:
 def test_permission_says_what_always_covers() -> None:
     """A client of the plain protocol reads what "always" covers and when it ends, where that is offered."""
     record = a_record()
-    _asks, covers, ends = permission(record, NOW.wall).tool_call.content[0].content.text.splitlines()
+    _asks, covers, ends, so_far = permission(record, NOW.wall).tool_call.content[0].content.text.splitlines()
+    assert so_far == "Would have covered 0 calls of this session so far."
     assert covers == "Always covers: Any Write by coder in /project that raises the question “Write it?”."
     assert ends.startswith("Always ends: With this session")
-    _asks, covers, ends = permission(record, NOW.wall, keep=60).tool_call.content[0].content.text.splitlines()
+    _asks, covers, ends, _so_far = permission(record, NOW.wall, keep=60).tool_call.content[0].content.text.splitlines()
     assert "in every session" in covers
     assert ends.startswith("Always ends: After 1 minute")
     assert permission(a_record(options=(DENY,)), NOW.wall).tool_call.content[0].content.text == "guard asks: Write it?"
