@@ -8,13 +8,14 @@ anything. `as_options` gives plain labels their meaning.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
-from amplifier_hooks.ports import Grant, GrantKey, Option, OptionKind
+from amplifier_hooks.impacts import covers
+from amplifier_hooks.ports import Grant, GrantKey, GrantMatch, Option, OptionKind
 from amplifier_hooks.result import RISKS, Risk
 
 if TYPE_CHECKING:
@@ -123,22 +124,25 @@ def grant_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
 def kept_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
     """Return the keys of grants that outlive their session.
 
-    They hold in every session, so their digest is that of the action without its session.
+    They hold in every session of the project, so their folder is the project's, and their digest is that of the action
+    without its session.
     """
     keys = grant_keys(replace(request, digest=act_of(request).grant_digest))
-    return tuple(replace(key, session=None) for key in keys)
+    return tuple(replace(key, session=None, cwd=request.project or request.cwd) for key in keys)
 
 
-def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) -> tuple[Grant, ...]:
+def make_grants(
+    request: ApprovalRequest, decision: Decision, time: datetime, age: float | None = None
+) -> tuple[Grant, ...]:
     """Return the grants that a decision makes: none, unless the approver chose an "always" within the ceiling of risk.
 
-    They last as long as the decision says.
+    They last as long as the decision says, from `time` on, and from the store's `age`, if it has one.
     """
     option = next((option for option in request.options if option.id == decision.option), None)
     if option is None or not option.lasts or not within_ceiling(option, request.risk):
         return ()
-    keep = decision.keep
-    keys = grant_keys(request) if keep is None else kept_keys(request)
+    keys = grant_keys(request) if decision.keep is None else kept_keys(request)
+    lasts = min((one for one in (decision.keep, decision.seconds) if one is not None), default=None)
     return tuple(
         Grant(
             id=f"{request.id}:{number}",
@@ -149,26 +153,41 @@ def make_grants(request: ApprovalRequest, decision: Decision, time: datetime) ->
             channel=decision.channel,
             request=request.id,
             created=time,
-            expires=None if keep is None else time + timedelta(seconds=keep),
+            expires=None if lasts is None else time + timedelta(seconds=lasts),
+            ends=None if lasts is None or age is None else age + lasts,
+            impacts=request.impacts,
+            times=decision.times,
         )
         for number, key in enumerate(keys, start=1)
     )
 
 
-def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> Literal["allow", "deny"] | None:
-    """Judge a request by the grants in force: allows have to cover every hook that asks, one deny is enough.
+def match_grants(request: ApprovalRequest, grants: Iterable[Grant]) -> GrantMatch | None:
+    """Judge a request by the grants in force, and return the verdict with the grants that give it.
 
-    A grant allows nothing of a higher risk than that of the request for which it was given, and nothing of high risk.
+    Allows have to cover every hook that asks, and the first one for each is used up; one deny is enough.
+
+    A grant allows nothing of a higher risk than that of the request for which it was given, nothing of high risk, and
+    no call with an impact that its card did not name.
     """
     grants, risk = tuple(grants), RISKS.index(request.risk)
-    denied = {grant.key for grant in grants if not grant.allows}
-    allowed = {grant.key for grant in grants if grant.allows and risk <= RISKS.index(grant.ceiling)}
     asked = [set(keys) for keys in zip(grant_keys(request), kept_keys(request), strict=True)]
-    if any(denied & keys for keys in asked):
-        return "deny"
+    denials = tuple(grant for grant in grants if not grant.allows and any(grant.key in keys for keys in asked))
+    if denials:
+        return "deny", denials
     if risk > RISKS.index(CEILING):
         return None
-    return "allow" if asked and all(allowed & keys for keys in asked) else None
+    allowing = [
+        grant
+        for grant in grants
+        if grant.allows
+        and (grant.times is None or grant.used < grant.times)
+        and risk <= RISKS.index(grant.ceiling)
+        and covers(grant.impacts, request.impacts)
+    ]
+    found = [next((grant for grant in allowing if grant.key in keys), None) for keys in asked]
+    used = tuple(dict.fromkeys(grant for grant in found if grant is not None))
+    return ("allow", used) if asked and None not in found else None
 
 
 def _scope(question: Question, digest: str) -> str:
@@ -187,6 +206,8 @@ KNOWN_LABELS: Final[Mapping[str, OptionKind]] = {
     "approve once": "allow_once",
     "yes": "allow_once",
     "allow always": "allow_always",
+    "allow always in this session": "allow_always",
+    "allow always in this project": "allow_always",
     "always allow": "allow_always",
     "approve always": "allow_always",
     "deny": "reject_once",
@@ -227,6 +248,18 @@ def common_options(asks: Iterable[Ask], risk: Risk) -> tuple[Option, ...]:
     offered = [option for option in common if within_ceiling(option, risk)]
     once = offered == common or any(option.allows for option in offered)
     return with_refusal([*(() if once else ("Allow once",)), *(option.label for option in offered)])
+
+
+def with_project(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Return the options for a store that keeps grants: an "allow always" is for this session, or for this project."""
+    found: list[Option] = []
+    for option in options:
+        if option.kind != "allow_always":
+            found.append(option)
+        elif all(one.kind != "allow_always" for one in found):
+            here = replace(option, label="Allow always in this session", session_only=True)
+            found += here, replace(option, id=f"{option.id}-project", label="Allow always in this project")
+    return tuple(found)
 
 
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:

@@ -353,10 +353,10 @@ _FIELDS: Final[Mapping[str, str]] = {
     "RunErrorPayload": "parameters error",
     "NotificationPayload": "message level source",
     "PolicyViolationPayload": "policy reason event",
-    "ApprovalPayload": "hook event tool_input digest prompt options risk risk_reasons expires",
+    "ApprovalPayload": "hook event tool_input digest prompt options risk risk_reasons impacts expires",
     "ApprovalDecisionPayload":
-        "hook event tool_input digest prompt options risk risk_reasons expires option decided_by channel reason "
-        "duration_ms",
+        "hook event tool_input digest prompt options risk risk_reasons impacts expires option decided_by channel "
+        "reason duration_ms",
     "CancelPayload": "reason was_immediate error",
     "ErrorPayload": "error",
     "HookPayload": "hook_name event event_type hook_type target_type target_name",

@@ -569,6 +569,8 @@ class ApprovalPayload(Payload):
     """The risk: low, medium or high, the highest word of hooks, rules and the host."""
     risk_reasons: list[Any] | None = None
     """Every reason for the risk, each with `by` and `reason`."""
+    impacts: list[Any] | None = None
+    """Everything that the call would do, each with `kind`, `place` and `reason`."""
     expires: Timestamp | None = None
     """Time until which the request can be decided."""
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 import msgspec
 
 from amplifier_hooks.errors import AlreadyRun
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.result import Assessment, Default, Level, Risk, Role, Scope
 
 __all__ = [
@@ -69,6 +70,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     label: str
     kind: OptionKind
+    session_only: bool = False
+    """True if an "always" ends with its session, also where the store keeps grants for a project."""
 
     @property
     def allows(self) -> bool:
@@ -117,6 +120,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     risk: Risk = "medium"
     """The highest of the assessments."""
     cwd: str = ""
+    project: str = ""
+    """The session's root. A grant that outlives its session holds there, in every folder of a call."""
     call: str = ""
     """The id of the call that asks, if the call can be made again: it selects this request, and is never hashed."""
     given: str = ""
@@ -127,6 +132,8 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which the backend keeps an "always", in every session; None keeps it until this session ends."""
     assessments: tuple[Assessment, ...] = ()
     """Every assessment of the risk by hooks, rules and the host."""
+    impacts: tuple[Impact, ...] = ()
+    """Everything that the call would do. A card shows it, and an "always" covers nothing beyond it."""
 
     @property
     def prompt(self) -> str:
@@ -159,7 +166,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     """The digest of the act that was shown, where the backend knows it: an answer about another act does not count."""
     keep: float | None = None
-    """Seconds for which an "always" lasts, in every session; None keeps it until its session ends."""
+    """Seconds for which an "always" lasts, in every session of the project; None keeps it until its session ends."""
+    seconds: float | None = None
+    """The approver's own limit: seconds after which an "always" ends, if it has not ended before."""
+    times: int | None = None
+    """The approver's own limit: the number of calls that an "always" covers."""
 
 
 class ApprovalBackend(Protocol):
@@ -305,7 +316,9 @@ class GrantKey(msgspec.Struct, frozen=True, kw_only=True):
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """An "allow always" or "deny always" that an approver gave to one hook's question.
 
-    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk.
+    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk. `impacts` are
+    those that its card named: an "allow always" covers no call with an impact beyond them. `used` counts the calls that
+    the grant has covered; `times`, if the approver set it, is the most.
     """
 
     id: str
@@ -317,7 +330,22 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     request: str
     created: datetime
     expires: datetime | None = None
+    ends: float | None = None
+    """The age of the store, in seconds, at which the grant ends, where it has an end and the store has an age."""
     revoked: datetime | None = None
+    impacts: tuple[Impact, ...] = ()
+    times: int | None = None
+    used: int = 0
+
+
+class GrantUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One call that a grant has covered. `action` is the beginning of its arguments, as JSON."""
+
+    at: datetime
+    session: str
+    tool: str
+    action: str
+    digest: str
 
 
 GrantMatch = tuple[Literal["allow", "deny"], tuple[Grant, ...]]
@@ -343,6 +371,14 @@ class GrantStore(Protocol):
         """
         ...
 
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
+        """Count a call that these grants cover, right before it runs.
+
+        Returns False, and counts nothing, if one of them is over or used up. Raises `StopInForce` while a stop covers
+        the session.
+        """
+        ...
+
     async def list_grants(self, tenant: str, session: str) -> Sequence[Grant]:
         """Return the grants in force in a session, oldest first."""
         ...
@@ -353,6 +389,16 @@ class GrantStore(Protocol):
 
     async def end_grants(self, tenant: str, session: str) -> None:
         """End the grants of a session that has ended."""
+        ...
+
+
+@runtime_checkable
+class ProjectGrants(Protocol):
+    """The port of a store of grants that may keep an "always" longer than its session."""
+
+    @property
+    def keep_grants(self) -> float | None:
+        """Seconds for which an "always" for a project lasts; None if the store keeps none beyond its session."""
         ...
 
 

@@ -176,6 +176,21 @@ class StoreApprovals(AsUpstream):
         """Return what the grants in force answer to a request; see `Broker.match_grants`."""
         return await self.broker.match_grants(request)
 
+    @property
+    def keep_grants(self) -> float | None:
+        """Seconds for which an "always" for a project lasts; None if an "always" ends with its session."""
+        return self.broker.keep_grants
+
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
+        """Count a call that these grants cover, in one transaction, unless one of them is over or used up.
+
+        Raises `StopInForce` while a stop covers the session.
+        """
+        refusal = await self.broker.store.use_grants(request, [grant.id for grant in grants])
+        if refusal is not None and refusal.code == "stopped":
+            raise StopInForce(refusal.reason)
+        return refusal is None
+
     async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
         """Do nothing: a grant is kept with its decision, in one transaction."""
 

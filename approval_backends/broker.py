@@ -217,9 +217,13 @@ class Broker:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         decision_id: str | None = None,
+        seconds: float | None = None,
+        times: int | None = None,
         check: AnswerCheck = None,
     ) -> Resolution:
         """Answer a request.
+
+        `seconds` and `times` limit an "always": it ends after so long, and covers so many calls.
 
         An answer that does not count raises nothing: the resolution says why, and what is so instead. With a
         `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. If `decide` is
@@ -234,6 +238,8 @@ class Broker:
             id=decision_id or uuid4().hex,
             message=message,
             arguments=_frozen_copy(arguments),
+            seconds=seconds,
+            times=times,
         )
         result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants, check=check)
         if isinstance(result, RequestRecord):
@@ -275,11 +281,7 @@ class Broker:
 
     async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
         """Return what the grants in force answer to a request, and these grants; None if a person has to answer."""
-        grants = await self.store.grants_for(request)
-        verdict = match_grants(request, grants)
-        if verdict is None:
-            return None
-        return verdict, tuple(grant for grant in grants if grant.allows == (verdict == "allow"))
+        return match_grants(request, await self.store.grants_for(request))
 
     async def grants(self, viewer: Decider) -> list[Grant]:
         """Return the grants in force that the viewer may see, oldest first."""

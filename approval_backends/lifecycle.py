@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
+from amplifier_hooks.act import freeze
 from amplifier_hooks.approvals import (
     CHANGED_ONCE,
     answered_digest,
@@ -30,10 +31,11 @@ from amplifier_hooks.approvals import (
     within_ceiling,
 )
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
-from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KeptResult, Option
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantUse, KeptResult, Option
+from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from amplifier_hooks.ports import Stop
 
@@ -144,7 +146,10 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A decider's answer to one request. `id` names this very decision, so that it can be sent twice."""
+    """A decider's answer to one request. `id` names this very decision, so that it can be sent twice.
+
+    `seconds` and `times` limit an "always".
+    """
 
     request: str
     digest: str
@@ -153,6 +158,8 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     message: str | None = None
     arguments: Mapping[str, Any] | None = None
+    seconds: float | None = None
+    times: int | None = None
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +320,34 @@ def refuse_stopped(record: RequestRecord, stops: Iterable[Stop]) -> Refusal | No
     return None if found is None else Refusal(code="stopped", reason=found.reason, record=record)
 
 
+def refuse_uncovered(
+    request: ApprovalRequest, wanted: Sequence[str], held: Sequence[Grant], stops: Iterable[Stop]
+) -> Refusal | None:
+    """Return the refusal of a call by the grants that are held: a stop covers it, or one that it needs is not held."""
+    stop = next((stop for stop in stops if stop.covers(request.tenant, request.session)), None)
+    if stop is not None:
+        return Refusal(code="stopped", reason=stop.reason)
+    if {grant.id for grant in held} != set(wanted):
+        return Refusal(code="not_approved", reason="a grant is over or used up")
+    return None
+
+
+LONGEST_ACTION: Final = 512
+"""Bytes of a call that a use of a grant keeps."""
+
+
+def use_of(request: ApprovalRequest, now: Moment) -> GrantUse:
+    """Return a call that a grant covers, as the store keeps it."""
+    action = freeze(dict(request.arguments)).decode("ascii")
+    return GrantUse(
+        at=now.wall,
+        session=request.session,
+        tool=request.tool,
+        action=clip(action, LONGEST_ACTION),
+        digest=request.digest,
+    )
+
+
 def outcomes(request: ApprovalRequest) -> dict[str, Status]:
     """Return the status that each option gives a pending request, for the options that make no grants.
 
@@ -334,7 +369,9 @@ def decision_of(
         id=answer.id,
         at=at,
         arguments=answer.arguments if option is None or option.allows else None,
-        keep=keep if option is not None and option.lasts else None,
+        keep=keep if option is not None and option.lasts and not option.session_only else None,
+        seconds=answer.seconds,
+        times=answer.times,
     )
 
 
@@ -378,4 +415,14 @@ def grants_of(record: RequestRecord) -> tuple[Grant, ...]:
     """Return the grants that this record makes with its present status: those of a denial, or of a claimed approval."""
     if record.decision is None or record.decided is None or record.status not in ("denied", "claimed"):
         return ()
-    return make_grants(record.request, record.decision, record.decided.wall)
+    return make_grants(record.request, record.decision, record.decided.wall, record.decided.age)
+
+
+def is_in_force(grant: Grant, now: Moment) -> bool:
+    """Return True if a grant is neither revoked, over nor used up; of wall clock and age, the earlier end counts."""
+    return (
+        grant.revoked is None
+        and (grant.expires is None or grant.expires > now.wall)
+        and (grant.ends is None or grant.ends > now.age)
+        and (grant.times is None or grant.used < grant.times)
+    )

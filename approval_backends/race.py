@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.ports import Decision
@@ -68,7 +66,7 @@ class RacingApprovals(StoreApprovals):
 
     async def _ask_channel(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
         """Put one channel's answer to the store. A late or unoffered answer ends that channel's part."""
-        decision: object = await channel.request(replace(request, keep=self.broker.keep_grants))
+        decision: object = await channel.request(request)
         if not isinstance(decision, Decision):
             raise BackendUnavailable(f"the answer was of type {type(decision).__name__}")
         resolution = await self.broker.decide(

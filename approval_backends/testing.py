@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.approvals import act_of, match_grants
 from amplifier_hooks.errors import ApprovalMismatch
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptResult, Option, Question
 from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, TooManyRequests
@@ -32,7 +33,9 @@ from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, Req
 from approval_backends.stores.store_clock import ClockReading
 
 if TYPE_CHECKING:
-    from amplifier_hooks.ports import ApprovalBackend
+    from collections.abc import Iterable
+
+    from amplifier_hooks.ports import ApprovalBackend, Grant
     from approval_backends.stores.approval_store import ApprovalStore
 
 __all__ = [
@@ -187,6 +190,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
         risk="high",
         wait=2.5,
         assessments=(Assessment(by=odd, risk="high", reason=odd), Assessment(by="", risk="low")),
+        impacts=(Impact("reads_secret", odd, odd), Impact("reads")),
     )
     first = await subject.store.submit(request)
     read = await subject.store.get(request.id)
@@ -582,6 +586,12 @@ async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
     expect_record(await store.move(request.id, "claim", digest=digest), "a claim of the edited action")
 
 
+def verdict_of(request: ApprovalRequest, grants: Iterable[Grant]) -> str | None:
+    """Return what these grants answer to a request: `allow`, `deny` or nothing."""
+    found = match_grants(request, grants)
+    return None if found is None else found[0]
+
+
 async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     """An "always" grants from the claim on, for exactly what it was given for, until it is revoked."""
     store = subject.store
@@ -591,7 +601,7 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     await _allow_always(store, request)
     found = await store.grants_for(request)
     expect("there is a grant for each hook that asked", holds={grant.key.hook for grant in found} == {"guard", "lint"})
-    expect("together they allow", holds=match_grants(request, found) == "allow")
+    expect("together they allow", holds=verdict_of(request, found) == "allow")
     expect("a grant says who gave it", holds={(g.by, g.request) for g in found} == {("Robin", request.id)})
     for other in (
         replace(request, agent="other"),
@@ -605,7 +615,7 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
         replace(request, questions=(Question(hook="guard", prompt="Write?", scope="action"),)),
         replace(request, questions=(Question(hook="guard", prompt="Write?", key="Write?"),)),
     ):
-        verdict = match_grants(other, await store.grants_for(other))
+        verdict = verdict_of(other, await store.grants_for(other))
         expect("a grant answers nothing else", holds=verdict is None)
     listed = await store.grants(tenant="acme")
     expect("grants are listed", holds={grant.id for grant in listed} == {grant.id for grant in found})
@@ -613,11 +623,13 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
     expect("of another session there are none", holds=await store.grants(sessions=["session-2"]) == [])
     expect("another tenant cannot revoke it", holds=not await store.revoke(found[0].id, tenant="other"))
     expect("a grant is revoked once", holds=[await store.revoke(found[0].id) for _ in (1, 2)] == [True, False])
-    expect("a revoked grant answers nothing", holds=match_grants(request, await store.grants_for(request)) is None)
+    expect("a revoked grant answers nothing", holds=verdict_of(request, await store.grants_for(request)) is None)
 
 
-async def _allow_always(store: ApprovalStore, request: ApprovalRequest, keep: float | None = None) -> None:
-    expect_record(await store.answer(an_answer(request, ALWAYS), keep=keep), "an always")
+async def _allow_always(
+    store: ApprovalStore, request: ApprovalRequest, keep: float | None = None, *, option: Option = ALWAYS, **limits: Any
+) -> None:
+    expect_record(await store.answer(an_answer(request, option, **limits), keep=keep), "an always")
     expect("before the claim there is no grant", holds=await store.grants_for(request) == [])
     expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
 
@@ -635,7 +647,7 @@ async def a_refused_call_leaves_no_grant(subject: StoreSubject) -> None:
     late, refused = a_request(3), a_request(4, tool="Bash")
     await store.submit(refused)
     expect_record(await store.answer(an_answer(refused, NEVER)), "a never")
-    expect("a never holds at once", holds=match_grants(refused, await store.grants_for(refused)) == "deny")
+    expect("a never holds at once", holds=verdict_of(refused, await store.grants_for(refused)) == "deny")
     await store.submit(late)
     expect_record(await store.answer(an_answer(late, ALWAYS)), "an always")
     await subject.advance(LIFETIME * 2)
@@ -654,12 +666,12 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     await _allow_always(store, low)
     found = await store.grants_for(low)
     expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
-    verdicts = [match_grants(replace(low, risk=risk), found) for risk in RISKS]
+    verdicts = [verdict_of(replace(low, risk=risk), found) for risk in RISKS]
     expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
     never = a_request(3, risk="low", tool="Bash")
     await store.submit(never)
     expect_record(await store.answer(an_answer(never, NEVER)), "a never")
-    denied = match_grants(replace(never, risk="high"), await store.grants_for(never))
+    denied = verdict_of(replace(never, risk="high"), await store.grants_for(never))
     expect("a never holds at every risk", holds=denied == "deny")
 
 
@@ -676,17 +688,93 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     for one, keep in ((request, None), (kept, 100.0), (exact, 100.0)):
         await _allow_always(store, one, keep)
     expect_record(await store.answer(an_answer(denied, NEVER)), "a never")
-    expect("a granted denial denies", holds=match_grants(denied, await store.grants_for(denied)) == "deny")
+    expect("a granted denial denies", holds=verdict_of(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
     later = replace(kept, session="session-2")
-    expect("a kept grant holds", holds=match_grants(later, await store.grants_for(later)) == "allow")
+    expect("a kept grant holds", holds=verdict_of(later, await store.grants_for(later)) == "allow")
     again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
-    expect("a kept grant for an action holds", holds=match_grants(again, await store.grants_for(again)) == "allow")
+    expect("a kept grant for an action holds", holds=verdict_of(again, await store.grants_for(again)) == "allow")
     other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
     expect("and for no other action", holds=await store.grants_for(other) == [])
     await subject.advance(100)
     expect("and not for longer than that", holds=await store.grants_for(later) == await store.grants_for(again) == [])
+
+
+async def grants_end_by_the_age_of_the_store(subject: StoreSubject) -> None:
+    """A clock that is set back, across a start of the machine, prolongs no grant that is kept."""
+    store, kept = subject.store, a_request()
+    await store.submit(kept)
+    await _allow_always(store, kept, 100.0)
+    await subject.advance(50)
+    expect("a kept grant holds for its time", holds=verdict_of(kept, await store.grants_for(kept)) == "allow")
+    await subject.reboot(3_600)
+    expect("and not for longer", holds=await store.grants_for(kept) == [] == await store.grants())
+
+
+async def a_grant_has_a_budget(subject: StoreSubject) -> None:
+    """A grant covers so many calls and lasts so long as its approver said; each call that it covers is counted, once.
+
+    Of several callers at once, exactly so many are covered.
+    """
+    store = subject.store
+    counted, timed = a_request(1), a_request(2, tool="Read")
+    for request, limits in ((counted, {"times": 3}), (timed, {"seconds": 50.0})):
+        await store.submit(request)
+        await _allow_always(store, request, **limits)
+    [grant] = await store.grants_for(counted)
+    expect("a new grant is unused", holds=(grant.times, grant.used) == (3, 0))
+    used = await asyncio.gather(*(store.use_grants(counted, [grant.id]) for _ in range(6)))
+    expect("it covers so many calls", holds=used.count(None) == grant.times)
+    expect("the others are refused", holds={one.code for one in used if one is not None} == {"not_approved"})
+    expect("it is used up", holds=await store.grants_for(counted) == [])
+    uses = await store.grant_uses(grant.id)
+    expect("its calls are listed", holds=[(one.tool, one.digest) for one in uses] == [("Write", counted.digest)] * 3)
+    [grant] = await store.grants_for(timed)
+    both = [grant.id, "of no grant"]
+    expect_refused = await store.use_grants(timed, both)
+    expect("a call that a missing grant should cover is refused", holds=expect_refused is not None)
+    expect("and counts nothing", holds=await store.grant_uses(grant.id) == [])
+    await store.stop("wait", "Robin", tenant=timed.tenant)
+    stopped = await store.use_grants(timed, [grant.id])
+    expect("a stop refuses the call", holds=stopped is not None and stopped.code == "stopped")
+    await store.resume("Robin", tenant=timed.tenant)
+    expect("after it the grant holds", holds=await store.use_grants(timed, [grant.id]) is None)
+    [grant] = await store.grants(tenant=timed.tenant)
+    expect("the grant counts its calls", holds=grant.used == 1)
+    await subject.advance(50)
+    expect("it ends in time", holds=await store.use_grants(timed, [grant.id]) is not None)
+    expect("then it answers nothing", holds=await store.grants_for(timed) == [])
+
+
+async def an_always_for_the_project(subject: StoreSubject) -> None:
+    """Where grants are kept, an "always" holds for the session or the project, in every folder of the project."""
+    store = subject.store
+    options = (DENY, ALWAYS, replace(ALWAYS, id="here", session_only=True))
+    for number, option in enumerate((ALWAYS, options[-1])):
+        request = a_request(number, tool=option.id, cwd="/w/src", project="/w", options=options)
+        await store.submit(request)
+        await _allow_always(store, request, 100.0, option=option)
+        expect("it holds in its session", holds=verdict_of(request, await store.grants_for(request)) == "allow")
+        later = replace(request, session="session-2", cwd="/w/docs")
+        found = verdict_of(later, await store.grants_for(later))
+        expect("only the one for the project holds elsewhere", holds=(found == "allow") is (option is ALWAYS))
+        other = replace(later, project="/elsewhere")
+        expect("and none in another project", holds=await store.grants_for(other) == [])
+
+
+async def a_grant_names_impacts(subject: StoreSubject) -> None:
+    """A grant keeps the impacts that its card named, and covers no call with another one."""
+    store = subject.store
+    named = (Impact("git_publishes", "origin \ud800main"), Impact("reads", "a"))
+    request = a_request(impacts=named)
+    await store.submit(request)
+    await _allow_always(store, request)
+    found = await store.grants_for(request)
+    expect("a grant has the impacts of its card", holds=[grant.impacts for grant in found] == [named])
+    calls = (named[:1], (Impact("reads", "b"),), (*named, Impact("deletes_one", "a")), (Impact("git_publishes", "x"),))
+    verdicts = [verdict_of(replace(request, impacts=impacts), found) for impacts in calls]
+    expect("it covers no other impact", holds=verdicts == ["allow", "allow", None, None])
 
 
 async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
@@ -914,6 +1002,10 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_refused_call_leaves_no_grant,
     an_always_has_a_ceiling,
     grants_end_with_their_session,
+    grants_end_by_the_age_of_the_store,
+    a_grant_names_impacts,
+    a_grant_has_a_budget,
+    an_always_for_the_project,
     ending_a_session_ends_its_questions,
     several_workers_serve_one_session,
     quotas_hold,

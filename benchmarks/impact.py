@@ -10,9 +10,9 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
 from amplifier_hooks.impact.shell import load_grammar
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from benchmarks.options import parser
 from benchmarks.rounds import QUICK, THOROUGH, Samples, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict

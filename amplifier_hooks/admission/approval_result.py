@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from amplifier_hooks.approvals import act_of, answered_digest, grant_keys, make_grants, match_grants
 from amplifier_hooks.errors import AlreadyRun
@@ -17,7 +17,7 @@ from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantStore
 from amplifier_hooks.result import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from amplifier_hooks.ports import Clock, GrantMatch, Option, Stop
 
@@ -99,6 +99,7 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
         "options": [option.label for option in request.options],
         "risk": request.risk,
         "assessments": [asdict(one) for one in request.assessments],
+        "impacts": [asdict(one) for one in request.impacts],
         "expires": request.expires.isoformat(),
     }
 
@@ -167,6 +168,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "options": [option.label for option in request.options],
         "risk": request.risk,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "impacts": [asdict(one) for one in request.impacts],
         "expires": request.expires.isoformat(),
     }
     if approval is not None:
@@ -192,18 +194,24 @@ class SessionGrants:
         if not self._kept:
             return None
         keys = set(grant_keys(request))
-        found = tuple(grant for grant in self._kept.values() if grant.key in keys)
-        said = match_grants(request, found)
-        return None if said is None else (said, tuple(grant for grant in found if grant.allows == (said == "allow")))
+        return match_grants(request, [grant for grant in self._in_force() if grant.key in keys])
 
     async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
         """Store a decision that lasts as grants."""
         for grant in make_grants(request, decision, decision.at or self._clock.now()):
             self._kept[grant.id] = grant
 
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
+        """Count a call that these grants cover, unless one of them is over or used up."""
+        if match_grants(request, [self._kept[one.id] for one in grants if one.id in self._kept]) is None:
+            return False
+        for grant in grants:
+            self._kept[grant.id] = replace(self._kept[grant.id], used=self._kept[grant.id].used + 1)
+        return True
+
     async def list_grants(self, tenant: str, session: str) -> list[Grant]:
         """Return the grants in force, oldest first."""
-        return [grant for grant in self._kept.values() if (grant.key.tenant, grant.key.session) == (tenant, session)]
+        return [grant for grant in self._in_force() if (grant.key.tenant, grant.key.session) == (tenant, session)]
 
     async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
         """End one grant. Return True if it was in force."""
@@ -211,6 +219,10 @@ class SessionGrants:
         if there:
             del self._kept[grant_id]
         return there
+
+    def _in_force(self) -> list[Grant]:
+        now = self._clock.now()
+        return [grant for grant in self._kept.values() if grant.expires is None or grant.expires > now]
 
     async def end_grants(self, tenant: str, session: str) -> None:
         """Remove all grants of the session."""

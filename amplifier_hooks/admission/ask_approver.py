@@ -29,7 +29,7 @@ from amplifier_hooks.admission.approval_result import (
     request_summary,
     stop_facts,
 )
-from amplifier_hooks.admission.build_request import Origin, build_request
+from amplifier_hooks.admission.build_request import Origin, build_request, predict_impacts
 from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
@@ -50,6 +50,7 @@ from amplifier_hooks.ports import (
     Decision,
     DurableApprovals,
     KnownCall,
+    ProjectGrants,
     StopSource,
     Unfinished,
 )
@@ -275,7 +276,16 @@ class Approver:
         await self._settle_all()
         now = self.clock.now()
         request = resumed or build_request(
-            outcome, act, self.origin, now, call=call, attempt=attempt, durable=self.lease.durable, given=given
+            outcome,
+            act,
+            self.origin,
+            now,
+            call=call,
+            attempt=attempt,
+            durable=self.lease.durable,
+            given=given,
+            impacts=await predict_impacts(act, self.origin.cwd),
+            keep=self._keep,
         )
         if unread is not None:
             return failed_approval(request, unread)
@@ -292,8 +302,10 @@ class Approver:
 
         Raises `StopInForce` while a stop covers the session.
         """
+        if approval.grants:
+            return await self._use_grants(approval)
         if self.backend is None or not approval.claimable:
-            return approval.allowed  # a default or a grant needs no claim
+            return approval.allowed  # a default needs no claim
         try:
             claimed = await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
         except StopInForce:
@@ -304,6 +316,23 @@ class Approver:
         if claimed:
             await self._remember(approval)
         return claimed
+
+    async def _use_grants(self, approval: Approval) -> bool:
+        """Count the call that grants cover. Return True if the act may run."""
+        try:
+            used = await within(BACKEND_TIMEOUT, self.grants.use_grants(approval.request, approval.grants))
+        except StopInForce:
+            raise
+        except Exception as error:  # noqa: BLE001  # a store may raise anything; a call that is not counted does not run
+            log.warning("approval_grants_failed", error=describe(error))
+            return False
+        return used is True
+
+    @property
+    def _keep(self) -> float | None:
+        """The seconds for which the store keeps an "always" for a project, if it keeps any."""
+        grants: object = self.grants
+        return grants.keep_grants if isinstance(grants, ProjectGrants) else None
 
     @property
     def knows_stops(self) -> bool:

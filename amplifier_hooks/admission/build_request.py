@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from amplifier_hooks.approvals import common_options
+from amplifier_hooks.approvals import common_options, with_project
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.foreign_code import within
+from amplifier_hooks.impacts import Impact, ImpactPolicy
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalRequest, Question
 from amplifier_hooks.result import RISKS, Assessment, Risk, highest
+from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +33,9 @@ DOMAIN: Final = b"amplifier-hooks/request/1\n"
 
 LONGEST: Final = 366 * 86_400.0
 """Maximum of seconds. A hook may name any finite time, but dates end sooner."""
+
+ANALYSIS_TIMEOUT: Final = 5.0
+"""Timeout of the analysis of a call, in seconds."""
 
 HOST: Final = "host"
 UNASSESSED: Final = Assessment(by="", risk="medium")
@@ -104,6 +112,40 @@ def request_id(act: Act, call: Call, attempt: str, questions: tuple[Question, ..
     return hashed.hexdigest()[:32]
 
 
+async def predict_impacts(act: Act, root: str) -> tuple[Impact, ...]:
+    """Return what a tool call would do, without running anything; the session's `root` is the project folder.
+
+    The analysis asks the file system, so it runs in a thread: one thread, so that questions keep the order of their
+    calls. A call that cannot be analysed has the impact `unreadable`. An act that is no tool call has no impact.
+    """
+    if act.event != TOOL_PRE:
+        return ()
+    if not (act.cwd or root):
+        return (Impact("unreadable", "", "the folder of the call is unknown"),)
+    try:
+        return await within(ANALYSIS_TIMEOUT, _thread().run(_impacts_of, act, root or act.cwd))
+    except TimeoutError:
+        return (Impact("unreadable", "", "the file system does not answer"),)
+
+
+@cache
+def _thread() -> DaemonPool:
+    return DaemonPool(1, "impact")
+
+
+def _impacts_of(act: Act, root: str) -> tuple[Impact, ...]:
+    from pathlib import Path  # the tables and readers of impact load with the first question, in the thread
+
+    from amplifier_hooks.impact.file_facts import ask_file_system
+    from amplifier_hooks.impact.tools import predict_impact
+
+    try:
+        policy = ImpactPolicy(root, str(Path.home()))
+        return predict_impact(act.name, act.arguments(), policy, ask_file_system, folder=act.cwd or root).impacts
+    except RuntimeError as problem:  # a user without a home folder
+        return (Impact("unreadable", "", str(problem)),)
+
+
 def build_request(
     outcome: Outcome,
     act: Act,
@@ -114,8 +156,12 @@ def build_request(
     attempt: str,
     durable: bool,
     given: str = "",
+    impacts: tuple[Impact, ...] = (),
+    keep: float | None = None,
 ) -> ApprovalRequest:
     """Return the request for an outcome that asks.
+
+    `keep` is the seconds for which the store keeps an "always" for the project; None if it keeps none.
 
     If no caller could come back to the request, it expires at the end of the inline wait.
     """
@@ -136,6 +182,7 @@ def build_request(
     )
     assessments = origin.assessments(act.name, view, outcome)
     risk = highest(assessments) or UNASSESSED.risk
+    options = common_options(outcome.asks, risk)
     return ApprovalRequest(
         id=request_id(act, call, attempt, questions),
         tenant=act.tenant,
@@ -146,16 +193,19 @@ def build_request(
         arguments=view,
         digest=act.digest,
         questions=questions,
-        options=common_options(outcome.asks, risk),
+        options=options if keep is None else with_project(options),
         default=default_of(outcome, origin),
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),
         risk=risk,
         cwd=act.cwd,
+        project=origin.cwd,
         call=call.id if call.returns else "",
         given=given,
         wait=inline if returns and inline < time else None,
         assessments=assessments,
+        impacts=impacts,
+        keep=keep,
     )
 
 

@@ -57,8 +57,8 @@ class SelfProtection:
         if facts.event != TOOL_PRE:
             return None
         from amplifier_hooks.impact.file_facts import ask_file_system
-        from amplifier_hooks.impact.kinds import ImpactPolicy
         from amplifier_hooks.impact.tools import predict_impact
+        from amplifier_hooks.impacts import ImpactPolicy
 
         folder = facts.cwd or facts.root or "/"
         policy = ImpactPolicy(facts.root or folder, self._home, guarded=self._spellings(), guarded_ports=self.ports)

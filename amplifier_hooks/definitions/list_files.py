@@ -15,7 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from amplifier_hooks.definitions.files.load_files import OF_ALL
@@ -24,10 +25,10 @@ from amplifier_hooks.definitions.kinds.python_sources import MOST_MODULES, modul
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
 from amplifier_hooks.impact.places import decides_loading
 from amplifier_hooks.impact.shell import LONGEST, SHELLS
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -305,7 +306,7 @@ def _shell_text(path: str) -> str | None:
 
 def _look(path: str) -> FileFact:
     """Return what lies at a path, without another name for it: a link may lead elsewhere when a hook runs."""
-    return evolve(ask_file_system(path), path=path)
+    return replace(ask_file_system(path), path=path)
 
 
 def is_installed_program(path: str) -> bool:

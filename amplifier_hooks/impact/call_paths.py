@@ -47,9 +47,9 @@ from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.impact.file_facts import ask_file_system, is_share
-from amplifier_hooks.impact.kinds import CallImpact, ImpactPolicy
 from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKED, NAME, ONE, PATTERN, SHOWN, UNKNOWN, show
 from amplifier_hooks.impact.tools import DIFFED, PATCHED, REMOVED, named_texts, predict_impact, tool_kind
+from amplifier_hooks.impacts import CallImpact, ImpactPolicy
 from amplifier_hooks.text.matching import compile_path_glob, glob_parts
 
 if TYPE_CHECKING:

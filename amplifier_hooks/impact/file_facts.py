@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from amplifier_hooks.impact.kinds import FileFact, FileKind
+from amplifier_hooks.impacts import FileFact, FileKind
 
 
 def is_share(path: str) -> bool:

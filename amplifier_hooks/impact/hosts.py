@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from amplifier_hooks.impact.kinds import Impact, ImpactPolicy
 from amplifier_hooks.impact.places import GUARD, MARKS, NAME, UNKNOWN, show
+from amplifier_hooks.impacts import Impact, ImpactPolicy
 
 HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/?#]*)(?::(\d+))?", re.IGNORECASE)
 LOCAL: Final = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|0\.0\.0\.0|\[::1?\]|::1|host\.docker\.internal")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from amplifier_hooks.impact.hosts import url_impact
-from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show
 from amplifier_hooks.impact.shell_words import decode_escapes
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import Impact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,15 +14,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
+from msgspec.structs import replace
 
-from amplifier_hooks.impact.kinds import FileFact, Impact, ImpactPolicy
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import FileFact, Impact, ImpactPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.impact.kinds import ImpactKind, Stat
+    from amplifier_hooks.impacts import ImpactKind, Stat
 
 UNKNOWN: Final = "\ue000"
 """Any text at all."""
@@ -323,6 +324,8 @@ class Places:
         """Return the impact of reading an absolute path."""
         self.touched[path] = None
         place = show(path)
+        if path.startswith("/dev/fd/"):
+            return Impact("reads", place)  # its file counts where it is opened; the path behind it names a process
         for spelling in self._spellings(path):
             for row in sensitive_rows(spelling, self.policy.home):
                 if row.secret:
@@ -413,7 +416,7 @@ class Places:
             yield Impact("unreadable", place, "only a run tells what is deleted")
         lost = self._lost(path, place, recursive=recursive)
         unguarding = "" if any(row.hook for row in rows) else self.unguards(path, whole=True)
-        yield evolve(lost, reason=unguarding, unguards=True) if unguarding else lost
+        yield replace(lost, reason=unguarding, unguards=True) if unguarding else lost
 
     def _lost(self, path: str, place: str, *, recursive: bool) -> Impact:
         """Return what deleting a path loses: the first line that holds decides."""

@@ -16,7 +16,6 @@ from attrs import define, evolve, field, fields_dict, frozen
 
 from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.kinds import Impact
 from amplifier_hooks.impact.places import (
     ANY,
     BUILT,
@@ -29,12 +28,13 @@ from amplifier_hooks.impact.places import (
     tells_outward,
 )
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from amplifier_hooks.impact.kinds import ImpactKind
     from amplifier_hooks.impact.shell import ShellState, ShellWalk
+    from amplifier_hooks.impacts import ImpactKind
 
 FAMILIES: Final = (
     "files",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
 
-from amplifier_hooks.impact.kinds import CommandRun, Impact
 from amplifier_hooks.impact.places import (
     ANY,
     BUILT,
@@ -29,13 +28,14 @@ from amplifier_hooks.impact.places import (
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
 from amplifier_hooks.impact.shell_words import ACTIVE, EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impacts import CommandRun, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tree_sitter import Language, Node
 
-    from amplifier_hooks.impact.kinds import ImpactKind
+    from amplifier_hooks.impacts import ImpactKind
 
 LONGEST: Final = 1 << 20
 """Most bytes of a command that is read."""
@@ -62,6 +62,7 @@ JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
+DOCUMENT_MARK: Final = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
 DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
 STATEMENTS: Final = frozenset(
     [
@@ -163,9 +164,17 @@ def load_grammar() -> Language:
 
 
 def _parse(command: str) -> Node:
+    grammar = load_grammar()
     import tree_sitter
 
-    return tree_sitter.Parser(load_grammar()).parse(command.encode("utf-8", "replace")).root_node
+    return tree_sitter.Parser(grammar).parse(command.encode("utf-8", "replace")).root_node
+
+
+def _end_documents(text: str) -> str:
+    """Return a text with an end for each here-document that has none, as a shell reads it."""
+    lines = {line.lstrip("\t") for line in text.split("\n")}
+    open_ends = [mark[2] for mark in DOCUMENT_MARK.finditer(text) if mark[2] not in lines]
+    return "\n".join((text, *open_ends))
 
 
 def _has_too_many_words(text: str) -> bool:
@@ -250,7 +259,10 @@ class ShellWalk:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
         self.depth += 1
         try:
-            root = _parse(JOINED.sub("", text) if "\\\n" in text else text)
+            text = JOINED.sub("", text) if "\\\n" in text else text
+            root = _parse(text)
+            if root.has_error and (ended := _end_documents(text)) != text:
+                root = _parse(ended)
             if root.descendant_count > MOST_NODES:
                 self.add("unreadable", "", "too many parts to be read")
                 self._record([UNKNOWN], state)

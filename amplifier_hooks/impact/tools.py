@@ -14,19 +14,20 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 
 from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.kinds import CallImpact, Impact
 from amplifier_hooks.impact.places import UNKNOWN, Places, show
 from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import CallImpact, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from amplifier_hooks.impact.kinds import CommandRun, ImpactKind, ImpactPolicy, Stat
+    from amplifier_hooks.impacts import CommandRun, ImpactKind, ImpactPolicy, Stat
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
@@ -147,7 +148,7 @@ class _Look:
         """Keep the commands of a walk, and yield its impacts."""
         first = len(self.commands)
         self.commands += (
-            [evolve(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
+            [replace(one, outer=one.outer + first if one.outer >= 0 else -1) for one in walk.commands]
             if first
             else walk.commands
         )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.library.cost_guard import CostGuard
     from amplifier_hooks.library.date_time import DateTime
     from amplifier_hooks.library.git_status import GitStatus
+    from amplifier_hooks.library.guard import Guard
     from amplifier_hooks.library.injection_scan import InjectionScan
     from amplifier_hooks.library.keep_going import KeepGoing
     from amplifier_hooks.library.linter_feedback import LinterFeedback
@@ -37,6 +38,7 @@ __all__ = [
     "CostGuard",
     "DateTime",
     "GitStatus",
+    "Guard",
     "InjectionScan",
     "KeepGoing",
     "LinterFeedback",
@@ -63,6 +65,7 @@ __getattr__ = load_on_use(
         "cost_guard": ("CostGuard",),
         "date_time": ("DateTime",),
         "git_status": ("GitStatus",),
+        "guard": ("Guard",),
         "injection_scan": ("InjectionScan",),
         "keep_going": ("KeepGoing",),
         "linter_feedback": ("LinterFeedback",),

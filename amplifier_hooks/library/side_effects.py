@@ -26,8 +26,8 @@ from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import ImpactPolicy
 from amplifier_hooks.library.parts.feedback import folder_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -35,7 +35,7 @@ from amplifier_hooks.result import CONTINUE, HookResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.impact.kinds import CallImpact
+    from amplifier_hooks.impacts import CallImpact
 
 PRIORITY: Final = 240
 MOST_NAMED: Final = 12

@@ -321,8 +321,8 @@ def _compile_pattern(text: str) -> Matcher:
 
 def _commands_of(data: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     """Yield the commands that a shell command consists of, with one blank between words; `UNKNOWN` if unread."""
-    from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
     from amplifier_hooks.impact.tools import predict_impact
+    from amplifier_hooks.impacts import FileFact, ImpactPolicy
 
     folder = str(data.get("cwd") or "/")
     policy = ImpactPolicy(folder, os.path.expanduser("~"))  # noqa: PTH111  # a text is needed

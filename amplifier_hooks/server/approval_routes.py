@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, offered
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
+from amplifier_hooks.impacts import ImpactKind
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
@@ -57,6 +58,14 @@ class RiskReasonBody(BaseModel):
     reason: str
 
 
+class ImpactBody(BaseModel):
+    """One thing that the call would do."""
+
+    kind: ImpactKind
+    place: str
+    reason: str
+
+
 class OptionBody(BaseModel):
     """An answer that the approver can choose."""
 
@@ -93,6 +102,7 @@ class ApprovalBody(BaseModel):
     cwd: str
     risk: Risk
     risk_reasons: list[RiskReasonBody]
+    impacts: list[ImpactBody]
     questions: list[QuestionBody]
     options: list[OptionBody]
     default: Default
@@ -123,6 +133,7 @@ class ApprovalBody(BaseModel):
             cwd=request.cwd,
             risk=request.risk,
             risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
+            impacts=[ImpactBody(kind=one.kind, place=one.place, reason=one.reason) for one in request.impacts],
             questions=[
                 QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
                 for one, key in zip(request.questions, keys, strict=True)
@@ -161,6 +172,8 @@ class AnswerBody(BaseModel):
     option: str = Field(min_length=1, max_length=200, description="The id of one of the options.")
     message: str | None = Field(None, max_length=4_000, description="With a denial: a message to the model.")
     arguments: dict[str, Any] | None = Field(None, description="With an approval: arguments to run instead.")
+    seconds: float | None = Field(None, gt=0, le=366 * 86_400.0, description='With an "always": seconds until it ends.')
+    times: int | None = Field(None, ge=1, le=1_000_000, description='With an "always": calls that it covers.')
     decision_id: str | None = Field(
         None, min_length=1, max_length=200, description="Your own id, so that one decision can be sent twice."
     )
@@ -221,6 +234,8 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
                 message=verdict.message,
                 arguments=verdict.arguments,
                 decision_id=verdict.decision_id,
+                seconds=verdict.seconds,
+                times=verdict.times,
                 check=partial(http.app.state.admission.check_again, caller),
             )
         except BaseException as problem:

@@ -178,6 +178,8 @@ def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuesti
 def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> GrantReach:
     """Return the reach of an "always" for this request: a sentence for each grant that it would make."""
     ends = "With this session" if keep is None else f"After {_span(keep)}"
+    if keep is not None and any(option.session_only for option in request.options):
+        ends = f"With this session, or for this project after {_span(keep)}"
     others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)
     return GrantReach(
@@ -195,7 +197,7 @@ def reach_of(key: GrantKey, escape: Escape) -> str:
     if kind == "action":
         return f"{tool} {where}, exactly these arguments ({value[:12]}) and nothing else."
     if kind == "key":
-        return f"Any {tool} {where} with the key “{escape(value)}”."
+        return f"Any {tool} {where} for “{escape(value)}”, with no impact beyond those of this call."
     return f"Any {tool} {where} that raises the question “{escape(value)}”."
 
 

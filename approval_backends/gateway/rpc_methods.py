@@ -110,6 +110,8 @@ class RpcMethods:
             decision_id=params.decision_id,
             message=params.message,
             arguments=params.arguments,
+            seconds=params.seconds,
+            times=params.times,
         )
 
     async def answer(
@@ -122,6 +124,8 @@ class RpcMethods:
         decision_id: str,
         message: str | None = None,
         arguments: str | None = None,
+        seconds: float | None = None,
+        times: int | None = None,
     ) -> Decided:
         """Put an answer, given in parts, to the store, and return the result.
 
@@ -135,6 +139,8 @@ class RpcMethods:
             message=message,
             arguments=None if arguments is None else _parse_arguments(arguments),
             decision_id=decision_id,
+            seconds=seconds,
+            times=times,
         )
         if resolution.accepted:
             await asyncio.sleep(0)  # the task that waits for this decision goes first
@@ -150,7 +156,8 @@ class RpcMethods:
     async def grants(self, by: Decider, _params: Nothing) -> Grants:
         """Return the grants in force, oldest first."""
         found = await self._broker.grants(by)
-        return Grants(grants=[grant_row(grant) for grant in found], server_time=self._waiting.now)
+        uses = [await self._broker.store.grant_uses(grant.id) if grant.used else () for grant in found]
+        return Grants(grants=list(map(grant_row, found, uses)), server_time=self._waiting.now)
 
     async def revoke(self, by: Decider, params: Revoke) -> Revoked:
         """End a grant."""

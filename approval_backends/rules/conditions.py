@@ -55,17 +55,17 @@ from amplifier_hooks.impact.call_paths import (
     words_in,
 )
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy
 from amplifier_hooks.impact.places import MARKS, UNKNOWN, Places, show
 from amplifier_hooks.impact.program_rows import program_name, program_rows
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amplifier_hooks.impact.call_paths import PathPattern
-    from amplifier_hooks.impact.kinds import CallImpact, ImpactKind
+    from amplifier_hooks.impacts import CallImpact, ImpactKind
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
 

@@ -22,9 +22,9 @@ from amplifier_hooks.events import (
     suggestion,
 )
 from amplifier_hooks.impact.call_paths import PathPattern, parse_patterns
-from amplifier_hooks.impact.kinds import KINDS, ImpactKind
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.impact.tools import argument_names
+from amplifier_hooks.impacts import KINDS, ImpactKind
 from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
 from amplifier_hooks.text.error_sentences import error_sentence

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, KeptResult, Stop
+from amplifier_hooks.impacts import Impact
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, GrantKey, GrantUse, KeptResult, Stop
 from amplifier_hooks.storage.database import CorruptStore
 from approval_backends.lifecycle import Moment, RequestRecord
 from approval_backends.stores.approval_store import RequestEvent
@@ -30,15 +31,28 @@ COLUMNS: Final = (
 )
 EVENT_COLUMNS: Final = "number, request, kind, at, version, by_whom, channel, note, recorded"
 KEY_TEXTS: Final = ("agent", "hook", "version", "tool", "cwd", "scope")
-GRANT_COLUMNS: Final = (
-    f"id, tenant, session, {', '.join(KEY_TEXTS)}, allows, ceiling, by_whom, channel, request, created, expires"
+GIVEN: Final = (
+    "allows",
+    "ceiling",
+    "by_whom",
+    "channel",
+    "request",
+    "created",
+    "expires",
+    "ends",
+    "impacts",
+    "times",
+    "used",
 )
+GRANT_COLUMNS: Final = ", ".join(("id", "tenant", "session", *KEY_TEXTS, *GIVEN))
+USE_COLUMNS: Final = "at, session, tool, action, digest"
 STOP_COLUMNS: Final = "id, tenant, session, why, by_whom, at, ended, ended_by"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TOPIC: Final = 200
 
 _request: Final = msgspec.json.Decoder(ApprovalRequest)
 _decision: Final = msgspec.json.Decoder(Decision)
+_impacts: Final = msgspec.json.Decoder(tuple[Impact, ...])
 _result: Final = msgspec.json.Decoder(KeptResult)
 
 
@@ -179,13 +193,15 @@ def grant_values(grant: Grant) -> tuple[Any, ...]:
     """Return the values of `GRANT_COLUMNS`."""
     by, channel, request = map(to_stored_text, (grant.by, grant.channel, grant.request))
     expires = None if grant.expires is None else micros(grant.expires)
-    given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires
-    return to_stored_text(grant.id), *key_values(grant.key), *given
+    ends = None if grant.ends is None else round(grant.ends * 1e6)
+    given = int(grant.allows), grant.ceiling, by, channel, request, micros(grant.created), expires, ends
+    return to_stored_text(grant.id), *key_values(grant.key), *given, _json(grant.impacts), grant.times, grant.used
 
 
 def load_grant(row: Row) -> Grant:
     """Return a grant from the values of `GRANT_COLUMNS`."""
-    name, tenant, session, *texts, allows, ceiling, by, channel, request, created, expires = row
+    name, tenant, session, *texts = row[: -len(GIVEN)]
+    allows, ceiling, by, channel, request, created, expires, ends, impacts, times, used = row[-len(GIVEN) :]
     key = GrantKey(
         tenant=from_stored_text(tenant),
         session=None if session == "*" else from_stored_text(session[1:]),
@@ -201,7 +217,23 @@ def load_grant(row: Row) -> Grant:
         request=from_stored_text(request),
         created=time_of(created),
         expires=None if expires is None else time_of(expires),
+        ends=None if ends is None else ends / 1e6,
+        impacts=_decode(_impacts, impacts),
+        times=times,
+        used=used,
     )
+
+
+def use_values(use: GrantUse) -> tuple[Any, ...]:
+    """Return the values of `USE_COLUMNS`."""
+    return micros(use.at), to_stored_text(use.session), to_stored_text(use.tool), to_stored_text(use.action), use.digest
+
+
+def load_use(row: Row) -> GrantUse:
+    """Return a use of a grant from the values of `USE_COLUMNS`."""
+    at, session, tool, action, digest = row
+    session, tool, action = map(from_stored_text, (session, tool, action))
+    return GrantUse(at=time_of(at), session=session, tool=tool, action=action, digest=digest)
 
 
 def load_stop(row: Row) -> Stop:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Refusal, RequestRecord
 
@@ -35,6 +35,8 @@ NEW: Final = "+"
 """Topic of a new request. Its own caller needs no wake-up, so only watches of all requests follow it."""
 STOPS: Final = "!"
 """Topic of stops, for watches of all requests."""
+USES_KEPT: Final = 1_000
+"""Most uses of one grant that a store keeps; the count goes on."""
 STOPS_KEPT: Final = 3_600.0
 """Seconds for which `stops` also returns a stop that has ended."""
 
@@ -216,6 +218,17 @@ class ApprovalStore(Protocol):
 
     async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Return the grants in force that answer any hook of this request; `approvals.match_grants` combines them."""
+        ...
+
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[str]) -> Refusal | None:
+        """Count a call that these grants cover, and keep it as a use of each, right before it runs.
+
+        Returns a refusal, and counts nothing, if a stop covers the session, or if a grant is over or used up.
+        """
+        ...
+
+    async def grant_uses(self, grant_id: str) -> list[GrantUse]:
+        """Return the last calls that a grant has covered, oldest first, at most `USES_KEPT`."""
         ...
 
     async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
@@ -21,11 +21,14 @@ from approval_backends.lifecycle import (
     Refusal,
     RequestRecord,
     grants_of,
+    is_in_force,
     is_over,
     judge,
     move_request,
     new_record,
     refuse_stopped,
+    refuse_uncovered,
+    use_of,
 )
 from approval_backends.stores.approval_store import (
     ANSWERS,
@@ -36,6 +39,7 @@ from approval_backends.stores.approval_store import (
     RETENTION,
     STOPS,
     STOPS_KEPT,
+    USES_KEPT,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
@@ -48,11 +52,11 @@ from approval_backends.stores.approval_store import (
 from approval_backends.stores.store_clock import ClockReading, StoreClock, system_reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
     from approval_backends.stores.approval_store import AnswerCheck, Sessions
 
@@ -77,6 +81,7 @@ class MemoryStore:
         """Ids of the requests of each call, oldest first."""
         self._events: dict[str, list[RequestEvent]] = {}
         self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, deque[GrantUse]] = {}
         self._stops: dict[str, Stop] = {}
 
     async def open(self) -> Self:
@@ -225,15 +230,30 @@ class MemoryStore:
         keys = {*grant_keys(request), *kept_keys(request)}
         return [grant for grant in await self.grants(tenant=request.tenant) if grant.key in keys]
 
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[str]) -> Refusal | None:
+        """Count a call that these grants cover, unless a stop covers it, or one of them is over or used up."""
+        self._find("")
+        now = self._now()
+        held = [self._grants[one] for one in grants if one in self._grants and is_in_force(self._grants[one], now)]
+        refusal = refuse_uncovered(request, grants, held, self._stops.values())
+        for grant in [] if refusal else held:
+            self._grants[grant.id] = replace(grant, used=grant.used + 1)
+            self._uses.setdefault(grant.id, deque(maxlen=USES_KEPT)).append(use_of(request, now))
+        return refusal
+
+    async def grant_uses(self, grant_id: str) -> list[GrantUse]:
+        """Return the last calls that a grant has covered, oldest first."""
+        self._find("")
+        return list(self._uses.get(grant_id, ()))
+
     async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
         self._find("")
-        now, wanted = self._now().wall, None if sessions is None else frozenset(sessions)
+        now, wanted = self._now(), None if sessions is None else frozenset(sessions)
         return [
             grant
             for grant in self._grants.values()
-            if grant.revoked is None
-            and (grant.expires is None or grant.expires > now)
+            if is_in_force(grant, now)
             and tenant in (None, grant.key.tenant)
             and (wanted is None or grant.key.session is None or grant.key.session in wanted)
         ]
@@ -309,6 +329,7 @@ class MemoryStore:
             if left := [one for one in self._calls.pop(call, ()) if one != request_id]:
                 self._calls[call] = left
         self._grants = {name: one for name, one in self._grants.items() if not is_old(one.revoked or one.expires)}
+        self._uses = {name: uses for name, uses in self._uses.items() if name in self._grants}
         self._stops = {name: one for name, one in self._stops.items() if not is_old(one.ended)}
         return len(gone)
 

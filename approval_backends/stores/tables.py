@@ -22,7 +22,12 @@ APPROVAL_TABLES: Final = (
         agent TEXT NOT NULL, hook TEXT NOT NULL, version TEXT NOT NULL,
         tool TEXT NOT NULL, cwd TEXT NOT NULL, scope TEXT NOT NULL,
         allows BIGINT NOT NULL, ceiling TEXT NOT NULL, by_whom TEXT NOT NULL, channel TEXT NOT NULL,
-        request TEXT NOT NULL, created BIGINT NOT NULL, expires BIGINT, revoked BIGINT
+        request TEXT NOT NULL, created BIGINT NOT NULL, expires BIGINT, ends BIGINT, impacts TEXT NOT NULL,
+        times BIGINT, used BIGINT NOT NULL, revoked BIGINT
+    )""",
+    """CREATE TABLE {schema}.approval_use (
+        grant_id TEXT NOT NULL, number BIGINT NOT NULL, at BIGINT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL,
+        action TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (grant_id, number)
     )""",
     "CREATE INDEX approval_grant_session ON {schema}.approval_grant (tenant, session) WHERE revoked IS NULL",
     """CREATE TABLE {schema}.approval_clock (
@@ -36,4 +41,4 @@ APPROVAL_TABLES: Final = (
     )""",
     "CREATE UNIQUE INDEX approval_stop_in_force ON {schema}.approval_stop (tenant, session) WHERE ended IS NULL",
 )
-"""`expires` is the age of the store at which the time to answer is over."""
+"""`expires` of a request and `ends` of a grant are ages of the store: the time is over then."""

@@ -23,16 +23,20 @@ from approval_backends.lifecycle import (
     Refusal,
     RequestRecord,
     grants_of,
+    is_in_force,
     judge,
     move_request,
     new_record,
     refuse_stopped,
+    refuse_uncovered,
+    use_of,
 )
 from approval_backends.stores.approval_rows import (
     COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
     STOP_COLUMNS,
+    USE_COLUMNS,
     end_values,
     grant_values,
     key_values,
@@ -40,11 +44,13 @@ from approval_backends.stores.approval_rows import (
     load_grant,
     load_record,
     load_stop,
+    load_use,
     micros,
     record_values,
     session_value,
     to_stored_text,
     topic,
+    use_values,
 )
 from approval_backends.stores.approval_store import (
     ANSWERS,
@@ -55,6 +61,7 @@ from approval_backends.stores.approval_store import (
     RETENTION,
     STOPS,
     STOPS_KEPT,
+    USES_KEPT,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
@@ -66,10 +73,10 @@ from approval_backends.stores.approval_store import (
 from approval_backends.stores.store_clock import SECOND, StoreClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, KeptResult, Stop
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
@@ -151,7 +158,7 @@ class DatabaseStore(Openable):
                 raise RequestMismatch(request.id)
             return known
         now = yield from self._now()
-        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, round(now.age * SECOND)))
+        ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, _age(now)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
         if of_tenant >= self._limits.per_tenant:
@@ -284,16 +291,40 @@ class DatabaseStore(Openable):
         now = yield from self._now()
         found: list[Grant] = []
         for key, kept in keys:
-            rows = yield Statement(GRANTS_FOR, (*key_values(key), to_stored_text(kept.scope), micros(now.wall)))
+            wide = to_stored_text(kept.cwd), to_stored_text(kept.scope)
+            rows = yield Statement(GRANTS_FOR, (*key_values(key), *wide, micros(now.wall), _age(now)))
             found += [load_grant(row) for row in rows]
         return found
+
+    @transaction
+    def use_grants(self, request: ApprovalRequest, grants: Sequence[str]) -> Steps[Refusal | None]:
+        """Count a call that these grants cover, unless a stop covers it, or one of them is over or used up."""
+        held: list[Grant] = []
+        for grant_id in sorted(set(grants)):  # in one order, so that two transactions never wait for each other
+            rows = yield Statement(HELD_GRANT + self.HOLD, (to_stored_text(grant_id),))
+            held += [load_grant(row) for row in rows]
+        now = yield from self._now()
+        of = to_stored_text(request.tenant), to_stored_text(request.session)
+        stops = yield Statement(STOPS_OVER + self.HOLD, of)
+        held = [grant for grant in held if is_in_force(grant, now)]
+        refusal = refuse_uncovered(request, grants, held, [load_stop(row) for row in stops])
+        for grant in () if refusal else held:
+            name, number = to_stored_text(grant.id), grant.used + 1
+            yield Statement(COUNT_USE, (name, number))
+            yield Statement(USE, (name, number, *use_values(use_of(request, now))))
+            yield Statement(DROP_USES, (name, number - USES_KEPT))
+        return refusal
+
+    async def grant_uses(self, grant_id: str) -> list[GrantUse]:
+        """Return the last calls that a grant has covered, oldest first."""
+        return [load_use(row) for row in await self.database.fetch(USES, to_stored_text(grant_id))]
 
     @transaction
     def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> Steps[list[Grant]]:
         """Return the grants in force, oldest first."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(GRANTS, (micros(now.wall), owner))
+        rows = yield Statement(GRANTS, (micros(now.wall), _age(now), owner))
         wanted = None if sessions is None else frozenset(sessions)
         found = [load_grant(row) for row in rows]
         return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
@@ -303,7 +334,7 @@ class DatabaseStore(Openable):
         """End a grant."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner))
+        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner, _age(now)))
         for (request,) in rows:
             yield Wake(request)
         return bool(rows)
@@ -369,6 +400,7 @@ class DatabaseStore(Openable):
         rows = yield Statement(PURGE, (until, int(unrecorded), CHUNK))
         for (request,) in rows:
             yield Statement("DELETE FROM {schema}.approval_event WHERE request = $1", (request,))
+        yield Statement(PURGE_USES, (until,))
         yield Statement(PURGE_GRANTS, (until,))
         yield Statement(PURGE_STOPS, (until,))
         return len(rows)
@@ -450,6 +482,10 @@ class DatabaseStore(Openable):
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
 
 
+def _age(now: Moment) -> int:
+    return round(now.age * SECOND)
+
+
 def _event(record: RequestRecord, kind: EventKind, now: Moment) -> tuple[Any, ...]:
     return to_stored_text(record.id), kind, micros(now.wall), record.version
 
@@ -522,17 +558,27 @@ GRANT: Final = (
 )
 GRANTS_FOR: Final = (
     f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE tenant = $1 "
-    "AND agent = $3 AND hook = $4 AND version = $5 AND tool = $6 AND cwd = $7 "
-    "AND ((session = $2 AND scope = $8) OR (session = '*' AND scope = $9)) "
-    "AND revoked IS NULL AND (expires IS NULL OR expires > $10)"
+    "AND agent = $3 AND hook = $4 AND version = $5 AND tool = $6 "
+    "AND ((session = $2 AND cwd = $7 AND scope = $8) OR (session = '*' AND cwd = $9 AND scope = $10)) "
+    "AND revoked IS NULL AND (expires IS NULL OR expires > $11) AND (ends IS NULL OR ends > $12) "
+    "AND (times IS NULL OR used < times) ORDER BY created, id"
 )
+HELD_GRANT: Final = f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE id = $1 AND revoked IS NULL"
+COUNT_USE: Final = "UPDATE {schema}.approval_grant SET used = $2 WHERE id = $1"
+USE: Final = (
+    f"INSERT INTO {{schema}}.approval_use (grant_id, number, {USE_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+)
+USES: Final = f"SELECT {USE_COLUMNS} FROM {{schema}}.approval_use WHERE grant_id = $1 ORDER BY number"
+DROP_USES: Final = "DELETE FROM {schema}.approval_use WHERE grant_id = $1 AND number <= $2"
 GRANTS: Final = (
     f"SELECT {GRANT_COLUMNS} FROM {{schema}}.approval_grant WHERE revoked IS NULL "
-    "AND (expires IS NULL OR expires > $1) AND (CAST($2 AS TEXT) IS NULL OR tenant = $2) ORDER BY created, id"
+    "AND (expires IS NULL OR expires > $1) AND (ends IS NULL OR ends > $2) AND (times IS NULL OR used < times) "
+    "AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) ORDER BY created, id"
 )
 REVOKE: Final = (
     "UPDATE {schema}.approval_grant SET revoked = $2 WHERE id = $1 AND revoked IS NULL "
-    "AND (expires IS NULL OR expires > $2) AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) RETURNING request"
+    "AND (expires IS NULL OR expires > $2) AND (ends IS NULL OR ends > $4) "
+    "AND (CAST($3 AS TEXT) IS NULL OR tenant = $3) RETURNING request"
 )
 END_GRANTS: Final = (
     "UPDATE {schema}.approval_grant SET revoked = $3 WHERE tenant = $1 AND session = $2 AND revoked IS NULL"
@@ -555,4 +601,8 @@ RESUME: Final = (
     f"WHERE ended IS NULL AND tenant = $1 AND session = $2 RETURNING {STOP_COLUMNS}"
 )
 PURGE_STOPS: Final = "DELETE FROM {schema}.approval_stop WHERE ended <= $1"
+PURGE_USES: Final = (
+    "DELETE FROM {schema}.approval_use WHERE grant_id IN "
+    "(SELECT id FROM {schema}.approval_grant WHERE coalesce(revoked, expires) <= $1)"
+)
 PURGE_GRANTS: Final = "DELETE FROM {schema}.approval_grant WHERE coalesce(revoked, expires) <= $1"

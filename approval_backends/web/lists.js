@@ -114,7 +114,9 @@ export class Grants {
         h("p", {}, icon(grant.allows ? "yes" : "no", grant.allows ? "c-good" : "c-ink"),
           h("b", {}, grant.allows ? "Allowed" : "Denied"), " ", prose(grant.covers)),
         h("small", {}, grant.by === this.me.name ? "You" : marked(grant.by), `, ${dated(Date.parse(grant.since), now)}`,
-          " · ", ends, " · answers hook ", u(grant.hook), grant.version && [" version ", u(grant.version)])),
+          " · ", ends, grant.times && ` or after ${grant.times} calls`, " · answers hook ", u(grant.hook), grant.version && [" version ", u(grant.version)]),
+        grant.used > 0 && h("small", {}, `Covered ${grant.used} ${grant.used === 1 ? "call" : "calls"}`,
+          grant.uses.map((use) => [" · ", u(use.tool), " ", u(use.action)]))),
       h("button", { class: "btn line", type: "button", "data-grant": grant.grantId, disabled: !this.me.mayDecide },
         "Revoke", h("span", { class: "sr" }, " ", marked(grant.covers))));
   }

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from amplifier_hooks.approvals import check_digest, make_grants, match_grants
+from amplifier_hooks.approvals import check_digest, make_grants
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import Decision, Question
-from approval_backends.testing import ALWAYS, a_request
+from approval_backends.testing import ALWAYS, a_request, verdict_of
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import Risk
@@ -29,7 +29,7 @@ def test_ceiling(ceiling: Risk, risk: Risk) -> None:
     granted = make_grants(request, decision, request.created)
     assert granted
     grants = [replace(grant, ceiling=ceiling) for grant in granted]
-    said = match_grants(a_request(questions=QUESTIONS, risk=risk), grants)
+    said = verdict_of(a_request(questions=QUESTIONS, risk=risk), grants)
     assert (said == "allow") is (RISKS.index(risk) <= RISKS.index(ceiling) and risk != "high")
 
 

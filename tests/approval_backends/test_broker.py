@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.ports import Question
 from amplifier_hooks.storage.database import StoreUnavailable
+from approval_backends.backend import StoreApprovals
 from approval_backends.broker import Broker
 from approval_backends.errors import BackendUnavailable, TooManyRequests
 from approval_backends.lifecycle import ApprovalAnswer, Decider, Refusal, RequestRecord
@@ -252,6 +254,30 @@ async def test_grants(subject: StoreSubject) -> None:
     assert await broker.revoke(grant.id, KIM)
     assert not await broker.revoke(grant.id, KIM)
     assert await broker.match_grants(request) is None
+
+
+@pytest.mark.rule("APR-5")
+async def test_an_always_with_a_budget(subject: StoreSubject) -> None:
+    """An "always" that its approver limits to two calls covers two calls, and the next one is asked about."""
+    approvals = StoreApprovals(subject.store)
+    registry, ran = HookRegistry(), list[Any]()
+    ask = HookResult.ask("Really?", options=["Allow once", "Allow always", "Deny"])
+    registry.gate("tool:pre", lambda event, data: ask, name="guard")
+
+    async def answer_next() -> None:
+        with subject.store.watch() as watch:
+            while not (found := await approvals.broker.pending(ROBIN)):
+                await watch.wait(10)
+        [option] = [one for one in found[0].request.options if one.lasts]
+        await approvals.broker.decide(found[0].id, found[0].digest, option.id, ROBIN, times=2)
+
+    async with SessionCoordinator(registry, session_id="s", approvals=approvals, cwd="/w") as session:
+        for asked in (True, False, False, True):
+            call = asyncio.ensure_future(session.call_tool("Read", {"path": "a"}, ran.append))
+            if asked:
+                await answer_next()
+            assert (await call).ok
+    assert len(ran) == 4
 
 
 @pytest.mark.rule("APR-5")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from amplifier_hooks.approvals import act_of, grant_keys, match_grants
+from amplifier_hooks.approvals import act_of, grant_keys
 from amplifier_hooks.ports import Grant, Option, Question
 from approval_backends import lifecycle
 from approval_backends.lifecycle import (
@@ -32,7 +32,7 @@ from approval_backends.lifecycle import (
     seconds_left,
     sees,
 )
-from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBIN, a_request, an_answer
+from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBIN, a_request, an_answer, verdict_of
 
 START = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), 100.0)
 REQUEST = a_request(1, id="r1")
@@ -394,7 +394,7 @@ def test_edited_arguments_are_granted_once(question: Question) -> None:
     assert isinstance(judge(record, an_answer(record.request, ALLOW, arguments={}), at(1)), RequestRecord)
     same = judge(record, an_answer(record.request, ALWAYS, arguments=record.request.arguments), at(1))
     assert isinstance(same, RequestRecord)
-    assert match_grants(record.request, granted(same)) == "allow"
+    assert verdict_of(record.request, granted(same)) == "allow"
 
 
 @pytest.mark.rule("APR-5")
@@ -409,9 +409,9 @@ def test_one_action_in_every_session(change: dict[str, Any]) -> None:
     assert isinstance(record, RequestRecord)
     for_session, kept = granted(record), granted(record, 100)
     elsewhere = replace(request, session="session-2", **change)
-    assert match_grants(request, for_session) == match_grants(request, kept) == "allow"
-    assert match_grants(elsewhere, for_session) is None
-    assert match_grants(elsewhere, kept) == (None if change else "allow")
+    assert verdict_of(request, for_session) == verdict_of(request, kept) == "allow"
+    assert verdict_of(elsewhere, for_session) is None
+    assert verdict_of(elsewhere, kept) == (None if change else "allow")
 
 
 @pytest.mark.rule("APR-5")
@@ -422,12 +422,12 @@ def test_standing() -> None:
     never_a = replace(of_a, allows=False)
     kept = replace(of_b, key=replace(of_b.key, session=None))
     stranger = replace(of_b, key=replace(of_b.key, session="session-2"))
-    assert match_grants(both, ()) is None
-    assert match_grants(both, [of_a]) is None
-    assert match_grants(both, [of_a, stranger]) is None
-    assert match_grants(both, [of_a, of_b]) == "allow"
-    assert match_grants(both, [of_a, kept]) == "allow"
-    assert match_grants(both, [of_a, of_b, never_a]) == "deny"
-    assert match_grants(both, [never_a]) == "deny"
-    assert match_grants(both, [replace(kept, allows=False), of_a, of_b]) == "deny"
-    assert match_grants(replace(REQUEST, questions=()), [of_a]) is None
+    assert verdict_of(both, ()) is None
+    assert verdict_of(both, [of_a]) is None
+    assert verdict_of(both, [of_a, stranger]) is None
+    assert verdict_of(both, [of_a, of_b]) == "allow"
+    assert verdict_of(both, [of_a, kept]) == "allow"
+    assert verdict_of(both, [of_a, of_b, never_a]) == "deny"
+    assert verdict_of(both, [never_a]) == "deny"
+    assert verdict_of(both, [replace(kept, allows=False), of_a, of_b]) == "deny"
+    assert verdict_of(replace(REQUEST, questions=()), [of_a]) is None

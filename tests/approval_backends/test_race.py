@@ -120,7 +120,7 @@ async def test_answers_that_were_not_offered() -> None:
 async def test_an_always_that_is_kept() -> None:
     """An "always" for one action is kept for every session, as each channel knows; another action is asked about."""
     policy = Rules(b"version: 1\nrules:\n- {id: push, action: ask, tool: Bash, reason: 'Publish this?'}\n")
-    channel = ScriptedApprover("Allow always", "Deny")
+    channel = ScriptedApprover("Allow always in this project", "Deny")
     race, ran = RacingApprovals(channel, broker=Broker(MemoryStore(), keep_grants=60.0)), list[object]()
     for name in ("s1", "s2"):
         async with SessionCoordinator(session_id=name, approvals=race, rules=policy, cwd="/w") as session:

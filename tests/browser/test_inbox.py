@@ -153,9 +153,12 @@ async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     await press(page, "Allow always")
     await see(page, ".outcome", "You allowed this always.")
     await office.broker.claim(record.id, record.digest)  # a grant begins with the claim
-    assert await office.broker.match_grants(record.request) is not None
+    found = await office.broker.match_grants(record.request)
+    assert found is not None
+    await office.broker.store.use_grants(record.request, [grant.id for grant in found[1]])
     await page.click("text=Grants")
     await see(page, "#grant-rows", "Any Bash by coder in ~/shop")
+    await see(page, "#grant-rows", "Covered 1 call · Bash")
     await page.click("#grant-rows button")
     await see(page, "#grant-rows", "There is none.")
     assert await office.broker.match_grants(record.request) is None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from amplifier_hooks.library import Guard
 from tests.conformance.attacks import ATTACKS, Attack
 from tests.conformance.entries import ENTRIES
 from tests.conformance.scene import opened
@@ -42,6 +43,12 @@ def cases() -> list[Any]:
     return found
 
 
+def tool_entries() -> list[Any]:
+    """Return the entry points of tool calls."""
+    kinds = [(entry, kind) for entry, kind in ENTRIES.items() if kind.event == "tool:pre"]
+    return [pytest.param(entry, marks=[pytest.mark.slow] * kind.slow) for entry, kind in kinds]
+
+
 @pytest.mark.parametrize(("entry", "attack"), cases())
 async def test_attack(entry: str, attack: Attack, tmp_path: Path) -> None:
     """An act under attack has no effect, or exactly the effect that the approver was shown."""
@@ -60,3 +67,18 @@ async def test_control(entry: str, attack: Attack, tmp_path: Path) -> None:
     async with opened(ENTRIES[entry](), tmp_path, armed=False, durable=attack.durable) as scene:
         await attack.carry_out(scene)
         assert scene.ran == [scene.given] * attack.runs
+
+
+@pytest.mark.rule("LIB-9", "APR-2")
+@pytest.mark.parametrize("path", ["notes", "/etc/hosts"])
+@pytest.mark.parametrize("entry", tool_entries())
+async def test_guard(entry: str, path: str, tmp_path: Path) -> None:
+    """At every entry point of tool calls the guard asks about a file outside the project, and about no other."""
+    async with opened(ENTRIES[entry](), tmp_path, armed=False) as scene:
+        Guard().register(scene.hooks)
+        scene.label = "Allow once"
+        given = {"path": path, "text": "hello"}
+        await scene.act(given)
+        assert scene.ran == [given]
+        asked = [(one.questions[0].hook, one.impacts[-1].kind) for one in scene.approver.requests]
+        assert asked == ([] if path == "notes" else [("guard", "writes_outside")])

@@ -169,12 +169,13 @@ async def list_grants(view: StoreView, *, as_json: bool) -> None:
     """Print the grants in force."""
     async with view.open_store() as desk:
         found = await desk.broker.grants(desk.viewer)
+        uses = {grant.id: await desk.broker.store.grant_uses(grant.id) for grant in found}
     if as_json:
-        print_line(to_json([grant_facts(grant) for grant in found]))
+        print_line(to_json([grant_facts(grant, uses[grant.id]) for grant in found]))
         return
     ids = [grant.id for grant in found]
     for grant in found:
-        for line in grant_lines(grant, ids):
+        for line in grant_lines(grant, ids, uses[grant.id]):
             print_line(line)
     if not found:
         print_error("No grant is in force.")

@@ -15,10 +15,10 @@ from approval_backends.lifecycle import seconds_left
 from approval_backends.terminal.card_pages import names_secret, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse
     from approval_backends.lifecycle import Moment, RequestRecord
     from approval_backends.stores.approval_store import RequestEvent
 
@@ -27,6 +27,8 @@ SHORT: Final = 8
 """Characters of an id that a list shows, if they are enough to tell it apart."""
 ROOM: Final = 72
 """Bytes of foreign text in a line of a list."""
+USES_SHOWN: Final = 5
+"""Most calls that a list shows of those a grant has covered."""
 MARK: Final = "    | "
 """The mark before every line of foreign text, so that none of it can pass for a line of ours."""
 
@@ -120,16 +122,21 @@ def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()
         yield f"  {_clock(event.at)}  {event.kind}{who}{note}"
 
 
-def grant_lines(grant: Grant, ids: Iterable[str]) -> Iterator[str]:
-    """Return the lines of one grant in a list."""
+def grant_lines(grant: Grant, ids: Iterable[str], uses: Sequence[GrantUse] = ()) -> Iterator[str]:
+    """Return the lines of one grant in a list, with the last calls that it has covered."""
     key = grant.key
     label = short_id(grant.id, ids)
     yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {clip(inline(key.scope), ROOM)}"
     blank = " " * len(label)
-    where = f"session {inline(key.session)}" if key.session is not None else "every session"
+    where = f"session {inline(key.session)}" if key.session is not None else f"every session in {inline(key.cwd)}"
     until = f", until {_clock(grant.expires)}" if grant.expires else ""
     yield f"{blank}  asked by {inline(key.hook)}, for {inline(key.agent)} in {where}{until}"
     yield f"{blank}  given by {inline(grant.by)} ({inline(grant.channel)}) at {_clock(grant.created)}"
+    if grant.allows:
+        most = f" of {grant.times:,}" if grant.times is not None else ""
+        yield f"{blank}  covered {grant.used:,}{most} {'call' if (grant.times or grant.used) == 1 else 'calls'}"
+    for use in uses[-USES_SHOWN:]:
+        yield f"{blank}    {_clock(use.at)}  {inline(use.tool)}  {clip(inline(use.action), ROOM)}"
 
 
 def status_text(record: RequestRecord, now: Moment) -> str:
@@ -198,6 +205,7 @@ def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
         "cwd": request.cwd,
         "risk": request.risk,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "impacts": [{"kind": one.kind, "place": one.place, "reason": one.reason} for one in request.impacts],
         "questions": [
             {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
             for question, key in zip(request.questions, grant_keys(request), strict=True)
@@ -236,8 +244,8 @@ def event_facts(event: RequestEvent) -> dict[str, Any]:
     return dict(facts)
 
 
-def grant_facts(grant: Grant) -> dict[str, Any]:
-    """Return the facts of a grant, for programs."""
+def grant_facts(grant: Grant, uses: Sequence[GrantUse] = ()) -> dict[str, Any]:
+    """Return the facts of a grant, for programs, with the calls that it has covered."""
     key = grant.key
     return {
         "id": grant.id,
@@ -255,4 +263,7 @@ def grant_facts(grant: Grant) -> dict[str, Any]:
         "request": grant.request,
         "created": grant.created.isoformat(),
         "expires": grant.expires.isoformat() if grant.expires else None,
+        "times": grant.times,
+        "used": grant.used,
+        "uses": [{"at": use.at.isoformat(), "tool": use.tool, "action": use.action} for use in uses],
     }

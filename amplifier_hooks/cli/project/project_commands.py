@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
 from shlex import join
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from attrs import asdict
@@ -70,6 +70,10 @@ NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")
 def init(
     *,
     directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="The project's folder.")] = Path(),
+    preset: Annotated[
+        Literal["careful", "balanced", "open"],
+        typer.Option("--preset", help="The amount of questions that the hook guard asks."),
+    ] = "balanced",
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there; it is kept beside.")] = False,
     no_input: NoInput = False,
     as_json: AsJson = False,
@@ -79,24 +83,25 @@ def init(
     if not directory.is_dir():
         raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
     from amplifier_hooks.cli.project.read_project import trust_content
-    from amplifier_hooks.cli.project.template import TEMPLATE
+    from amplifier_hooks.cli.project.template import template
     from amplifier_hooks.definitions import load_files
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
     from amplifier_hooks.text.strict_yaml import yaml_library
 
     yaml_library()  # without it the file could be written, and not read
+    text = template(preset)
     path = directory.resolve() / PROJECT_FILE
     kept: Path | None = None
     try:
         if path.exists():
-            if path.read_text("utf-8", "replace") == TEMPLATE:
+            if path.read_text("utf-8", "replace") == text:
                 typer.echo(f"{path} is as init writes it already.", err=True)
                 raise typer.Exit
             if not force:
                 stop(f"{path} is there already, and was left as it is. --force replaces it, and keeps it beside.")
             kept = free_name(path)
             path.rename(kept)
-        path.write_text(TEMPLATE, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         trust_content(load_files(path), path)
     except OSError as problem:
         stop(f"{path} cannot be written: {problem}")

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+PRESET: Final = "preset: balanced # or careful, or open"
+
+
+def template(preset: str = "balanced") -> str:
+    """Return the text of the file with a preset of `guard`."""
+    others = " or ".join(f"{name}," for name in ("careful", "balanced", "open") if name != preset).rstrip(",")
+    return TEMPLATE.replace(PRESET, f"preset: {preset} # or {others}")
+
+
 TEMPLATE: Final = """\
 # Hooks of this project: they watch, deny, change or ask when an agent works here.
 #
@@ -15,10 +24,14 @@ version: 1
 
 # Ready-made hooks, by name. Each has settings of its own; {} are its defaults.
 library:
-  # A person is asked before anything touches these. "./x" is in this folder, "**/x" anywhere, "~/x" at home.
-  protected_paths:
-    paths: ["./amplifier-hooks.yaml", "**/.env", "**/.env.*", "**/.git/**", "~/.ssh/**", "~/.aws/**"]
-    action: ask # or deny
+  # Predicts what a tool call would do, and runs nothing. Most calls pass; a person is asked about lost work, secrets,
+  # files that start programs, all that leaves the machine, and what cannot be read. No sandbox: tests and scripts of
+  # the project may do anything.
+  guard:
+    preset: balanced # or careful, or open
+    trusted_hosts: [] # ".example.org" covers every name below
+    trusted_folders: [] # folders outside the project that agents may write
+    trusted_programs: [] # programs that no table names, as harmless as code of the project
 
   # Keys and passwords are taken out of prompts, tool inputs and tool results.
   redact_secrets: {}

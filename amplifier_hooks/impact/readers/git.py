@@ -91,7 +91,7 @@ def read_config(run: ProgramRun, words: list[str]) -> None:
 def read_push(run: ProgramRun, words: list[str]) -> None:
     """Read `git push`: what it sends where, and if it can lose work there."""
     given = run.split(words, "-o --push-option --receive-pack --exec --repo --recurse-submodules")
-    target = " ".join(given.operands) or "push"
+    target = " ".join(given.operands) or "its remote"
     if given.has("--receive-pack", "--exec"):
         run.add("runs_unread", "--receive-pack", "a program on the other side")
     if given.has("-n", "--dry-run"):

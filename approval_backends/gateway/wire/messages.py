@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
 
+from amplifier_hooks.impacts import ImpactKind
 from amplifier_hooks.ports import OptionKind
 from amplifier_hooks.result import Default, Risk
 from approval_backends.card.contents import ToolKind
@@ -159,8 +160,17 @@ class Preview(ClientMessage):
     arguments: str
 
 
+LONGEST_LIMIT: Final = 366 * 86_400.0
+"""Most seconds to which an approver can limit an "always"."""
+MOST_TIMES: Final = 1_000_000
+"""Most calls to which an approver can limit an "always"."""
+
+
 class Decide(ClientMessage):
-    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of the arguments shown."""
+    """`_amplifier-hooks/decide`. `arguments` is the JSON text that is to run instead of the arguments shown.
+
+    `seconds` and `times` limit an "always".
+    """
 
     request_id: Key
     digest: Key
@@ -168,6 +178,8 @@ class Decide(ClientMessage):
     decision_id: Annotated[str, Field(min_length=8, max_length=128)]
     message: str | None = Field(default=None, max_length=LONGEST_MESSAGE)
     arguments: str | None = None
+    seconds: float | None = Field(default=None, gt=0, le=LONGEST_LIMIT)
+    times: int | None = Field(default=None, ge=1, le=MOST_TIMES)
 
 
 class HistoryWanted(ClientMessage):
@@ -358,6 +370,15 @@ class RiskReason(WireMessage):
     reason: str
 
 
+class WireImpact(WireMessage):
+    """One thing that the call would do. `meaning` says the kind in words."""
+
+    kind: ImpactKind
+    meaning: str
+    place: str = ""
+    reason: str = ""
+
+
 class Choice(WireMessage):
     """One of the offered answers."""
 
@@ -391,6 +412,7 @@ class CardView(WireMessage):
     views: list[ViewPart]
     questions: list[WireQuestion]
     risk_reasons: list[RiskReason] = []
+    impacts: list[WireImpact] = []
     claim: str | None = None
     odd: list[Odd] = []
     edit: str | None = None
@@ -467,8 +489,16 @@ class History(WireMessage):
     server_time: Time
 
 
+class WireGrantUse(WireMessage):
+    """One call that a grant has covered."""
+
+    at: Time
+    tool: str
+    action: str
+
+
 class GrantRow(WireMessage):
-    """A grant."""
+    """A grant. `used` counts the calls that it has covered, and `uses` has the last ones, oldest first."""
 
     grant_id: str
     request_id: str
@@ -482,6 +512,9 @@ class GrantRow(WireMessage):
     channel: str
     since: Time
     expires: Time | None = None
+    times: int | None = None
+    used: int = 0
+    uses: list[WireGrantUse] = []
 
 
 class Grants(WireMessage):
@@ -566,6 +599,7 @@ class PermissionExtra(WireMessage):
     cwd: str
     risk: Risk
     risk_reasons: list[RiskReason] = []
+    impacts: list[WireImpact] = []
     default: Default
     expires: Time
     server_time: Time

@@ -9,6 +9,7 @@ from attrs import evolve
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, offered
 from amplifier_hooks.errors import NO_ANSWER
+from amplifier_hooks.impacts import MEANINGS
 from amplifier_hooks.text.escape import clip, for_page
 from approval_backends.card.contents import agent_statement, headline, hook_questions, reach, reach_of, views
 from approval_backends.card.edit_arguments import edit_request, editable_text
@@ -35,6 +36,8 @@ from approval_backends.gateway.wire.messages import (
     TextBlock,
     TextContent,
     ViewPart,
+    WireGrantUse,
+    WireImpact,
     WireOutcome,
     WireQuestion,
     WireToolCall,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, Option, Stop
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option, Stop
     from approval_backends.card.contents import ActionView, GrantReach
     from approval_backends.card.file_diff import ChangeLine
     from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
@@ -60,6 +63,9 @@ WHOLE_INPUT: Final = 256 * 1024
 
 LINE_COSTS: Final = 40
 """Characters that a line of a diff takes beyond its text."""
+
+USES_SHOWN: Final = 5
+"""Most calls that are shown of those a grant has covered."""
 
 UNDECIDED: Final[frozenset[Status]] = frozenset({"expired", "cancelled", "superseded"})
 
@@ -112,6 +118,7 @@ def card_view(record: RequestRecord, now: datetime, keep: float | None = None) -
             for why in hook_questions(request, for_page)
         ],
         risk_reasons=_risk_reasons(request),
+        impacts=_impacts(request),
         claim=agent_statement(request, for_page),
         odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
         edit=editable_text(request.arguments),
@@ -184,8 +191,8 @@ def refusal_message(refusal: Refusal) -> Refused:
     return Refused(code=refusal.code, reason=for_page(refusal.reason))
 
 
-def grant_row(grant: Grant) -> GrantRow:
-    """Return a grant as a sentence and its facts."""
+def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> GrantRow:
+    """Return a grant as a sentence, its facts, and the last calls that it has covered."""
     key = grant.key
     return GrantRow(
         grant_id=_key(grant.id),
@@ -200,6 +207,11 @@ def grant_row(grant: Grant) -> GrantRow:
         channel=for_page(grant.channel),
         since=grant.created,
         expires=grant.expires,
+        times=grant.times,
+        used=grant.used,
+        uses=[
+            WireGrantUse(at=one.at, tool=for_page(one.tool), action=for_page(one.action)) for one in uses[-USES_SHOWN:]
+        ],
     )
 
 
@@ -258,6 +270,7 @@ def permission(record: RequestRecord, now: datetime, keep: float | None = None) 
                 cwd=for_page(request.cwd),
                 risk=request.risk,
                 risk_reasons=_risk_reasons(request),
+                impacts=_impacts(request),
                 default=request.default,
                 expires=record.expires,
                 server_time=now,
@@ -278,6 +291,13 @@ def _key(text: str) -> str:
 
 def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
     return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
+
+
+def _impacts(request: ApprovalRequest) -> list[WireImpact]:
+    return [
+        WireImpact(kind=one.kind, meaning=MEANINGS[one.kind], place=for_page(one.place), reason=for_page(one.reason))
+        for one in request.impacts
+    ]
 
 
 def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:

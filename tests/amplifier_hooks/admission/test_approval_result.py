@@ -131,9 +131,18 @@ async def test_scope(asks: dict[str, Any], again: bool) -> None:
     """A grant for this very action, given for a call without arguments, does not cover one with arguments."""
     desk = Desk("Allow always", "Deny")
     desk.asks |= asks
-    assert (await desk.write()).ok
-    assert (await desk.write(path="a")).ok is not again
-    assert (await desk.write()).ok
+    assert (await desk.write("Read")).ok
+    assert (await desk.write("Read", path="a")).ok is not again
+    assert (await desk.write("Read")).ok
+
+
+@pytest.mark.rule("APR-5")
+async def test_no_impact_beyond_those_named() -> None:
+    """A grant covers the same question about a call only if the call has no impact beyond those its card named."""
+    desk = Desk("Allow always", "Deny", "Deny")
+    assert [(await desk.write(path=path)).ok for path in ("a", "b", ".git/config", "/etc/hosts", "c")] == [
+        *(True, True, False, False, True)
+    ]
 
 
 @pytest.mark.rule("APR-5")

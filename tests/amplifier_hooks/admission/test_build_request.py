@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import InvalidRegistration
+from amplifier_hooks.approvals import act_of
+from amplifier_hooks.errors import HookAbortError, InvalidRegistration
 from amplifier_hooks.ports import Decision, RuleVerdict
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
 
@@ -235,6 +236,38 @@ async def test_events_have_the_reasons() -> None:
     desk.registry.observe("approval:*", lambda event, data, outcome: told.append((data["risk"], data["risk_reasons"])))
     await desk.write(path="a")
     assert told == [("high", [{"by": "guard", "reason": "a new host"}])] * 2
+
+
+@pytest.mark.rule("APR-2", "IMP-1")
+@pytest.mark.parametrize(
+    ("tool", "given", "impacts"),
+    [
+        ("Write", {"file_path": "a/../b.txt"}, [("writes_tree", "/w/b.txt")]),
+        ("Bash", {"command": "cat x && git push origin main"}, [("reads", "/w/x"), ("git_publishes", "origin main")]),
+        ("Bash", {}, [("unreadable", "")]),
+    ],
+)
+async def test_a_request_has_the_impacts(tool: str, given: dict[str, Any], impacts: list[tuple[str, str]]) -> None:
+    """A request, its events and its record have everything that the call would do; its digest is that of the act."""
+    desk = Desk("Deny")
+    desk.gate("a", ASK)
+    told: list[Any] = []
+    desk.registry.observe("approval:required", lambda event, data, outcome: told.extend(data["impacts"]))
+    await desk.session.call_tool(tool, given, desk.ran.append)
+    assert [(one.kind, one.place) for one in desk.request.impacts] == impacts
+    assert [(one["kind"], one["place"]) for one in told] == impacts
+    assert desk.audit.facts("approval.requested")[0]["impacts"] == told
+    assert desk.request.digest == act_of(desk.request).digest
+
+
+@pytest.mark.rule("APR-2")
+async def test_an_operation_has_no_impact() -> None:
+    """A question about an act that is no tool call has no impacts."""
+    desk = Desk("Deny")
+    desk.registry.gate("memory:pre", lambda event, data: ASK, name="a")
+    with pytest.raises(HookAbortError):
+        await desk.session.operation("memory", {"content": "x"}, desk.ran.append)
+    assert desk.request.impacts == ()
 
 
 @pytest.mark.rule("APR-13", "APR-7")

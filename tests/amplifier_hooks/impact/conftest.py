@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from amplifier_hooks.impact.kinds import CallImpact, FileFact, ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import CallImpact, FileFact, ImpactPolicy
 
 HOME: Final = "/home/dev"
 ROOT: Final = f"{HOME}/shop"

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.kinds import ImpactPolicy
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, stat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from amplifier_hooks.impact.kinds import CallImpact
+    from amplifier_hooks.impacts import CallImpact
     from tests.amplifier_hooks.impact.conftest import Predict
 
 HARMLESS: Final = frozenset(
@@ -449,6 +449,15 @@ def test_a_hole_that_was_found_stays_closed(command: str, predict: Predict) -> N
     assert not predict(command).kinds <= HARMLESS
 
 
+@pytest.mark.rule("IMP-2")
+def test_a_document_without_its_end() -> None:
+    """A here-document without an end goes to the end of the text, as a shell reads it; other flaws stay unreadable."""
+    assert shell("cat <<'EOF' > a.md\nrm -rf ~\n").kinds == {"writes_tree"}
+    assert shell("sh <<EOF\nrm -rf ~\n").kinds >= {"deletes_outside"}
+    assert shell("cat <<EOF > a.md\n$(rm -rf ~)\n").kinds >= {"deletes_outside"}
+    assert "unreadable" in shell("cat <<EOF > 'a.md\nx").kinds
+
+
 @pytest.mark.rule("IMP-1")
 @pytest.mark.parametrize(
     "command",
@@ -482,6 +491,15 @@ def test_other_declarations_print_no_secret(command: str) -> None:
 def test_the_parent_of_a_link_is_that_of_its_target(command: str, kind: str) -> None:
     """A `..` behind a link leads to the parent of its target, but for `cd`; brackets of a glob count in any place."""
     assert kind in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-3")
+def test_a_substituted_process_is_no_secret() -> None:
+    """A file that the shell opens for a substitution is read as any other, whatever the file system says behind it."""
+    policy = ImpactPolicy("/home/u/p", "/home/u")
+    given = {"command": "diff <(sort a) <(sort b)"}
+    found = predict_impact("Bash", given, policy, lambda path: FileFact(path.replace("/dev/fd", "/proc/7/fd")))
+    assert found.kinds == {"reads"}
 
 
 @pytest.mark.rule("IMP-5")

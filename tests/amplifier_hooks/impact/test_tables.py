@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from amplifier_hooks.impact.kinds import KINDS, MEANINGS
 from amplifier_hooks.impact.places import sensitive_rows
 from amplifier_hooks.impact.program_rows import FAMILIES, program_rows, read_row
 from amplifier_hooks.impact.tables import load_table
+from amplifier_hooks.impacts import KINDS, MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

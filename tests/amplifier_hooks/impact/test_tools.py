@@ -17,7 +17,7 @@ from amplifier_hooks.impact.tools import predict_impact, tool_kind
 from tests.amplifier_hooks.impact.conftest import POLICY, stat
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.kinds import FileFact
+    from amplifier_hooks.impacts import FileFact
 
 ROOT: Final = Path(amplifier_hooks.impact.__file__).parent
 CALLERS: Final = frozenset(("file_facts.py", "call_paths.py"))
@@ -117,7 +117,7 @@ def test_the_answer_is_the_same_in_another_process_with_another_environment(tmp_
     command = 'cat "$SECRET_FILE" ~/x; cd "$OLDPWD"; rm -rf $_ $HOME/y'
     program = (
         "import sys, json\n"
-        "from amplifier_hooks.impact.kinds import FileFact, ImpactPolicy\n"
+        "from amplifier_hooks.impacts import FileFact, ImpactPolicy\n"
         "from amplifier_hooks.impact.tools import predict_impact\n"
         "policy = ImpactPolicy('/home/dev/shop', '/home/dev')\n"
         "found = predict_impact('Bash', {'command': sys.argv[1]}, policy, lambda path: FileFact(path, 'missing'))\n"

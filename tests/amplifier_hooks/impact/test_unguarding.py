@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
-from amplifier_hooks.impact.kinds import FileFact
 from amplifier_hooks.impact.tools import predict_impact
+from amplifier_hooks.impacts import FileFact
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, ROOT
 
 pytestmark = pytest.mark.rule("IMP-9", "SLF-1")
 
-GUARDED: Final = evolve(
+GUARDED: Final = replace(
     POLICY, guarded=(f"{ROOT}/amplifier-hooks.yaml", f"{ROOT}/checks/guard.sh", "/opt/state"), guarded_ports=(8438,)
 )
 LINKS: Final = {f"{ROOT}/settings": f"{ROOT}/.claude", f"{ROOT}/g": f"{ROOT}/checks/guard.sh"}

@@ -358,7 +358,14 @@ def test_grants(store: Path) -> None:
     assert lines[0] == "1111aaaa  allow always  Write  prompt:Write it?"
     assert lines[1] == " " * 10 + "asked by guard, for coder in session session-1"
     assert lines[2].startswith(" " * 10 + f"given by {user_name()} (cli) at 20")
+    assert lines[3:] == [" " * 10 + "covered 0 calls"]
+    request = record(store, "1111aaaa0000").request
+    at(store, lambda broker: broker.store.use_grants(request, ["1111aaaa0000:1"]))
+    lines = run("grants").stdout.splitlines()
+    assert lines[3] == " " * 10 + "covered 1 call"
+    assert re.fullmatch(r" {12}20\S+ \S+  Write  \{.*", lines[4])
     (grant,) = facts("grants")
+    assert (grant["used"], [use["tool"] for use in grant["uses"]]) == (1, ["Write"])
     assert facts("show", "1111")["questions"] == [{"hook": "guard", "prompt": "Write it?", "scope": grant["scope"]}]
     assert (grant["allows"], grant["scope"], grant["cwd"]) == (True, "prompt:Write it?", "/project")
     assert run("revoke", "1111", "--tenant", "other").exit_code == 1

@@ -74,9 +74,21 @@ def test_init(folder: Path) -> None:
     told = called("init", "--json", "--no-input")
     assert told.exit_code == 0
     assert json.loads(told.stdout) == {"written": str(folder / FILE), "kept": None}
-    assert {entry.name for entry in load_files(folder / FILE).library} >= {"protected_paths", "redact_secrets"}
+    assert {entry.name for entry in load_files(folder / FILE).library} >= {"guard", "redact_secrets"}
     assert called("validate").exit_code == 0
     assert hooks_of_folder(folder, lambda path, found: False).registry.hooks()
+
+
+@pytest.mark.rule("CLI-7", "LIB-9")
+@pytest.mark.parametrize("preset", ["careful", "balanced", "open"])
+def test_init_with_a_preset(preset: str, folder: Path) -> None:
+    """The file that init writes has the preset that was named, and a second init finds it as it is."""
+    assert called("init", "--preset", preset).exit_code == 0
+    [config] = [one.config for one in load_files(folder / FILE).library if one.name == "guard"]
+    assert config["preset"] == preset
+    assert called("validate").exit_code == 0
+    assert "as init writes it already" in called("init", "--preset", preset).stderr
+    assert called("init", "--preset", "brave").exit_code == 2
 
 
 @pytest.mark.rule("CLI-7", "CLI-10")

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.text.escape import for_page
 from approval_backends.gateway.wire.frames import GatewayCall, read, write_frame
@@ -31,6 +32,7 @@ from approval_backends.lifecycle import (
     judge,
     move_request,
     new_record,
+    use_of,
 )
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 
@@ -89,7 +91,10 @@ def test_card_has_everything() -> None:
     ("question", "said"),
     [
         (Question(hook="h", prompt="Go?"), "Any Write by coder in /project that raises the question “Go?”."),
-        (Question(hook="h", prompt="Go?", key="k\u200b"), "Any Write by coder in /project with the key “k\\u{200B}”."),
+        (
+            Question(hook="h", prompt="Go?", key="k\u200b"),
+            "Any Write by coder in /project for “k\\u{200B}”, with no impact beyond those of this call.",
+        ),
         (Question(hook="h", prompt="Go?", scope="action"), "Write by coder in /project, exactly these arguments ("),
         (Question(hook="h", prompt=""), "Write by coder in /project, exactly these arguments ("),
     ],
@@ -104,6 +109,8 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
     (grant,) = grants_of(ended(decided(record, option=ALWAYS), "claim", 8))
     assert grant_row(grant).covers == always.covers[0]
     assert grant_row(grant).session == "session-1"
+    uses = [use_of(record.request, NOW)] * 7
+    assert len(grant_row(grant, uses).uses) == 5
 
 
 @pytest.mark.rule("APR-5", "WIR-8")
@@ -307,3 +314,21 @@ def test_card_of_what_is_over() -> None:
     assert isinstance(card, CardView)
     assert card.status == "approved"
     assert card.ending is not None
+
+
+@pytest.mark.rule("WIR-5", "WIR-7")
+def test_impacts_on_the_wire() -> None:
+    """A card and a question of the plain protocol have every impact with its meaning in words, escaped."""
+    impacts = (Impact("deletes_outside", "~/a\u202eb", "x\u202e"), Impact("reads"))
+    record = a_record(impacts=impacts)
+    said = [
+        {
+            "kind": "deletes_outside",
+            "meaning": "deletes outside the project folder",
+            "place": "~/a\\u{202E}b",
+            "reason": "x\\u{202E}",
+        },
+        {"kind": "reads", "meaning": "reads files, or the state of this machine", "place": "", "reason": ""},
+    ]
+    assert fields(card_view(record, NOW.wall))["impacts"] == said
+    assert fields(permission(record, NOW.wall).meta)["amplifier-hooks"]["impacts"] == said

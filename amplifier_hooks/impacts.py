@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import posixpath
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, get_args
 
-from attrs import field, frozen
+import msgspec
 
 ImpactKind = Literal[
     "reads",
@@ -76,8 +77,7 @@ MEANINGS: Final[dict[ImpactKind, str]] = {
 }
 
 
-@frozen
-class Impact:
+class Impact(msgspec.Struct, frozen=True, gc=False):
     """One thing that a call would do. `place` is a path, a host or a name; `reason` says what shows the impact."""
 
     kind: ImpactKind
@@ -86,12 +86,49 @@ class Impact:
     unguards: bool = False
     """True if the impact can switch a hook off, or decides in a person's place."""
 
+    def is_within(self, named: Impact) -> bool:
+        """Return True if a card that names an impact names this one, too.
+
+        The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder. An
+        impact that can switch a hook off is named by itself alone.
+        """
+        if self == named:
+            return True
+        if self.kind != named.kind or self.unguards:
+            return False
+        if self.kind in BOUNDED:
+            return True
+        folder = posixpath.dirname(named.place)
+        return self.kind == "writes_outside" and folder not in ("", "/") and posixpath.dirname(self.place) == folder
+
+
+BOUNDED: Final[frozenset[ImpactKind]] = frozenset(
+    (
+        "reads",
+        "writes_tree",
+        "writes_temporary",
+        "deletes_one",
+        "deletes_generated",
+        "inline_code",
+        "git_local",
+        "network_local",
+        "network_known",
+        "installs_manifest",
+    )
+)
+"""Kinds whose meaning bounds the harm of every place."""
+
+
+def covers(named: Iterable[Impact], impacts: Iterable[Impact]) -> bool:
+    """Return True if every one of the impacts is within one that is named."""
+    known = tuple(named)
+    return all(any(one.is_within(other) for other in known) for one in impacts)
+
 
 FileKind = Literal["missing", "file", "folder", "other", "unknown"]
 
 
-@frozen
-class FileFact:
+class FileFact(msgspec.Struct, frozen=True, gc=False):
     """An answer to a question about a path: the path behind every link, and what lies there."""
 
     path: str
@@ -102,8 +139,7 @@ Stat = Callable[[str], FileFact]
 """A function that answers a question about an absolute path."""
 
 
-@frozen
-class CommandRun:
+class CommandRun(msgspec.Struct, frozen=True, gc=False):
     """One command of a call, as the shell would start it: behind `&&`, in a pipe, or as an argument of another one.
 
     Args:
@@ -123,8 +159,7 @@ class CommandRun:
     entered: tuple[str, ...] = ()
 
 
-@frozen
-class CallImpact:
+class CallImpact(msgspec.Struct, frozen=True, gc=False):
     """The impacts of a call, the answers that the analysis used, and the commands and paths that it found."""
 
     impacts: tuple[Impact, ...]
@@ -141,8 +176,7 @@ class CallImpact:
         return frozenset(impact.kind for impact in self.impacts)
 
 
-@frozen
-class ImpactPolicy:
+class ImpactPolicy(msgspec.Struct, frozen=True, gc=False):
     """The facts about a session that impact depends on; none of them is looked up.
 
     Args:
@@ -161,6 +195,6 @@ class ImpactPolicy:
     temporary: tuple[str, ...] = ("/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/var/folders")  # noqa: S108
     trusted_hosts: tuple[str, ...] = ()
     trusted_folders: tuple[str, ...] = ()
-    trusted_programs: tuple[str, ...] = field(default=())
-    guarded: tuple[str, ...] = field(default=())
-    guarded_ports: tuple[int, ...] = field(default=())
+    trusted_programs: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    guarded_ports: tuple[int, ...] = ()
