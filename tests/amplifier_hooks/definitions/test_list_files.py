@@ -136,6 +136,27 @@ def test_globs_that_lead_in_circles(pattern: str, why: str, project: Path) -> No
         listed(project, config={"argv": ["./guard.sh"]}, files=[pattern])
 
 
+@pytest.mark.rule("TRU-4")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["env", "PYTHONPATH=.", "python3", "guard.py"],
+        ["sh", "-c", "export PYTHONPATH=.; python3 guard.py"],
+        ["env", "PYTHONPYCACHEPREFIX=cache", "python3", "guard.py"],
+        ["./first-line"],
+    ],
+    ids=["env", "shell", "bytecode", "first line"],
+)
+def test_variables_in_the_words_of_a_command(argv: list[str], project: Path) -> None:
+    """A command that makes its programs load from the project needs `files`, also by words or by its first line."""
+    (project / "guard.py").write_text("import json\n")
+    (project / "first-line").write_text("#!/usr/bin/env -S PYTHONPATH=. python3\n")
+    (project / "first-line").chmod(0o755)
+    with pytest.raises(FilesNotListed, match="decides what its programs load"):
+        listed(project, config={"argv": argv})
+    assert listed(project, config={"argv": argv}, files=[]).files
+
+
 def test_a_glob_may_be_absolute(project: Path) -> None:
     """A glob that starts at the root finds files anywhere."""
     found = listed(project, config={"argv": ["./guard.sh"]}, files=[f"{project}/hooks/dee*.py"])
