@@ -360,7 +360,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "CancelPayload": "reason was_immediate error",
     "ErrorPayload": "error",
     "HookPayload": "hook_name event event_type hook_type target_type target_name",
-    "HookCompletePayload": "hook_name event event_type hook_type target_type target_name duration_ms action",
+    "HookCompletePayload": "hook_name event event_type hook_type target_type target_name duration_ms action would",
     "HookFailedPayload":
         "hook_name event event_type hook_type target_type target_name error on_error_behavior duration_ms",
     "HookBlockedPayload": "hook_name event event_type hook_type target_type target_name block_reason duration_ms",

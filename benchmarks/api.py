@@ -114,7 +114,7 @@ async def office(stack: AsyncExitStack, folder: Path, name: str) -> tuple[Manage
             settings=DefinitionSettings(hooks_max_per_event=1_000),
         )
     )
-    api.admission.reads = api.admission.writes = RateLimiter(1e9, 10**9)
+    api.caller_check.reads = api.caller_check.writes = RateLimiter(1e9, 10**9)
     api.stored_hooks.most = 10**9
     _, secret = await api.tokens.create("bench", scopes=["hooks:manage"], tenant="acme")
     return api, secret

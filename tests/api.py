@@ -55,7 +55,7 @@ async def office(database: Database | None = None, **options: Any) -> AsyncItera
     registry, broker = HookRegistry(), Broker(MemoryStore())
     audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
     async with open_api(database, registry=registry, broker=broker, record=audit, **options) as api:
-        api.admission.reads = api.admission.writes = RateLimiter(1e9, 10**9)
+        api.caller_check.reads = api.caller_check.writes = RateLimiter(1e9, 10**9)
         yield Office(api, registry, audit, broker)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from http.client import responses
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from attrs import define, field
 
@@ -63,6 +64,8 @@ PUBLIC: Final = re.compile(r"/[^*]*|/[^*]+/\*")
 """A path of the host's choice, or all paths below it."""
 NOWHERE: Final = frozenset({"", ".", ".."})
 """Segments of a path that an application may read as another path."""
+READINGS: Final = 3
+"""Times that the escapes of a public path are read. A path that has more leads elsewhere."""
 NO_TENANT: Final = "sign in: no tenant is known for this request, and the hooks here belong to tenants"
 POLICY_VIOLATION: Final = 1008
 DECIDED: Final = ("headers", "body")
@@ -106,8 +109,9 @@ class HooksMiddleware:
     Args:
         app: The application inside.
         hooks: The registry.
-        tenant: Returns the tenant of a request. Add the middleware so that it runs after the authentication, because a
-            claim of the request itself must not count.
+        tenant: Returns the tenant of a request as text, or `""` or None for none; any other value fails the request.
+            Add the middleware so that it runs after the authentication, because a claim of the request itself must not
+            count.
         largest_body: Bytes of a body that hooks are shown. A larger body is refused with 413, because a hook that has
             not seen it could not have stopped it. Declared JSON that two readers could understand differently is
             refused with 400.
@@ -134,19 +138,22 @@ class HooksMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer if the hooks allow it. Raise any error that the application raises."""
         hooks, kind = self.hooks, scope["type"]
-        if kind in ("http", "websocket") and self._lacks_tenant(scope):
+        heard = kind == "http" and (
+            hooks.is_heard(REQUEST_PRE) or hooks.is_heard(REQUEST_POST) or hooks.wraps(OPERATION)
+        )
+        needed = kind != "lifespan" and self._needs_tenant(scope)
+        tenant = self._tenant_of(scope) if heard or needed else ""
+        if needed and not tenant:
             log.info("request_without_tenant", path=clip(for_log(scope["path"]), LONGEST_REASON))
             if kind == "http":
                 await send_problem(send, 403, "no_tenant", NO_TENANT)
             else:
                 await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": NO_TENANT})
             return
-        if kind != "http" or not (
-            hooks.is_heard(REQUEST_PRE) or hooks.is_heard(REQUEST_POST) or hooks.wraps(OPERATION)
-        ):
+        if not heard:
             await self.app(scope, receive, send)
             return
-        passage = HookedRequest(self, scope, receive, send)
+        passage = HookedRequest(self, scope, receive, send, tenant=tenant)
         try:
             await passage.carry_out()
         except EmitTooDeep as circle:
@@ -159,10 +166,18 @@ class HooksMiddleware:
                 if hooks.is_watched(outcome.event):
                     await hooks.notify(outcome)
 
-    def _lacks_tenant(self, scope: Scope) -> bool:
-        """Return True if a request needs a tenant and has none."""
+    def _tenant_of(self, scope: Scope) -> str:
+        """Return the tenant of a request; empty if it has none. Raises `InvalidRegistration` for any other value."""
+        tenant: object = self.tenant(scope)
+        if tenant is not None and not isinstance(tenant, str):
+            kind = type(tenant).__name__  # no hook of a tenant would see the request
+            raise InvalidRegistration(f"tenant= returned a value of type {kind}; return text, or '' for no tenant")
+        return tenant or ""
+
+    def _needs_tenant(self, scope: Scope) -> bool:
+        """Return True if a request may not pass without a tenant."""
         needs = self.hooks.has_tenants() if self.tenants is None else self.tenants
-        return needs and not self.tenant(scope) and not is_public(scope["path"], self.public)
+        return needs and not is_public(scope["path"], self.public)
 
 
 @define(eq=False)
@@ -173,6 +188,7 @@ class HookedRequest:
     scope: Scope
     receive: Receive
     send: Send
+    tenant: str = field(kw_only=True)
     started: bool = False
     """True once part of the response has gone out."""
     over: bool = False
@@ -186,7 +202,7 @@ class HookedRequest:
 
     def __attrs_post_init__(self) -> None:
         self.data = {
-            "tenant_id": self.owner.tenant(self.scope),
+            "tenant_id": self.tenant,
             "method": self.scope["method"],
             "path": self.scope["path"],
             "headers": visible_headers(self.scope["headers"]),
@@ -246,16 +262,20 @@ class HookedRequest:
                 break
             size += len(message.get("body", b""))
             if size > self.owner.largest_body:
+                if not self._has_effect():
+                    break
                 detail = f"a body has at most {self.owner.largest_body:,} bytes here"
                 await self.refuse(413, "too_large", detail)
                 return False
             more = message.get("more_body", False)
-        body = b"".join(message.get("body", b"") for message in messages)
         try:
-            self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
+            if size <= self.owner.largest_body:
+                body = b"".join(message.get("body", b"") for message in messages)
+                self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
         except (ValueError, RecursionError) as problem:
-            await self.refuse(400, "no_json", f"the body is no plain JSON: {problem}")
-            return False
+            if self._has_effect():
+                await self.refuse(400, "no_json", f"the body is no plain JSON: {problem}")
+                return False
         original, left = self.receive, messages[::-1]
 
         async def again() -> Message:
@@ -263,6 +283,12 @@ class HookedRequest:
 
         self.receive = again
         return True
+
+    def _has_effect(self) -> bool:
+        """Return True if a hook is in force here that is not report-only."""
+        chains = (self.owner.hooks.in_force(event) for event in (REQUEST_PRE, REQUEST_POST))
+        hooks = [hook for chain in chains for hook in (*chain.participants, *chain.observers)]
+        return self.owner.hooks.wraps(OPERATION) or not all(hook.report_only for hook in hooks)
 
     # -- the response --------------------------------------------------------------------------------------------------
 
@@ -344,9 +370,20 @@ async def send_problem(send: Send, status: int, code: str, detail: str) -> None:
 def is_public(path: str, public: Collection[str]) -> bool:
     """Return True if the host has named this path, or a path above it with `/*`."""
     above = (name[:-1] for name in public if name.endswith("/*"))
-    return path in public or any(
-        path.startswith(name) and NOWHERE.isdisjoint(path[len(name) :].replace("\\", "/").split("/")) for name in above
-    )
+    return path in public or any(path.startswith(name) and not leads_elsewhere(path[len(name) :]) for name in above)
+
+
+def leads_elsewhere(path: str) -> bool:
+    """Return True if an application, or a server behind it, may read these segments as another path.
+
+    Escapes that are left in a path are read again by a server to which the application passes the path on.
+    """
+    for _ in range(READINGS):
+        path = unquote(path)
+    if path != unquote(path):
+        return True
+    segments = path.replace("\\", "/").split("/")
+    return any(segment.partition(";")[0].strip() in NOWHERE for segment in segments)
 
 
 def denial_reason(outcome: Outcome) -> str | None:

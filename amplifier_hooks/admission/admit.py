@@ -220,7 +220,7 @@ class Attempt:
         if request.given != self.given:
             outcome = Outcome(self.act.event, {})
             return Refused(outcome=deny_outcome(outcome, "session", OTHER_CALL, "approval_mismatch"))
-        if self.known.is_open:
+        if self.known.is_open and lease.begun:
             lease.waiting[request.id] = request
         self.act, self.after = act_of(request), request.id
         return None

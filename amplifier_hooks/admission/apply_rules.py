@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +18,8 @@ from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, RISKS, Ask,
 from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from amplifier_hooks.ports import ActionFacts, RulePolicy
     from amplifier_hooks.result import Outcome
 
@@ -58,13 +61,9 @@ class FailClosedRules:
 
     async def _judge(self, policy: RulePolicy, facts: ActionFacts) -> RuleVerdict | None:
         try:
-            verdict: object
-            if getattr(policy, "any_thread", False):
-                verdict = call_apart(facts.arguments, policy.judge, facts)
-            else:
-                verdict = policy.judge(facts)
+            verdict = _ask(policy, facts)
             if inspect.isawaitable(verdict):
-                verdict = await within(RULES_TIMEOUT, verdict)
+                verdict = await within(RULES_TIMEOUT, _wait_for(verdict))
         except Exception as error:  # noqa: BLE001  # a policy may raise anything; an act that was not judged does not run
             return failed_verdict(describe(error))
         if verdict is None:
@@ -72,6 +71,28 @@ class FailClosedRules:
         if isinstance(verdict, RuleVerdict) and well_formed(verdict):
             return replace(verdict, action="deny") if verdict.action == "ask" and not can_ask(facts.event) else verdict
         return failed_verdict(f"the verdict was {verdict!r:.100}")
+
+
+def _ask(policy: RulePolicy, facts: ActionFacts) -> object:
+    """Return the policy's answer, or an awaitable of it. An exit or a cancellation of its own is an error."""
+    try:
+        if getattr(policy, "any_thread", False):
+            return call_apart(facts.arguments, policy.judge, facts)
+        return policy.judge(facts)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RuntimeError(describe(error)) from error
+
+
+async def _wait_for(answer: Awaitable[object]) -> object:
+    """Return a policy's answer. An exit is an error; in a task it would end the event loop."""
+    try:
+        return await answer
+    except (Exception, KeyboardInterrupt, CancelledError):
+        raise
+    except BaseException as error:
+        raise RuntimeError(describe(error)) from error
 
 
 def is_report_only(policy: RulePolicy) -> bool:

@@ -103,6 +103,11 @@ class Lease:
         """True if questions stay open when no caller waits for them inline."""
         return self._backend is not None and self._backend.durable is True
 
+    @property
+    def begun(self) -> bool:
+        """True if the record has all that other workers left, so that their questions may be used or withdrawn here."""
+        return self._backend is None or self._begun is not None
+
     async def begin(self) -> Unfinished:
         """Begin the session in the backend, and complete the record with events that another worker did not write.
 

@@ -18,12 +18,12 @@ from amplifier_hooks.front_door import load_on_use
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
     from amplifier_hooks.definitions.install.build_external import agent_builder
+    from amplifier_hooks.definitions.install.build_hooks import definition_row
     from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Plan
     from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
     from amplifier_hooks.definitions.model import HookDefinition
     from amplifier_hooks.definitions.reload import WatchedFiles
     from amplifier_hooks.definitions.settings import DefinitionSettings
-    from amplifier_hooks.definitions.summary import definition_row
     from amplifier_hooks.definitions.trust import TrustStore
 
 __all__ = [
@@ -45,12 +45,12 @@ __getattr__ = load_on_use(
     {
         "files.load_files": ("DefinitionSet", "load_files"),
         "install.build_external": ("agent_builder",),
+        "install.build_hooks": ("definition_row",),
         "install.defined_hooks": ("DefinedHooks", "Plan"),
         "invalid_definitions": ("InvalidDefinitions",),
         "model": ("HookDefinition",),
         "reload": ("WatchedFiles",),
         "settings": ("DefinitionSettings",),
-        "summary": ("definition_row",),
         "trust": ("TrustStore",),
     },
 )

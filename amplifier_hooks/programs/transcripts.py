@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from attrs import define, field, frozen
+
+from amplifier_hooks.text.strict_json import load_json
 
 Happened = Literal["ran", "rejected", "denied", "unknown"]
 """The end of a call as its transcript has it: it ran, its user rejected it, or a hook or a rule denied it."""
@@ -26,6 +28,11 @@ class NotKept(Enum):
 
     NOT_KEPT = "not kept"
 
+
+LONGEST_ENTRY: Final = 64 * 1024 * 1024
+"""Bytes of a line, or of a file that is one object."""
+YEARS: Final = range(1970, 3000)
+"""Years in which a call can have been made: times far outside of them allow no arithmetic."""
 
 NOT_KEPT: Final = NotKept.NOT_KEPT
 """The input of a call in a file that has no inputs."""
@@ -62,12 +69,16 @@ class Transcript:
     """Calls by session and id."""
 
     def add(self, line: int, tool: Any, given: Any, *, id: Any = "", time: Any = None) -> None:  # noqa: A002  # its name everywhere
-        """Add a call. A second entry about the same call id changes nothing; a call without a name is a problem."""
+        """Add a call. A second entry about a call changes nothing; a call without a name is a problem.
+
+        Two entries are about one call if id, tool and input are the same: some models count their ids anew.
+        """
         if not isinstance(tool, str) or not tool or not isinstance(given, dict | NotKept):
             self.problems.append((line, "a tool call without a name or without an input"))
             return
         named = id if isinstance(id, str) else ""
-        if (self.session, named) in self._known:
+        known = self._known.get((self.session, named))
+        if known is not None and (known.tool, known.input) == (tool, given):
             return
         call = RecordedCall(line, self.session, tool, given, named, self.cwd, as_time(time))
         self.calls.append(call)
@@ -131,20 +142,38 @@ class Source:
 def _entries(path: Path, transcript: Transcript) -> Iterator[tuple[int, Entry]]:
     """Yield the JSON objects of a file of lines, or the one object that the file is, each with its line."""
     with path.open("rb") as file:
-        for line, data in enumerate(file, 1):
+        for line, data in enumerate(_whole(file) if path.suffix == ".json" else _lines(file), 1):
+            if data is None:
+                transcript.problems.append((line, f"it is longer than {LONGEST_ENTRY:,} bytes"))
+                continue
             if not data.strip():
                 continue
-            if line == 1 and path.suffix == ".json":
-                data += file.read()  # noqa: PLW2901  # one object, over many lines
             try:
-                entry = json.loads(data)
+                entry = load_json(data)
             except (ValueError, RecursionError):
-                transcript.problems.append((line, "this is not JSON"))
+                transcript.problems.append((line, "this is no JSON that all readers understand alike"))
                 continue
             if isinstance(entry, dict):
                 yield line, entry
             else:
                 transcript.problems.append((line, "this is no JSON object"))
+
+
+def _whole(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the content of a file; None if it is too long."""
+    data = file.read(LONGEST_ENTRY + 1)
+    yield data if len(data) <= LONGEST_ENTRY else None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Yield the lines of a file; None in place of a line that is too long."""
+    while data := file.readline(LONGEST_ENTRY + 1):
+        if len(data) <= LONGEST_ENTRY:
+            yield data
+            continue
+        while data and not data.endswith(b"\n"):
+            data = file.readline(LONGEST_ENTRY)
+        yield None
 
 
 # -- Claude Code -------------------------------------------------------------------------------------------------------
@@ -153,7 +182,7 @@ REJECTED: Final = ("The user doesn't want to proceed with this tool use", "The u
 DENIED: Final = ("PreToolUse:", "Permission to use")
 
 
-def read_claude(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_claude_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Claude Code's transcript."""
     transcript.session = _text(entry.get("sessionId")) or transcript.session
     transcript.cwd = entry["cwd"] if _is_folder(entry.get("cwd")) else transcript.cwd
@@ -179,7 +208,7 @@ CODEX_BLOCKED: Final = "blocked by PreToolUse hook"
 CODEX_REJECTED: Final = "rejected by user"
 
 
-def read_codex(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_codex_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Codex's transcript; in older files the items stand at the top of their lines."""
     inner = entry.get("payload")
     item = inner if isinstance(inner, dict) else entry
@@ -205,7 +234,7 @@ def _codex_call(item: Entry) -> tuple[Any, Any]:
     if item.get("type") == "custom_tool_call":
         return name, {"command" if name == "apply_patch" else "input": item.get("input")}
     try:
-        given = json.loads(_text(item.get("arguments")) or "{}")
+        given = load_json(_text(item.get("arguments")) or "{}")
     except (ValueError, RecursionError):
         return name, None
     if name in SHELLS and isinstance(given, dict):
@@ -228,7 +257,7 @@ GEMINI_BLOCKED: Final = ("Tool execution blocked", "denied by policy")
 GEMINI_ENDS: Final[Mapping[str, Happened]] = {"success": "ran", "error": "ran", "cancelled": "rejected"}
 
 
-def read_gemini(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_gemini_entry(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one entry of Gemini CLI's transcript, or the whole of an older one."""
     if isinstance(entry.get("sessionId"), str):
         transcript.session = entry["sessionId"]
@@ -262,7 +291,7 @@ def _gemini_folder(path: Path) -> str | None:
 RECORDED: Final[Mapping[str, Happened]] = {"tool.running": "ran", "tool.denied": "denied"}
 
 
-def read_record(transcript: Transcript, line: int, entry: Entry) -> None:
+def read_record_line(transcript: Transcript, line: int, entry: Entry) -> None:
     """Read one line of a record, which has no inputs: it names calls by their digests."""
     facts = entry.get("facts")
     happened = RECORDED.get(_text(entry.get("kind")))
@@ -294,23 +323,23 @@ SOURCES: Final[Mapping[str, Source]] = {
             title="Claude Code",
             folder=_home("CLAUDE_CONFIG_DIR", ".claude", "projects"),
             patterns=("*.jsonl",),
-            read_entry=read_claude,
+            read_entry=read_claude_entry,
         ),
         Source(
             name="codex",
             title="Codex",
             folder=_home("CODEX_HOME", ".codex", "sessions"),
             patterns=("rollout-*.jsonl",),
-            read_entry=read_codex,
+            read_entry=read_codex_entry,
         ),
         Source(
             name="gemini",
             title="Gemini CLI",
             folder=_home("GEMINI_CLI_HOME", "", ".gemini", "tmp"),
             patterns=("chats/*.json", "chats/*.jsonl"),
-            read_entry=read_gemini,
+            read_entry=read_gemini_entry,
         ),
-        Source(name="record", title="agent", folder=_state, patterns=("*.jsonl",), read_entry=read_record),
+        Source(name="record", title="agent", folder=_state, patterns=("*.jsonl",), read_entry=read_record_line),
     )
 }
 """The kinds of transcripts, a row each."""
@@ -324,6 +353,8 @@ def as_time(value: Any) -> datetime | None:
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
+        return None
+    if time.year not in YEARS:
         return None
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
@@ -351,4 +382,7 @@ def _joined(value: Any) -> str:
 
 
 def _is_folder(value: Any) -> bool:
-    return isinstance(value, str) and Path(value).is_absolute() and "\0" not in value
+    try:
+        return isinstance(value, str) and Path(value).is_absolute() and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False

@@ -38,8 +38,8 @@ OnError = Literal["block", "continue", "ignore"]
 
 LARGEST_BLUEPRINT: Final = 1024 * 1024
 """Largest size in bytes."""
-HOOK_TIMEOUT: Final = 300.0
-LONGEST_TIMEOUT: Final = 86_400.0
+RUN_HOOK_TIMEOUT: Final = 300.0
+LONGEST_RUN_HOOK_TIMEOUT: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 HANDLER: Final = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
@@ -96,7 +96,7 @@ class HookEntry(StrictBlueprintModel):
 
     type: HookTarget
     on_error: OnError
-    timeout_seconds: float = Field(default=HOOK_TIMEOUT, gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)
+    timeout_seconds: float = Field(default=RUN_HOOK_TIMEOUT, gt=0, le=LONGEST_RUN_HOOK_TIMEOUT, allow_inf_nan=False)
     agent_name: Name | None = None
     handler_ref: Annotated[str, AfterValidator(_handler)] | None = None
     url: str | None = None

@@ -18,7 +18,7 @@ from amplifier_hooks.server.problem_details import PROBLEM, Mistake, Problem, Pr
 from approval_backends.gateway.page_files import HEADERS, Assets
 
 if TYPE_CHECKING:
-    from amplifier_hooks.server.edge.authentication import Admission
+    from amplifier_hooks.server.edge.authentication import CallerCheck
     from approval_backends.gateway.page_files import Asset
 
 
@@ -51,13 +51,13 @@ ANY: Final = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 
 
 def create_api(
-    admission: Admission, *routers: APIRouter, bounds: HttpLimits | None = None, health: Health | None = None
+    caller_check: CallerCheck, *routers: APIRouter, bounds: HttpLimits | None = None, health: Health | None = None
 ) -> FastAPI:
     """Return the application with these routes. Each route names the scope it needs by `require_scope`.
 
     `health` checks the parts that the application needs; by default it checks the store of the tokens.
     """
-    health = health or Health({"store": admission.tokens.check_store})
+    health = health or Health({"store": caller_check.tokens.check_store})
     app = FastAPI(
         title="amplifier-hooks",
         version="1",
@@ -67,7 +67,7 @@ def create_api(
         redirect_slashes=False,
         responses={status: response_description(status) for status in ANY},
     )
-    app.state.admission = admission
+    app.state.caller_check = caller_check
     install_problem_handlers(app)
     app.add_middleware(Edge, bounds=bounds or HttpLimits())
 
@@ -94,6 +94,10 @@ def response_description(status: int) -> dict[str, Any]:
     """Return the OpenAPI entry of a problem, for `responses=` of a route."""
     schema = {"$ref": "#/components/schemas/ProblemDetails"}
     return {"description": PROBLEMS.get(status, "A problem."), "content": {PROBLEM: {"schema": schema}}}
+
+
+STALE: Final[dict[int | str, dict[str, Any]]] = {status: response_description(status) for status in (404, 412, 428)}
+"""Problems of a change to a resource that the caller has to have seen as it is: `responses=` of a route."""
 
 
 def _openapi_schema(app: FastAPI) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from amplifier_hooks.result import Default
 from amplifier_hooks.server.api import response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.hooks.try_hook import Next
-from amplifier_hooks.server.problem_details import Cursor, Limit, Problem, cursor_of, read_cursor
+from amplifier_hooks.server.list_filters import Cursor, Limit, cursor_of, read_cursor
+from amplifier_hooks.server.problem_details import Problem
 from approval_backends.lifecycle import Decider, Status
 from approval_backends.stores.approval_store import RequestCursor
 
@@ -236,7 +237,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
                 decision_id=verdict.decision_id,
                 seconds=verdict.seconds,
                 times=verdict.times,
-                check=partial(http.app.state.admission.check_again, caller),
+                check=partial(http.app.state.caller_check.check_again, caller),
             )
         except BaseException as problem:
             await _record_uncounted(record, caller, request_id, verdict, type(problem).__name__)

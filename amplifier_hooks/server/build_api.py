@@ -24,7 +24,7 @@ from amplifier_hooks.record.journal import JOURNAL_TABLES, Journal
 from amplifier_hooks.server.api import create_api, pages_router
 from amplifier_hooks.server.approval_routes import approvals_router, void_questions
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.edge.authentication import CallerCheck
 from amplifier_hooks.server.health import Health, MeasuringMiddleware, Meter, metrics_router
 from amplifier_hooks.server.hooks.change_hooks import HookKeeper
 from amplifier_hooks.server.hooks.execution_log import MOST_ENTRIES, ExecutionRecorder
@@ -56,7 +56,7 @@ class ManagedApi:
 
     app: FastAPI
     tokens: AccessTokens
-    admission: Admission
+    caller_check: CallerCheck
     keeper: HookKeeper
     stored_hooks: StoredHooks
     recorder: ExecutionRecorder
@@ -99,7 +99,7 @@ async def open_api(
     journal = Journal(database, "event", "hook", keep=retention, clock=clock, most=MOST_ENTRIES)
     recorder = ExecutionRecorder(journal, clock)
     tokens = AccessTokens(database, clock, record=record)
-    admission, meter = Admission(tokens), Meter()
+    caller_check, meter = CallerCheck(tokens), Meter()
     meter.gauge("execution_log_lost", "Entries of the execution log that were lost.", lambda: float(journal.lost))
     meter.gauge("hooks", "Hooks in the registry.", lambda: float(len(registry.hooks())))
     undo = Metrics(prometheus=meter.registry).register(registry)
@@ -111,7 +111,7 @@ async def open_api(
     if check := getattr(record, "check", None):
         looks["record"] = check
     app = create_api(
-        admission,
+        caller_check,
         logs_router(journal),
         hooks_router(keeper, Trials(standing.alone, clock)),
         approvals_router(broker, record),
@@ -134,7 +134,7 @@ async def open_api(
         yield ManagedApi(
             app=app,
             tokens=tokens,
-            admission=admission,
+            caller_check=caller_check,
             keeper=keeper,
             stored_hooks=standing,
             recorder=recorder,

@@ -16,7 +16,7 @@ from amplifier_hooks.runs import Agents, MemoryRuns, RunCoordinator, load_agents
 from amplifier_hooks.runs.run_errors import BlueprintError
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.edge.authentication import CallerCheck
 from amplifier_hooks.server.runs.run_routes import runs_router
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import knocking
@@ -219,7 +219,7 @@ async def test_claiming_completing_and_looking() -> None:
     guarded = agent("a", start=agent_hook("v"))
     async with house(guarded, agent("v")) as here, MemoryDatabase(ACCESS_TABLES) as database:
         tokens = AccessTokens(database)
-        app = create_api(Admission(tokens), runs_router(here.runs))
+        app = create_api(CallerCheck(tokens), runs_router(here.runs))
         _, secret = await tokens.create("ada", scopes=("runs:read", "runs:create", "runs:claim"), tenant="")
         async with knocking(app, secret) as client:
             run = (await client.post("/runs", json={"agent_name": "a", "parameters": {"x": 1}})).json()["run_id"]

@@ -67,7 +67,7 @@ def report(
             {"hook": hook, "would": dict(one.counts), "latest": list(one.latest)} for hook, one in sorted(found.items())
         ]
         print_lines([json.dumps(rows, indent=1)])
-    elif not print_lines(report_lines(found)):
+    elif not print_lines(answer_lines(found)):
         typer.echo("The record has no answer of a report-only hook or of report-only rules.", err=True)
 
 
@@ -89,7 +89,7 @@ def read_answers(lines: Iterable[Line], last: int) -> dict[str, HookReport]:
     return found
 
 
-def report_lines(found: dict[str, HookReport]) -> Iterator[str]:
+def answer_lines(found: dict[str, HookReport]) -> Iterator[str]:
     """Return the report as lines, for people."""
     from amplifier_hooks.cli.audit.record_text import time_text
     from amplifier_hooks.result import STOPS_NOTHING

@@ -1,4 +1,4 @@
-"""The narrator of the demo prints plain lines, with rests to read them between the scenes.
+"""The narrator of the demo prints plain lines, with pauses to read them between the scenes.
 
 The linter of the demo is ruff if it is installed, otherwise a few lines that find unused imports.
 """
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from amplifier_hooks.result import Level
 
 
-REST: Final = 2.5
+PAUSE: Final = 2.5
 """Seconds to read a scene."""
 WIDTH: Final = 110
 
 
-class Rests:
-    """Rests between scenes. Without a terminal there is no rest; with `keys`, any key ends one."""
+class Pauses:
+    """Pauses between scenes. Without a terminal there is no pause; with `keys`, any key ends one."""
 
-    def __init__(self, *, keys: bool, seconds: float = REST) -> None:
+    def __init__(self, *, keys: bool, seconds: float = PAUSE) -> None:
         self._reader = sys.stdout.isatty()
         self._keys = keys and os.name == "posix" and self._reader and sys.stdin.isatty()
         self._seconds = seconds
 
     @property
     def skippable(self) -> bool:
-        """True if a key ends a rest."""
+        """True if a key ends a pause."""
         return self._keys
 
-    async def rest(self) -> None:
-        """Wait for the time of a rest, or for a key."""
+    async def wait(self) -> None:
+        """Wait for the time of a pause, or for a key."""
         if not self._reader or not self._seconds:
             return
         pressed = asyncio.Event()

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator, ToolOutcome
 from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.cli.audit.find_record import RecordFiles, pinned_keys
-from amplifier_hooks.cli.demo.narrator import Linter, Narrator, Rests
+from amplifier_hooks.cli.demo.narrator import Linter, Narrator, Pauses
 from amplifier_hooks.injection.memory_context import InMemoryContext
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ async def tell(telling: Telling) -> None:
         for path, content in PROJECT.items():
             write(folder / path, content)
         say, linter = Narrator(), telling.linter
-        rests = Rests(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
+        pauses = Pauses(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
         record = telling.record or folder / "record.jsonl"
-        introduce(say, linter, rests)
+        introduce(say, linter, pauses)
         async with approver(telling, say) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext(mark="5f3c9e21")
             session = SessionCoordinator(
@@ -73,20 +73,20 @@ async def tell(telling: Telling) -> None:
             async with session, session.turn("Update the greeting and the payment provider"):
                 for scene in (stage.show_feedback, stage.show_budget, stage.show_protection, stage.show_gate):
                     await scene()
-                    await rests.rest()
+                    await pauses.wait()
         show_record(say, record)
-        await rests.rest()
+        await pauses.wait()
         tamper(say, record, folder)
         farewell(say, telling)
 
 
-def introduce(say: Narrator, linter: Linter, rests: Rests) -> None:
+def introduce(say: Narrator, linter: Linter, pauses: Pauses) -> None:
     """Print which parts of the demo are real."""
     say.line("An agent works on a small project, and three hooks look on. The agent is a script;")
     say.line("nothing leaves this machine, and the project is a folder that goes away again.")
     if linter.program is None:
         say.line("ruff is not installed here, so a few lines of our own look for unused imports in its place.")
-    if rests.skippable:
+    if pauses.skippable:
         say.line("Press any key to go on.")
 
 

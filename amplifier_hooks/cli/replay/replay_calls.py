@@ -36,11 +36,11 @@ LONGEST_REASON: Final = 2_048
 
 DIFFERENCES: Final[Mapping[tuple[str, str], str]] = {
     ("denied", "ran"): "ran, and would have been denied",
-    ("allowed", "rejected"): "was rejected by its user, and would have run unasked",
-    ("covered", "rejected"): 'was rejected by its user, and an earlier "always" would have covered it',
-    ("allowed", "denied"): "was denied there, and would have run unasked",
-    ("covered", "denied"): 'was denied there, and an earlier "always" would have covered it',
-    ("asked", "denied"): "was denied there, and a person would have been asked",
+    ("allowed", "rejected"): "rejected by the user would have run unasked",
+    ("covered", "rejected"): 'rejected by the user would have been covered by an earlier "always"',
+    ("allowed", "denied"): "denied there would have run unasked",
+    ("covered", "denied"): 'denied there would have been covered by an earlier "always"',
+    ("asked", "denied"): "denied there would have been asked about",
 }
 """Decisions that differ from the end of the call in its transcript."""
 
@@ -170,7 +170,7 @@ def _finding(path: Path, call: RecordedCall, lines: list[tuple[str, Mapping[str,
     answer: Answer = "allowed"
     by: dict[str, None] = {}
     reasons: dict[str, None] = {}
-    risk, asking = "", list[str]()
+    risk, asking, refused = "", list[str](), False
     for kind, facts in lines:
         if kind == "outcome" and facts["event"] == TOOL_PRE:
             asking = [one["hook"] for one in facts.get("answers", ()) if one["action"] == "ask_user"]
@@ -179,11 +179,11 @@ def _finding(path: Path, call: RecordedCall, lines: list[tuple[str, Mapping[str,
             reasons[facts["prompt"]] = None
             risk = facts["risk"]
         elif kind == "approval.decided" and facts.get("channel") == BY:
-            answer = "asked"
+            answer, refused = "asked", not facts["allowed"]  # a question that no option allows
         elif kind == "approval.decided" and facts.get("channel") == "grant" and facts["allowed"]:
             answer = "covered" if answer == "allowed" else answer
             by |= dict.fromkeys(asking)
-        elif kind == "tool.denied" and answer != "asked":
+        elif kind == "tool.denied" and not refused:
             answer, by, reasons = "denied", {str(facts.get("by")): None}, {str(facts.get("reason")): None}
     return Finding(
         path=path,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from amplifier_hooks.cli.replay.replay_calls import Finding, Replay
-    from amplifier_hooks.cli.replay.replay_text import Reading, Sums
+    from amplifier_hooks.cli.replay.replay_text import Sums, TranscriptSums
     from amplifier_hooks.programs.transcripts import Source, Transcript
 
 
@@ -117,9 +117,9 @@ async def _run(
     as_json: bool,
 ) -> None:
     """Replay every transcript, and print the sums."""
-    from amplifier_hooks.cli.replay.replay_text import Reading, Sums
+    from amplifier_hooks.cli.replay.replay_text import Sums, TranscriptSums
 
-    reading, sums = Reading(), [Sums() for _ in replays]
+    reading, sums = TranscriptSums(), [Sums() for _ in replays]
     differing: list[tuple[Finding, Finding]] = []
     for transcript in _transcripts(source, where):
         reading.add(transcript, transcript.take_inputs(inputs))
@@ -163,7 +163,7 @@ def _transcripts(source: Source, where: Path) -> Iterator[Transcript]:
 
 
 def _print(
-    reading: Reading,
+    reading: TranscriptSums,
     replays: list[Replay],
     sums: list[Sums],
     differing: list[tuple[Finding, Finding]],

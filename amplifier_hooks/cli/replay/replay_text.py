@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from amplifier_hooks.cli.replay.replay_calls import Answer
 from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.secrets import Secrets, replace_spans
@@ -18,12 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.replay.configuration import ReplayHooks
-    from amplifier_hooks.cli.replay.replay_calls import Finding
+    from amplifier_hooks.cli.replay.replay_calls import Answer, Finding
     from amplifier_hooks.programs.transcripts import Transcript
 
 
 ROOM: Final = 100
 """Bytes of a call, or of a reason, on a line."""
+READ: Final = 80
+"""Times as much of it is searched for secrets."""
 
 WORDS: Final[Mapping[Answer, str]] = {
     "allowed": "would run unasked",
@@ -39,7 +40,7 @@ class Sums:
 
     answers: Counter[Answer] = field(factory=Counter)
     hooks: dict[str, Counter[Answer]] = field(factory=dict)
-    shapes: Counter[tuple[str, str, str]] = field(factory=Counter)
+    shapes: Counter[tuple[Answer, str, str]] = field(factory=Counter)
     """Asked and denied calls by answer, tool and reason."""
     differences: dict[str, list[Finding]] = field(factory=dict)
     would: Counter[tuple[str, str]] = field(factory=Counter)
@@ -58,7 +59,7 @@ class Sums:
 
 
 @define
-class Reading:
+class TranscriptSums:
     """The transcripts that were read."""
 
     files: int = 0
@@ -90,13 +91,18 @@ class CallText:
         names = ("command", "file_path", "path", "url", "pattern")
         telling = next((given[name] for name in names if isinstance(given.get(name), str)), None)
         text = json.dumps(given, ensure_ascii=False) if telling is None else telling
-        return f"{for_log(finding.call.tool)}  {self.cover(text)}"
+        return f"{self.cover(finding.call.tool)}  {self.cover(text)}"
 
     def cover(self, text: str) -> str:
-        """Return the beginning of a text, escaped, with known secrets covered."""
-        text = text[: ROOM * 8]
-        spans = self.secrets.spans(text)
-        return clip(for_log(replace_spans(text, spans, ["(secret)"] * len(spans))), ROOM)
+        """Return the beginning of a text, escaped, with known secrets covered.
+
+        A secret is known by its end, too, so that the text is read further than it is shown.
+        """
+        spans = [span for span in self.secrets.spans(text[: ROOM * READ]) if span[0] < ROOM]
+        end = max([ROOM, *(span[1] for span in spans)])
+        covered = for_log(replace_spans(text[:end], spans, ["(secret)"] * len(spans)))
+        shown = clip(covered, ROOM)
+        return f"{shown}…" if end < len(text) and shown == covered else shown
 
 
 def _count(number: int, word: str) -> str:
@@ -111,7 +117,7 @@ def place_of(finding: Finding) -> str:
 # -- for people --------------------------------------------------------------------------------------------------------
 
 
-def reading_lines(reading: Reading, most: int) -> Iterator[str]:
+def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:
     """Return the lines about the transcripts."""
     yield f"{_count(reading.calls, 'call')} of {_count(reading.sessions, 'session')} in {_count(reading.files, 'file')}"
     if reading.without_input:
@@ -138,7 +144,7 @@ def hooks_lines(hooks: ReplayHooks) -> Iterator[str]:
 def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
     """Return the lines about the decisions of one configuration."""
     total = sum(sums.answers.values())
-    for answer in get_args(Answer):
+    for answer in WORDS:
         if (count := sums.answers[answer]) or answer != "covered":
             yield f"  {count:>8,}  {count / max(total, 1):>6.1%}  {WORDS[answer]}"
     for number, (hook, counts) in enumerate(sorted(sums.hooks.items(), key=lambda item: -item[1].total())):
@@ -148,7 +154,7 @@ def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
         yield f"  {for_log(hook)} would have answered {action} {count:,} times, but is {STOPS_NOTHING}"
     for number, ((answer, tool, reason), count) in enumerate(sums.shapes.most_common(most)):
         yield from ["", "most often:"] * (number == 0)
-        yield f"  {count:>8,}  {answer}  {for_log(tool)}: {text.cover(reason)}"
+        yield f"  {count:>8,}  {answer}  {text.cover(tool)}: {text.cover(reason)}"
     for difference, findings in sums.differences.items():
         yield from _difference_lines(difference, findings, most, text)
 
@@ -186,11 +192,11 @@ def sums_value(sums: Sums, hooks: ReplayHooks, text: CallText) -> dict[str, Any]
         "hooks": str(hooks.path),
         "not_replayed": [{"hook": name, "why": why} for name, why in hooks.left_out],
         "report_only": list(hooks.report_only),
-        "answers": {answer: sums.answers[answer] for answer in get_args(Answer)},
+        "answers": {answer: sums.answers[answer] for answer in WORDS},
         "by_hook": {hook: dict(counts) for hook, counts in sums.hooks.items()},
         "would": [{"hook": hook, "action": action, "calls": count} for (hook, action), count in sums.would.items()],
         "most_often": [
-            {"answer": answer, "tool": tool, "reason": text.cover(reason), "calls": count}
+            {"answer": answer, "tool": text.cover(tool), "reason": text.cover(reason), "calls": count}
             for (answer, tool, reason), count in sums.shapes.most_common()
         ],
         "differences": [
@@ -216,7 +222,7 @@ def finding_value(finding: Finding, text: CallText) -> dict[str, Any]:
     }
 
 
-def reading_value(reading: Reading) -> dict[str, Any]:
+def reading_value(reading: TranscriptSums) -> dict[str, Any]:
     """Return the facts about the transcripts as a JSON value."""
     return {
         "files": reading.files,

@@ -157,7 +157,7 @@ async def serve_until_cancelled(
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
-    from amplifier_hooks.server.edge.authentication import Admission
+    from amplifier_hooks.server.edge.authentication import CallerCheck
     from amplifier_hooks.server.edge.listen import listening, loopback_socket
     from amplifier_hooks.server.runs.agent_routes import agents_router
     from amplifier_hooks.server.runs.run_routes import runs_router
@@ -179,7 +179,7 @@ async def serve_until_cancelled(
         ) as runs,
         listening(
             create_api(
-                Admission(AccessTokens(database)), pages_router(), runs_router(runs), agents_router(runs, record)
+                CallerCheck(AccessTokens(database)), pages_router(), runs_router(runs), agents_router(runs, record)
             ),
             listener,
         ),

@@ -47,6 +47,7 @@ from amplifier_hooks.threads import DaemonPool
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from amplifier_hooks.definitions.files.load_files import DefinitionSet
     from amplifier_hooks.definitions.model import FailMode, HookDefinition, Kind
     from amplifier_hooks.definitions.private_copies import HookFiles
     from amplifier_hooks.definitions.settings import DefinitionSettings
@@ -151,6 +152,31 @@ def timeout_of(definition: HookDefinition, settings: DefinitionSettings) -> floa
     if definition.timeout_ms is not None:
         return definition.timeout_ms / 1000
     return ELSEWHERE.get(definition.kind, settings.hooks_default_timeout_ms / 1000)
+
+
+def definition_row(definition: HookDefinition, found: DefinitionSet) -> dict[str, Any]:
+    """Return a definition as plain JSON, with defaults filled in and without secrets."""
+    settings = found.settings
+    return {
+        "name": definition.name,
+        "hook_id": definition.hook_id,
+        "event": definition.event_type,
+        "priority": definition.priority,
+        "band": definition.band.name,
+        "kind": definition.kind,
+        "handler": definition.handler_ref,
+        "matcher": definition.matcher or "*",
+        "fail_mode": fail_mode_of(definition, settings),
+        "risk": definition.risk,
+        "report_only": definition.report_only,
+        "timeout_ms": round(timeout_of(definition, settings) * 1000),
+        "mode": definition.config.get("mode", "sync"),
+        "tenant": definition.tenant_id,
+        "enabled": definition.enabled and settings.hooks_enabled,
+        "tags": list(definition.tags),
+        "description": definition.description,
+        "where": str(found.spot(definition)),
+    }
 
 
 def parts_of(

@@ -138,7 +138,7 @@ class BlueprintHook:
         entry, agents = self.entry, self.kit.agents
         if isinstance(entry, OutdatedEntry):
             raise HookUnavailable(OUTDATED)
-        key = f"{self.point} {entry.target}"  # an override may have named another target
+        key = f"{self.point} {entry.url or entry.target}"  # an override may have named another target, or another query
         if entry.type == "agent":
             if agents is None:
                 raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")

@@ -90,8 +90,8 @@ class Caller:
 
 
 @define(eq=False)
-class Admission:
-    """Check of tokens and rate limits. An application has one, as `app.state.admission`."""
+class CallerCheck:
+    """Check of tokens and rate limits. An application has one, as `app.state.caller_check`."""
 
     tokens: AccessTokens
     reads: RateLimiter = field(factory=lambda: RateLimiter(100.0, 200))
@@ -108,10 +108,10 @@ class Admission:
         token = await self.tokens.bearer(secret) if secret else None
         if token is None:
             raise unauthorized()
-        pace = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
-        seconds = pace.seconds_to_wait(token.tenant)
+        rate_limit = self.runners if scope == "runs:claim" else self.reads if method in SAFE else self.writes
+        seconds = rate_limit.seconds_to_wait(token.tenant)
         if seconds:
-            detail = f"too many requests; at most {pace.per_second:g} a second"
+            detail = f"too many requests; at most {rate_limit.per_second:g} a second"
             raise Problem(429, "too_many_requests", detail, headers={"retry-after": str(math.ceil(seconds))})
         if not token.allows(scope):
             wanted = f'Bearer error="insufficient_scope", scope="{scope}"'
@@ -137,8 +137,8 @@ def require_scope(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
     async def admit(
         request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
     ) -> Caller:
-        admission: Admission = request.app.state.admission
-        caller = await admission.admit(given.credentials if given else None, scope, request.method)
+        caller_check: CallerCheck = request.app.state.caller_check
+        caller = await caller_check.admit(given.credentials if given else None, scope, request.method)
         refuse_unknown_parameters(request)
         return caller
 

@@ -11,7 +11,7 @@ from amplifier_hooks.definitions.kinds.event_codec import HOPS_HEADER, note_hops
 from amplifier_hooks.definitions.model import HookChanges, NewHook
 from amplifier_hooks.definitions.store import DefinitionCursor
 from amplifier_hooks.errors import HookRefused
-from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.api import STALE, response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.hooks.change_hooks import whose_list
 from amplifier_hooks.server.hooks.execution_log import HookExecutionLog, HookStatistics
@@ -25,17 +25,17 @@ from amplifier_hooks.server.hooks.try_hook import (
     Trial,
     TrialResult,
 )
-from amplifier_hooks.server.problem_details import (
+from amplifier_hooks.server.list_filters import (
     Cursor,
     EventFilter,
     Limit,
     NameFilter,
-    Problem,
     TenantFilter,
     cursor_of,
     read_cursor,
     wanted_event,
 )
+from amplifier_hooks.server.problem_details import Problem
 
 if TYPE_CHECKING:
     from amplifier_hooks.record.journal import Journal
@@ -51,11 +51,6 @@ IfMatch = Annotated[str | None, Header(max_length=100, description="The ETag of 
 ETAGGED: Final[dict[str, Any]] = {"headers": {"ETag": {"description": "The version.", "schema": {"type": "string"}}}}
 
 MISSING: Final[dict[int | str, dict[str, Any]]] = {404: response_description(404)}
-STALE: Final[dict[int | str, dict[str, Any]]] = {
-    **MISSING,
-    412: response_description(412),
-    428: response_description(428),
-}
 TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: response_description(409)}
 
 

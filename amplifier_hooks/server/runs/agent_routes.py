@@ -20,7 +20,7 @@ from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.runs.blueprint import AgentType, HookTarget, OnError
 from amplifier_hooks.runs.overrides import HookOverride, apply_overrides
 from amplifier_hooks.runs.run_states import HookPoint
-from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.api import STALE
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.server.runs.run_bodies import RequestBody
@@ -38,7 +38,6 @@ IfMatch = Annotated[str | None, Header(max_length=100, description="The `tag` of
 
 
 POINTS: Final[tuple[HookPoint, ...]] = get_args(HookPoint)
-STALE: Final[dict[int | str, dict[str, Any]]] = {status: response_description(status) for status in (404, 412, 428)}
 
 
 class OverrideBody(RequestBody):

@@ -10,7 +10,8 @@ class GatewayLimits:
     """Counts, and times in seconds.
 
     `strangers` unauthenticated clients may be connected; of more, the oldest has to go, so that no client can keep the
-    others out by coming first. `queued` messages, or so many bytes of them, may wait for a slow client.
+    others out by coming first. `queued` messages, or so many bytes of them, may wait for a slow client. The rate limit
+    of a client is `rate` messages a second, and `at_once` of them after a pause.
     """
 
     clients: int = 32

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from uuid import UUID
 
 import httpx2
 import pytest
@@ -460,7 +461,13 @@ async def test_applications_that_decide_about_tenants() -> None:
     [
         *(("/echo", 403), ("/open", 200), ("/open/", 403), ("/openly", 403), ("/static/a/b.css", 200)),
         *(("/static", 403), ("/static/", 403), ("/static/../echo", 403), ("/static/..\\echo", 403)),
-        *(("/static//echo", 403), ("/static/./echo", 403)),
+        *(
+            ("/static//echo", 403),
+            ("/static/./echo", 403),
+            ("/static/%2e%2e/echo", 403),
+            ("/static/%252e%252E/echo", 403),
+        ),
+        *(("/static/..;x=1/echo", 403), ("/static/" + "%" + "25" * 9 + "2e/echo", 403), ("/static/100%25.css", 200)),
     ],
 )
 async def test_public_paths(path: str, status: int) -> None:
@@ -477,6 +484,36 @@ async def test_public_paths(path: str, status: int) -> None:
     app = HooksMiddleware(PlainTextResponse("hello"), registry, tenants=True, public=["/open", "/static/*"])
     await app({"type": "http", "method": "GET", "path": path, "headers": []}, receive, send)
     assert (sent[0]["status"], seen) == (status, [path] if status == 200 else [])
+
+
+@pytest.mark.rule("API-17")
+@pytest.mark.parametrize("value", [UUID(int=5), 7, b"acme", ["acme"]])
+async def test_a_tenant_that_is_no_text(value: Any) -> None:
+    """A value of another type than text fails the request, because no hook of a tenant would see it."""
+    registry, ran = HookRegistry(), list[str]()
+    registry.gate("request:pre", saying(HookResult.deny("no")), name="acmes", tenant="acme")
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        ran.append(scope["path"])
+
+    middleware = HooksMiddleware(app, registry, lambda scope: value)
+    with pytest.raises(InvalidRegistration, match=f"type {type(value).__name__}; return text"):
+        await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, None)  # type: ignore[arg-type]
+    assert ran == []
+
+
+@pytest.mark.rule("API-17")
+async def test_the_tenant_is_asked_for_once() -> None:
+    """The tenant that lets a request pass is the tenant whose hooks see it, also if the host's answers differ."""
+    registry, sent, answers = HookRegistry(), list[Any](), ["acme", ""]
+    registry.gate("request:pre", saying(HookResult.deny("acme is closed")), name="acmes", tenant="acme")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    middleware = HooksMiddleware(PlainTextResponse("hello"), registry, lambda scope: answers.pop(0), read_body=False)
+    await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, send)  # type: ignore[arg-type]
+    assert (sent[0]["status"], answers) == (403, [""])
 
 
 @pytest.mark.rule("API-17")
@@ -519,6 +556,33 @@ async def test_a_websocket_without_a_tenant() -> None:
         with pytest.raises(WebSocketDisconnect) as closed, http.websocket_connect("/talk"):
             pass
     assert (closed.value.code, "no tenant is known" in closed.value.reason) == (1008, True)
+
+
+@pytest.mark.unspoilt  # spoiling hooks are in force
+@pytest.mark.rule("API-2", "DSP-11")
+@pytest.mark.parametrize("body", [b"x" * 3_000_000, b'{"a": 1, "a": 2}'])
+@pytest.mark.parametrize("event", ["request:pre", "request:post"])
+async def test_a_report_only_hook_refuses_no_body(body: bytes, event: str) -> None:
+    """A body that hooks cannot be shown is refused for the sake of hooks in force, and never for report-only ones."""
+    registry, seen = HookRegistry(), list[Any]()
+
+    async def size(request: Request) -> Response:
+        return PlainTextResponse(str(len(await request.body())))
+
+    def look(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["body"])
+        return HookResult.deny("no")
+
+    registry.on(event, look, name="look", report_only=True)
+    app = Starlette(
+        routes=[Route("/", size, methods=["POST"])], middleware=[Middleware(HooksMiddleware, hooks=registry)]
+    )
+    async with client(app) as http:
+        answer = await http.post("/", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.text, seen) == (200, str(len(body)), [None])
+        registry.on("request:pre", saying(None), name="other")
+        refused = await http.post("/", content=body, headers={"content-type": "application/json"})
+        assert refused.status_code in (400, 413)
 
 
 @pytest.mark.rule("REG-17", "API-2")

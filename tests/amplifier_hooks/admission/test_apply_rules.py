@@ -236,3 +236,21 @@ async def test_risk_that_fails() -> None:
 
     await SessionCoordinator(rules=policy, risk=broken).call_tool("Write", {}, lambda _: None)
     assert policy.judged[0].risk == "high"
+
+
+@pytest.mark.rule("BCK-6", "BCK-9", "DSP-11")
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("report_only", [False, True])
+async def test_rules_that_end_the_process(*, kind: type[BaseException], waits: bool, report_only: bool) -> None:
+    """Rules that raise an exit or a cancellation have failed: the call is denied, and runs if they only report."""
+
+    def end(facts: ActionFacts) -> Any:
+        raise kind
+
+    async def end_later(facts: ActionFacts) -> Any:
+        raise kind
+
+    desk = Desk(end_later if waits else end, asks=())
+    desk.policy.report_only = report_only  # type: ignore[attr-defined]  # as any policy may have it
+    assert ((await desk.write(path="a")).denied, len(desk.ran)) == (not report_only, int(report_only))

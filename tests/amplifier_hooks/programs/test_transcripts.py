@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amplifier_hooks.programs import transcripts
 from amplifier_hooks.programs.transcripts import NOT_KEPT, SOURCES, Transcript
 
 if TYPE_CHECKING:
@@ -261,3 +262,42 @@ def test_no_entry_breaks_a_reader(source: str, entries: list[dict[str, Any]]) ->
     for line, entry in enumerate(entries, 1):
         SOURCES[source].read_entry(transcript, line, entry)
     assert all(call.tool and isinstance(call.input, dict | type(NOT_KEPT)) for call in transcript.calls)
+
+
+# -- hostile transcripts -----------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_used_again(tmp_path: Path) -> None:
+    """Another call under the same id is a call of its own; the same entry once more is not."""
+    entries = [use("call_0", "Read", file_path="a"), *[{**use("call_0", "Write", file_path=".env"), "uuid": ""}] * 2]
+    found = read("claude-code", tmp_path / "s1.jsonl", entries[0], entries[1], {**entries[2], "uuid": "again"})
+    assert [call.tool for call in found.calls] == ["Read", "Write"]
+
+
+def test_a_key_that_stands_twice(tmp_path: Path) -> None:
+    """A line that two readers could understand differently is named, because a program may have run either reading."""
+    line = json.dumps(use("t1", "Write", file_path=".env")).replace('".env"', '".env", "file_path": "ok"')
+    found = read("claude-code", tmp_path / "s1.jsonl", line)
+    assert (found.calls, found.problems) == ([], [(1, "this is no JSON that all readers understand alike")])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("timestamp", time) for time in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "9999-12-31")),
+        ("cwd", "/shop/\ud800"),
+    ],
+)
+def test_times_and_folders_that_cannot_be(field: str, value: str, tmp_path: Path) -> None:
+    """A time in no year of computers, or a folder that no system can have, counts as absent."""
+    [call] = read("claude-code", tmp_path / "s1.jsonl", {**use("t1", "Read"), field: value}).calls
+    assert (call.time if field == "timestamp" else call.cwd) is None
+
+
+@pytest.mark.parametrize("name", ["s1.jsonl", "s1.json"])
+def test_a_line_that_is_too_long(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line, or a file that is one object, is read up to a limit; a longer one is named, and others are read."""
+    monkeypatch.setattr(transcripts, "LONGEST_ENTRY", 1_000)
+    found = read("claude-code", tmp_path / name, use("t1", "Read", file_path="x" * 5_000), use("t2", "Read"))
+    assert found.problems == [(1, "it is longer than 1,000 bytes")]
+    assert [call.line for call in found.calls] == ([2] if name == "s1.jsonl" else [])

@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from amplifier_hooks.definitions.kinds.webhook import WebhookHook
+from amplifier_hooks.runs.hooks.call_hooks import HookKit
 from amplifier_hooks.runs.overrides import OUTDATED, HookOverride, HookOverrides
 from amplifier_hooks.runs.run_store import runs_in
 from amplifier_hooks.storage.database import CorruptStore
@@ -172,6 +174,23 @@ async def test_another_target_gives_its_own_answer() -> None:
         assert strict is not None
         await here.do(strict, strict=blocks)
         assert (await here.until(run)).error == "strict about 1"
+
+
+@pytest.mark.rule("RUN-24")
+async def test_another_query_is_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to two URLs that differ in the query alone have ids of their own; the same URL has the same id again."""
+    ids: list[str] = []
+
+    async def exchange(self: WebhookHook, request_id: str, message: bytes, tenant: str) -> bytes:
+        ids.append(request_id)
+        return b'{"action": "continue"}'
+
+    monkeypatch.setattr(WebhookHook, "exchange", exchange)
+    for url in ("https://a.example/v?of=mild", "https://a.example/v?of=strict", "https://a.example/v?of=mild"):
+        writer = agent(start={"type": "http", "on_error": "block", "url": url})
+        registry = HookKit().register(writer)
+        await registry.emit("run:start", {"run_id": "run_1", "tenant_id": "", "parameters": {}})
+    assert (len(ids), len(set(ids)), ids[0]) == (3, 2, ids[2])
 
 
 @pytest.mark.rule("RUN-24")

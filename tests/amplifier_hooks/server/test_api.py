@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
-from amplifier_hooks.server.edge.authentication import Admission, Caller, RateLimiter, require_scope
+from amplifier_hooks.server.edge.authentication import Caller, CallerCheck, RateLimiter, require_scope
 from amplifier_hooks.server.edge.host_check import HttpLimits
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -73,7 +73,7 @@ async def tokens(clock: ManualClock) -> AsyncIterator[AccessTokens]:
 @pytest.fixture
 def app(tokens: AccessTokens) -> FastAPI:
     """The application."""
-    return create_api(Admission(tokens), routes(), bounds=HttpLimits(body=1_000, depth=8, seconds=0.05))
+    return create_api(CallerCheck(tokens), routes(), bounds=HttpLimits(body=1_000, depth=8, seconds=0.05))
 
 
 async def token_for(tokens: AccessTokens, *scopes: str, tenant: str = "acme") -> str:
@@ -375,7 +375,7 @@ def twice(request: httpx2.Request, headers: list[tuple[str, str]]) -> httpx2.Req
 @pytest.mark.rule("API-9")
 async def test_a_page_of_our_own(tokens: AccessTokens) -> None:
     """A page that was served from here may ask, also through a proxy under a name that was given."""
-    app = create_api(Admission(tokens), routes(), bounds=HttpLimits(names=["hooks.example"]))
+    app = create_api(CallerCheck(tokens), routes(), bounds=HttpLimits(names=["hooks.example"]))
     secret = await token_for(tokens, "hooks:read")
     for host, origin, status in (
         ("127.0.0.1:8438", "http://127.0.0.1:8438", 200),
@@ -396,7 +396,7 @@ async def test_one_tenant_in_a_hurry(tokens: AccessTokens) -> None:
     """A tenant over the rate limit gets the time to retry; other tenants are unaffected."""
     now = [0.0]
     pace = RateLimiter(20.0, 40, clock=lambda: now[0])
-    app = create_api(Admission(tokens, writes=pace), routes())
+    app = create_api(CallerCheck(tokens, writes=pace), routes())
     hurried, calm = await token_for(tokens, "hooks:manage"), await token_for(tokens, "hooks:manage", tenant="b")
     async with knocking(app, hurried) as one, knocking(app, calm) as other:
         statuses = []
@@ -476,7 +476,7 @@ async def test_answers_are_not_kept(app: FastAPI, tokens: AccessTokens) -> None:
 @pytest.mark.rule("API-9")
 async def test_a_name_in_any_case(tokens: AccessTokens) -> None:
     """The name of a proxy is the same in capitals, on either side."""
-    app = create_api(Admission(tokens), routes(), bounds=HttpLimits(names={"Hooks.Example"}))
+    app = create_api(CallerCheck(tokens), routes(), bounds=HttpLimits(names={"Hooks.Example"}))
     async with knocking(app, await token_for(tokens, "hooks:read")) as client:
         for host in ("hooks.example", "HOOKS.example"):
             assert (await client.get("/who", headers={"host": host})).status_code == 200

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.ports import Assessment, Question
-from amplifier_hooks.server.problem_details import cursor_of
+from amplifier_hooks.server.list_filters import cursor_of
 from approval_backends.testing import a_request
 from tests.api import Office, office
 

@@ -69,7 +69,7 @@ def served(kind: str, tenant: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         async with whole(kind) as there:
             scopes = EVERYTHING if tenant else (*EVERYTHING, "hooks:admin", "runs:write")
             _, secret = await there.api.tokens.create("fuzz", scopes=scopes, tenant=tenant)
-            there.api.admission.runners = there.api.admission.writes
+            there.api.caller_check.runners = there.api.caller_check.writes
             listener = loopback_socket(0)
             port = listener.getsockname()[1]
             async with listening(there.api.app, listener):

@@ -110,7 +110,7 @@ def test_differences_from_the_transcript(folder: Path) -> None:
     )
     told = run(path).stdout
     assert "1 call ran, and would have been denied:\n  s1.jsonl:3  Write  /shop/.env\n      protected_paths: " in told
-    assert "1 call was rejected by its user, and would have run unasked:\n  s1.jsonl:5  Bash  make deploy\n" in told
+    assert "1 call rejected by the user would have run unasked:\n  s1.jsonl:5  Bash  make deploy\n" in told
 
 
 def test_a_rate_limit_counts_by_the_recorded_times(folder: Path) -> None:
@@ -213,10 +213,42 @@ def test_lines_that_cannot_be_read(folder: Path) -> None:
     path.write_text("{broken\n" + path.read_text())
     told = run(path)
     assert told.exit_code == 0
-    assert "1 lines could not be read:\n  s1.jsonl:1  this is not JSON" in told.stdout
+    assert "1 lines could not be read:\n  s1.jsonl:1  this is no JSON that all readers understand alike" in told.stdout
     assert json.loads(run(path, "--json").stdout)["read"]["problems"] == [
-        {"file": str(path), "line": 1, "problem": "this is not JSON"}
+        {"file": str(path), "line": 1, "problem": "this is no JSON that all readers understand alike"}
     ]
+
+
+def test_a_call_that_is_denied_after_its_approval(folder: Path) -> None:
+    """A call that a person would be asked about, and that a gate denies when it looks again, counts as denied."""
+    (folder / "changeable.py").write_text(
+        "from amplifier_hooks import HookResult\n\nanswers = [HookResult.ask('sure?')]\n\n\n"
+        "async def gate(event, data):\n    return answers.pop() if answers else HookResult.deny('no more')\n"
+    )
+    configure(
+        folder,
+        "version: 1\nhooks:\n"
+        "  - {name: gate, event_type: 'tool:pre', handler_ref: 'changeable:gate', fail_mode: closed}\n",
+    )
+    assert CliRunner().invoke(app, ["validate", "--trust"]).exit_code == 0
+    sys.modules.pop("changeable", None)
+    assert answers(transcript(folder, call("Read", file_path="/shop/a.py"))) == {"denied": 1}
+
+
+@pytest.mark.rule("CLI-2")
+def test_lists_cover_a_secret_that_is_cut_off(folder: Path) -> None:
+    """A list shows no part of a secret that goes on past the text it shows, and shortens the names of tools."""
+    token, long = "ghp_" + "a1B2c3D4e5" * 4, "eyJhbGciOiJIUzI1NiJ9." + "A1b2" * 180 + "." + "c3D4" * 10
+    configure(folder, "version: 1\nlibrary:\n  protected_paths: {action: deny}\n")
+    path = transcript(
+        folder,
+        call("Bash", ends=REJECTED, error=True, command=f"x {long} {token}"),
+        call("T" * 9_000, ends=REJECTED, error=True, command="y"),
+    )
+    for told in (run(path).stdout, run(path, "--json").stdout):
+        assert "ghp_" not in told
+        assert "T" * 200 not in told
+        assert "x (secret)…" in told or "x (secret)\\u2026" in told
 
 
 async def write_record(folder: Path, *, ledger: bool) -> Path:

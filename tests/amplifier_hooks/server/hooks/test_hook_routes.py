@@ -545,7 +545,7 @@ async def test_the_101st_definition(there: Office) -> None:
 @pytest.mark.fault("F-API-11")
 async def test_a_thousand_creates(there: Office) -> None:
     """Of a burst of creates some get through and the rest are told to wait; another tenant is not."""
-    there.api.admission.writes = RateLimiter(20.0, 3)
+    there.api.caller_check.writes = RateLimiter(20.0, 3)
     client, other = await there.client(), await there.client(tenant="b")
     answers = await asyncio.gather(*(client.post("/v1/hooks", json=new_hook(f"h{n}")) for n in range(100)))
     assert {answer.status_code for answer in answers} == {201, 429}

@@ -19,7 +19,7 @@ from amplifier_hooks.runs.run_states import Holder, RunEvent
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-from amplifier_hooks.server.edge.authentication import Admission
+from amplifier_hooks.server.edge.authentication import CallerCheck
 from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.event_stream import as_stream, while_there
 from amplifier_hooks.server.runs.run_routes import runs_router
@@ -61,7 +61,7 @@ async def site(*blueprints: Blueprint, **options: Any) -> AsyncIterator[Site]:
     """An application over stores in memory."""
     async with house(*blueprints, **options) as inside, MemoryDatabase(ACCESS_TABLES) as database:
         tokens = AccessTokens(database)
-        yield Site(create_api(Admission(tokens), runs_router(inside.runs)), inside, tokens)
+        yield Site(create_api(CallerCheck(tokens), runs_router(inside.runs)), inside, tokens)
 
 
 def held(claimed: dict[str, Any], **fields: Any) -> dict[str, Any]:
