@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -25,7 +26,7 @@ from amplifier_hooks.definitions.kinds.python_sources import MOST_MODULES, modul
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
-from amplifier_hooks.impact.places import decides_loading
+from amplifier_hooks.impact.places import decides_loading, names_of
 from amplifier_hooks.impact.shell import LONGEST, SHELLS
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import FileFact, ImpactPolicy
@@ -68,6 +69,9 @@ UNLISTED: Final = frozenset(
 
 EVERYTHING: Final = ImpactPolicy(root=os.sep, home=os.path.expanduser("~"), temporary=(os.devnull,))  # noqa: PTH111
 """A policy under which each file counts as the project's, so that each that would run is named."""
+
+ASSIGNED: Final = re.compile(r"\b([A-Za-z_]\w*)=(?=\S)")
+"""A variable that a word of a command gives a value. The folder of the project is a place to load from here."""
 
 SETTLED: Final = 2_000_000_000
 """Nanoseconds after a change of a file from which its times tell another change."""
@@ -194,11 +198,13 @@ class _Listing:
             config = CommandConfig.model_validate(definition.config)
         except ValidationError:
             return  # building the hook reports it
-        passed = [name for name in (*config.env, *config.pass_env) if decides_loading(name)]
+        cwd = found.folder / (config.cwd or ".")
+        words = (*config.argv, *shebang(os.path.normpath(cwd / config.argv[0])))
+        assigned = (name for word in words for name in ASSIGNED.findall(word) if name in names_of("loading_paths"))
+        passed = [*(name for name in (*config.env, *config.pass_env) if decides_loading(name)), *assigned]
         lenient = definition.hook_id in found.globs or OF_ALL in found.globs
         if passed and not lenient:
             raise FilesNotListed(definition.name, f"the variable {passed[0]!r:.40} decides what its programs load")
-        cwd = found.folder / (config.cwd or ".")
         yield from self.command(config.argv, cwd, subject=definition.name, lenient=lenient, variables=config.env)
         yield from (self.file(path, "read") for path in named)
 

@@ -159,6 +159,22 @@ def test_looking_runs_nothing(command: str, tmp_path: Path) -> None:
     assert not (repository / "ran.txt").exists()
 
 
+@pytest.mark.rule("TRU-8")
+@pytest.mark.parametrize("command", ["validate", "--help"])
+def test_the_module_of_the_command_imports_nothing_from_the_working_folder(command: str, tmp_path: Path) -> None:
+    """`python -m amplifier_hooks` in a hostile repository imports no module of it."""
+    for name in ("typer", "json", "attrs", "yaml", "ctok", "rich"):
+        (tmp_path / f"{name}.py").write_text("open('ran.txt', 'w').close()\n")
+    (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\n")
+    environment = {"HOME": os.fspath(tmp_path), "PATH": os.environ["PATH"]}
+    told = subprocess.run(
+        [sys.executable, "-m", "amplifier_hooks", command],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert not (tmp_path / "ran.txt").exists()
+
+
 @pytest.mark.rule("TRU-2", "APR-1", "AUD-3")
 @pytest.mark.fault("F-LC-02")
 async def test_its_settings_settle_nothing(tmp_path: Path) -> None:

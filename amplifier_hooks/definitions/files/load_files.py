@@ -28,6 +28,8 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -54,7 +56,7 @@ from amplifier_hooks.registry.event_names import Vocabulary, is_pattern
 from amplifier_hooks.text.error_sentences import error_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.text.strict_yaml import KeyPath
 
@@ -74,6 +76,32 @@ OF_ALL: Final = ""
 """Key of the globs that hold for all hooks."""
 
 
+MOST_NAMES: Final = 20_000
+"""Names of files and folders that one glob may look at."""
+
+
+def _expand(folder: str, parts: Sequence[str]) -> Iterator[str]:
+    """Yield the paths that match the parts of a glob, and an empty text for each name that is looked at.
+
+    `**` stands for any number of folders, and follows no link.
+    """
+    part, *rest = parts
+    if not glob.has_magic(part):
+        path = os.path.join(folder, part)  # noqa: PTH118
+        yield from (_expand(path or os.sep, rest) if rest else (path,))
+        return
+    if part == "**":
+        yield from _expand(folder, rest or ["*"])
+    with suppress(OSError, ValueError), os.scandir(folder or os.sep) as entries:
+        for entry in entries:
+            yield ""
+            if part == "**":
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _expand(entry.path, parts)
+            elif fnmatchcase(entry.name, part):
+                yield from (_expand(entry.path, rest) if rest else (entry.path,))
+
+
 @frozen
 class FileGlob:
     """A glob of `files:`, relative to the folder of the file that has it."""
@@ -84,13 +112,19 @@ class FileGlob:
 
     def files(self) -> list[str]:
         """Return the files that match. Raises `InvalidDefinitions` if there are none, or too many."""
-        matches = glob.iglob(self.pattern, root_dir=self.folder, recursive=True, include_hidden=True)  # noqa: PTH207
         found: set[str] = set()
-        for one in matches:
-            path = self.folder / one
-            found.update({os.path.realpath(path)} if path.is_file() else ())
-            if len(found) > MOST_FILES:
-                raise mistake_at(self.spot, f"{self.pattern!r:.80} matches more than {MOST_FILES:,} files; name fewer")
+        start = "" if self.pattern.startswith("/") else str(self.folder)
+        try:
+            for names, path in enumerate(_expand(start, self.pattern.split("/"))):
+                found.update({os.path.realpath(path)} if path and os.path.isfile(path) else ())  # noqa: PTH113
+                if len(found) > MOST_FILES:
+                    said = f"matches more than {MOST_FILES:,} files; name fewer"
+                    raise mistake_at(self.spot, f"{self.pattern!r:.80} {said}")
+                if names >= MOST_NAMES:
+                    said = f"looks at more than {MOST_NAMES:,} names; name the folder"
+                    raise mistake_at(self.spot, f"{self.pattern!r:.80} {said}")
+        except RecursionError:
+            raise mistake_at(self.spot, f"{self.pattern!r:.80} leads through too many folders; name fewer") from None
         if not found:
             raise mistake_at(self.spot, f"{self.pattern!r:.80} matches no file; mend it, or leave it out")
         return sorted(found)

@@ -118,6 +118,51 @@ def test_globs_that_are_wrong(said: object, why: str, project: Path) -> None:
         listed(project, config={"argv": ["./guard.sh"]}, files=said)
 
 
+@pytest.mark.rule("TRU-4")
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("**/*.zzz", "matches no file"),
+        ("/".join(["*"] * 30), "looks at more than 20,000 names"),
+        ("loop/" * 5_000 + "guard.sh", "leads through too many folders"),
+    ],
+    ids=["any folders", "named folders", "deep"],
+)
+def test_globs_that_lead_in_circles(pattern: str, why: str, project: Path) -> None:
+    """A glob through links that lead in a circle ends, with a mistake that names the reason."""
+    for name in ("loop", "other", "third"):
+        (project / name).symlink_to(".")
+    with pytest.raises(InvalidDefinitions, match=f"hooks.yaml:[0-9]+: .*{why}"):
+        listed(project, config={"argv": ["./guard.sh"]}, files=[pattern])
+
+
+@pytest.mark.rule("TRU-4")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["env", "PYTHONPATH=.", "python3", "guard.py"],
+        ["sh", "-c", "export PYTHONPATH=.; python3 guard.py"],
+        ["env", "PYTHONPYCACHEPREFIX=cache", "python3", "guard.py"],
+        ["./first-line"],
+    ],
+    ids=["env", "shell", "bytecode", "first line"],
+)
+def test_variables_in_the_words_of_a_command(argv: list[str], project: Path) -> None:
+    """A command that makes its programs load from the project needs `files`, also by words or by its first line."""
+    (project / "guard.py").write_text("import json\n")
+    (project / "first-line").write_text("#!/usr/bin/env -S PYTHONPATH=. python3\n")
+    (project / "first-line").chmod(0o755)
+    with pytest.raises(FilesNotListed, match="decides what its programs load"):
+        listed(project, config={"argv": argv})
+    assert listed(project, config={"argv": argv}, files=[]).files
+
+
+def test_a_glob_may_be_absolute(project: Path) -> None:
+    """A glob that starts at the root finds files anywhere."""
+    found = listed(project, config={"argv": ["./guard.sh"]}, files=[f"{project}/hooks/dee*.py"])
+    assert str(project / "hooks" / "deep.py") in {one.path for one in found.files}
+
+
 def test_a_bare_name_stays_its_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program that a name stood for stays listed whatever the PATH is later; at first it is that of the PATH."""
     monkeypatch.setenv("PATH", f"{project / 'bin'}{os.pathsep}{os.environ['PATH']}")
