@@ -70,6 +70,7 @@ def read_env(run: ProgramRun, words: list[str]) -> None:
     state = run.state.copy()
     if given.has("-S", "--split-string"):
         text = " ".join((given.one("-S", "--split-string"), *given.operands))
+        run.add("unreadable", "env -S", "env splits this text by rules that no shell has")
         run.output = run.walk.script(text, state, run.stdin)
         return
     rest = _assign(run, given.operands, state)
