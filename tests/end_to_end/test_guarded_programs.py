@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.test_agent_programs import CLAUDE, PROGRAMS, Program, found
+from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, found
 from tests.scripted_models import Say, Use, serving
 
 if TYPE_CHECKING:
