@@ -476,7 +476,12 @@ class Places:
         return any(_is_below(path, folder) for folder in (self.policy.root, *self.policy.trusted_folders))
 
     def _is_temporary(self, path: str) -> bool:
-        return any(_is_below(path, folder) for folder in self.policy.temporary)
+        home = self.policy.home
+        return any(
+            _is_below(path, folder)
+            and not (_is_below(home, folder) and _is_below(path, home))  # a home is no such place
+            for folder in self.policy.temporary
+        )
 
     def _is_generated(self, path: str) -> bool:
         below = path[len(self.policy.root) :].translate(SHOWN)

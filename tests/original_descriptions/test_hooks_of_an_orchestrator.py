@@ -380,7 +380,8 @@ async def test_persistent_approvals(tmp_path: Path) -> None:
                         await watch.wait(0.05)
                 if number == 0:
                     request = waiting[0].request
-                    option = next(one.id for one in request.options if one.kind == "allow_always")
+                    lasting = (one for one in request.options if one.kind == "allow_always" and not one.session_only)
+                    option = next(lasting).id  # "in this project"
                     await broker.decide(request.id, request.digest, option, robin)
                 oks.append((await asyncio.wait_for(call, 10)).ok)
     assert oks == [True, True]

@@ -509,3 +509,11 @@ def test_a_substituted_process_is_no_secret() -> None:
 def test_code_in_a_folder_that_only_a_run_tells_is_unread(command: str) -> None:
     """Code in a folder that only a run can tell does not count as the project's."""
     assert "runs_unread" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-5")
+@pytest.mark.parametrize(("path", "kind"), [("~/photos", "deletes_outside"), ("/tmp/photos", "deletes_generated")])
+def test_a_home_below_a_temporary_folder_is_none(path: str, kind: str) -> None:
+    """A home counts as a home, even where it lies below a temporary folder."""
+    policy = ImpactPolicy("/tmp/u/home/project", "/tmp/u/home")
+    assert kind in predict_impact("Bash", {"command": f"rm -rf {path}"}, policy, FileFact).kinds
