@@ -585,10 +585,11 @@ def may_match(pattern: str, path: str) -> bool:
         if sign not in STARS:
             places = _step(parts, places, hidden if sign == ONE else sign)
             continue
-        more = _step(parts, places, hidden if sign == ANY else STARS[sign])
-        while not more <= places:
-            places = places | more
-            more = _step(parts, places, STARS[sign])
+        found, more = set[int](), _step(parts, places, hidden if sign == ANY else STARS[sign])
+        while not more <= found:
+            found |= more
+            more = _step(parts, found, STARS[sign])
+        places = places | found
     return 2 * len(parts) in places
 
 

@@ -6,7 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks.impact.call_paths import CallPaths, matches, may_match, parse_patterns, patched_files
@@ -163,6 +163,7 @@ SIGNS = st.sampled_from(["a", "b", ".", "/", UNKNOWN, ANY, ONE])
 
 @pytest.mark.rule("LIB-6", "BCK-9")
 @given(st.lists(PARTS, min_size=1, max_size=4), st.lists(SIGNS, max_size=6), st.data())
+@settings(max_examples=400)
 def test_a_path_with_marks_matches_if_one_that_it_may_become_does(
     parts: list[str], signs: list[str], data: st.DataObject
 ) -> None:
