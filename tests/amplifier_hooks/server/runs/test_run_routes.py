@@ -180,6 +180,20 @@ async def test_a_quiet_stream() -> None:
     assert waited.is_set()
 
 
+@pytest.mark.rule("RUN-10")
+async def test_a_run_continues_a_session() -> None:
+    """A run that names the session of an earlier one, as an agent that resumes its parent does, is claimed for it."""
+    async with site(agent()) as here, await here.client() as client:
+        await client.post("/runs", json={"agent_name": "writer"})
+        first = (await client.get("/runner/runs", params={"runner": "r", "wait": 5})).json()
+        run, session = first["run_id"], first["session_id"]
+        assert (await client.post(f"/runner/runs/{run}/result", json=held(first, result_data=[1]))).is_success
+        await client.post(f"/runner/runs/{run}/completed", json=held(first, status="completed"))
+        assert (await client.post("/runs", json={"agent_name": "writer", "session_id": session})).status_code == 201
+        second = (await client.get("/runner/runs", params={"runner": "r", "wait": 5})).json()
+        assert (second["run_id"] != run, second["session_id"]) == (True, session)
+
+
 @pytest.mark.rule("RUN-13")
 async def test_the_list_of_runs() -> None:
     """Runs are listed newest first, a page at a time, and by what matters: hooks, blocked, status, agent, parent."""
