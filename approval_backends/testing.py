@@ -292,7 +292,7 @@ async def the_request_of_a_call_is_found(subject: StoreSubject) -> None:
     """A store finds the request that stands for a call: one that has begun, was denied, is open, or the newest."""
     store, odd = subject.store, "c\0"
 
-    async def found(call: str = "c1") -> str | None:
+    async def find_id(call: str = "c1") -> str | None:
         record = await store.find_call("acme", "session-1", call)
         return None if record is None else record.id
 
@@ -302,22 +302,22 @@ async def the_request_of_a_call_is_found(subject: StoreSubject) -> None:
         await subject.advance(0.01)
         return request
 
-    expect("nothing is known of a new call", holds=await found() is None)
+    expect("nothing is known of a new call", holds=await find_id() is None)
     expired, cancelled, replaced = [await submitted(number) for number in range(3)]
     expect_record(await store.move(expired.id, "give_up"), "an expiry")
     expect_record(await store.move(cancelled.id, "withdraw"), "a withdrawal")
-    expect("an open request stands", holds=await found() == replaced.id)
+    expect("an open request stands", holds=await find_id() == replaced.id)
     expect_record(await store.move(replaced.id, "supersede"), "another question in its place")
-    expect("then the newest end", holds=await found() == cancelled.id)
+    expect("then the newest end", holds=await find_id() == cancelled.id)
     denied, begun, pending = [await submitted(number) for number in range(3, 6)]
-    expect("an open request stands before an end", holds=await found() == pending.id)
+    expect("an open request stands before an end", holds=await find_id() == pending.id)
     expect_record(await store.answer(an_answer(denied, DENY)), "a denial")
-    expect("a denial stands before an open request", holds=await found() == denied.id)
+    expect("a denial stands before an open request", holds=await find_id() == denied.id)
     for request in (begun, await submitted(6, odd)):
         expect_record(await store.answer(an_answer(request)), "an answer")
-        expect("an answer begins nothing", holds=await found(request.call) in (denied.id, request.id))
+        expect("an answer begins nothing", holds=await find_id(request.call) in (denied.id, request.id))
         expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
-        expect("an act that has begun stands before all", holds=await found(request.call) == request.id)
+        expect("an act that has begun stands before all", holds=await find_id(request.call) == request.id)
     result = KeptResult(digest="d", size=2, json="{}")
     expect_record(await store.move(begun.id, "finish", result=result), "an end")
     there = await store.find_call("acme", "session-1", "c1")
@@ -325,10 +325,10 @@ async def the_request_of_a_call_is_found(subject: StoreSubject) -> None:
     others = [("acme", "session-1", "c2"), ("acme", "session-2", "c1"), ("other", "session-1", "c1")]
     expect("no other call is found", holds=[await store.find_call(*one) for one in others] == [None] * 3)
     await submitted(7, "")
-    expect("a question without a call stands for none", holds=await found("") is None)
+    expect("a question without a call stands for none", holds=await find_id("") is None)
     await subject.advance(10 * LIFETIME)
     await store.purge(0, unrecorded=True)
-    expect("what was removed stands for no call", holds=await found() == pending.id)
+    expect("what was removed stands for no call", holds=await find_id() == pending.id)
 
 
 async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:

@@ -113,9 +113,10 @@ class ChangeRequests:
         for path in changed:
             old = "" if kept is None else _text(TrustedFiles(kept, self.trust.copies), path)
             new = _text(TrustedFiles(waiting, self.trust.copies), path)
-            if len(old) + len(new) <= left:
-                left -= len(old) + len(new)
-                edits.append({"old_string": old, "new_string": new})
+            if len(old) + len(new) > left:
+                old, new = "", f"({path}: no room for its text; compare its digest)\n"
+            left -= len(old) + len(new)
+            edits.append({"old_string": old, "new_string": new})
         names = {path: path.removeprefix(f"{waiting.folder}{os.sep}") for path in changed}
         known = ((names[path], before.get(path), after.get(path)) for path in changed)
         facts = [f"{name}: SHA-256 {_digest(old)} → {_digest(new)}" for name, old, new in known]

@@ -39,27 +39,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.trust import Role
 
 
-INTERPRETERS: Final = frozenset(
-    (
-        *(
-            "sh",
-            "bash",
-            "dash",
-            "zsh",
-            "ksh",
-            "fish",
-            "python",
-            "pypy",
-            "node",
-            "nodejs",
-            "deno",
-            "bun",
-            "ruby",
-            "perl",
-        ),
-        *("php", "lua", "tclsh", "java", "pwsh", "Rscript", "julia", "osascript", "env"),
-    )
-)
+INTERPRETERS: Final = frozenset((*SHELLS, "python", "pypy", "node", "nodejs", "deno", "bun", "ruby", "perl", "php")) | {
+    *("lua", "tclsh", "java", "pwsh", "Rscript", "julia", "osascript", "env")
+}
 """Programs that are installed wherever they lie: a copy of one would not find its libraries."""
 
 UNLISTED: Final = frozenset(

@@ -21,6 +21,8 @@ from amplifier_hooks.impacts import Impact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from amplifier_hooks.impacts import ImpactKind
+
 LONGEST: Final = 32_768
 """Most characters of code that are read."""
 LITERAL: Final = re.compile(
@@ -48,7 +50,7 @@ WRITING: Final = re.compile(
 
 @frozen
 class _CodeRow:
-    kind: str
+    kind: ImpactKind
     reason: str
     patterns: tuple[tuple[str, re.Pattern[str]], ...]
     """Expressions, each with a text that every match of it holds."""
@@ -122,7 +124,7 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
             urls = [url_impact(url, places.policy) for url in URL.findall(code)]
             yield from urls or [Impact("network_new", match[0].strip(), row.reason)]
         elif row.kind != "writes_tree":
-            yield Impact(row.kind, show(match[0].strip()), row.reason, unguards=row.unguards)  # type: ignore[arg-type]
+            yield Impact(row.kind, show(match[0].strip()), row.reason, unguards=row.unguards)
     yield from _files(code, texts, places, folder, writes=_writes(code) or "writes_tree" in found)
     if found & {"deletes_many", "writes_tree"}:
         yield from _unguarded(texts, places, folder)

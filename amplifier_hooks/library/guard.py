@@ -207,7 +207,7 @@ def _sentence(impacts: Sequence[Impact]) -> str:
     """Return the impacts as verbs with their places: `deletes outside the project folder (~/photos)`."""
     words: dict[str, list[str]] = {}
     for one in impacts:
-        place = ": ".join(_shown(part) for part in (one.place, one.reason) if part)
+        place = ": ".join(_place_text(part) for part in (one.place, one.reason) if part)
         words.setdefault(MEANINGS[one.kind], []).append(place)
     parts = [f"{words_of} ({_listed(places)})" if any(places) else words_of for words_of, places in words.items()]
     return clip(f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0], LONGEST)
@@ -223,13 +223,13 @@ def _shape(impacts: Sequence[Impact]) -> str:
     """Return the words of a grant for calls with these impacts: one phrase for each impact, in a fixed order."""
     phrases = {
         (ROWS[one.kind].grant or f"{MEANINGS[one.kind]}: {{place}}").format(
-            place=_shown(one.place or one.reason), folder=_shown(posixpath.dirname(one.place))
+            place=_place_text(one.place or one.reason), folder=_place_text(posixpath.dirname(one.place))
         )
         for one in impacts
     }
     return clip(_listed(sorted(phrases)), LONGEST)
 
 
-def _shown(place: str) -> str:
+def _place_text(place: str) -> str:
     text = for_log(place)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -107,7 +107,7 @@ def impact_lines(request: ApprovalRequest, escape: Escape, facts: CardFacts = NO
     found: list[ImpactLine] = []
     for kind in SENTENCES:
         places = {place: why for (of, place), why in reasons.items() if of == kind}
-        shown = {place: _shown(_short(place, request, facts), escape) for place in places}
+        shown = {place: _line_text(_short(place, request, facts), escape) for place in places}
         if kind in BOUNDED and places:
             named = [text for place, text in shown.items() if place]
             more = f" and {len(named) - FEW:,} more" if len(named) > FEW else ""
@@ -119,7 +119,7 @@ def impact_lines(request: ApprovalRequest, escape: Escape, facts: CardFacts = NO
                 text += f", and may send {_listed_secrets(secrets, request, escape, facts)}"
             if kind in COUNTED and place in facts.counts:
                 text += f", {facts.counts[place].text}"
-            because = [_shown(one, escape) for one in dict.fromkeys(why) if one]
+            because = [_line_text(one, escape) for one in dict.fromkeys(why) if one]
             found.append(ImpactLine(f"{text} ({', '.join(because)})" if because else text, bounded=False))
     return tuple(found)
 
@@ -129,7 +129,7 @@ def _sentence(kind: ImpactKind, place: str) -> str:
 
 
 def _listed_secrets(secrets: Sequence[Impact], request: ApprovalRequest, escape: Escape, facts: CardFacts) -> str:
-    return ", ".join(dict.fromkeys(_shown(_short(one.place, request, facts), escape) for one in secrets))
+    return ", ".join(dict.fromkeys(_line_text(_short(one.place, request, facts), escape) for one in secrets))
 
 
 def _short(place: str, request: ApprovalRequest, facts: CardFacts) -> str:
@@ -140,5 +140,5 @@ def _short(place: str, request: ApprovalRequest, facts: CardFacts) -> str:
     return place
 
 
-def _shown(text: str, escape: Escape) -> str:
+def _line_text(text: str, escape: Escape) -> str:
     return clip(escape(text).replace("\n", "\\u{0A}"), LONGEST)

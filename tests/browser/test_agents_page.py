@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.chromium, pytest.mark.asyncio(loop_scope="session")]
 START = "agents/invoice-writer:on_run_start"
 
 
-async def found(workshop: Workshop) -> Any:
+async def stored_override(workshop: Workshop) -> Any:
     """Return the override of the start hook of the agent of invoices, or None."""
     overrides = await workshop.house.runs.overrides.find("invoice-writer")
     return next((one for one in overrides if one.point == "on_run_start"), None)
@@ -54,20 +54,20 @@ async def test_a_hook_is_overridden_and_given_back(workshop: Workshop, visit: Br
     await see(page, "#agent-hook .wrong", "timeout_seconds: Input should be greater than 0")
     visit.complaints.clear()
     assert await values(page) == ["agent", "audit-agent", "block", "-1"]
-    assert await found(workshop) is None
+    assert await stored_override(workshop) is None
     await page.get_by_label("Time limit in seconds").fill("60")
     await page.get_by_label("If it fails").select_option("Let the run go on")
     await page.get_by_role("button", name="Save").click()
     await see(page, ".bp:has-text('Start hook')", "Agent audit-agent · let the run go on if it fails · 60 seconds")
     await see(page, "#agent-hook", "Overridden")
     await see(page, "#agent-hook .facts-list", "mara")
-    made = await found(workshop)
+    made = await stored_override(workshop)
     assert (made.agent_name, made.on_error, made.timeout_seconds, made.by) == ("audit-agent", "continue", 60.0, "mara")
     await page.get_by_role("button", name="Back to the file").click()
     await see(page, ".bp:has-text('Start hook')", "Python function tests:checked")
     await see(page, "#agent-hook", "As in the file")
     assert await values(page) == ["python", "block", "300"]
-    assert await found(workshop) is None
+    assert await stored_override(workshop) is None
     kinds = [kind for kind in workshop.office.audit.kinds if kind.startswith("run_hook")]
     assert kinds == ["run_hook.overridden", "run_hook.restored"]
     assert await page.evaluate("document.documentElement.scrollWidth") <= width
@@ -85,7 +85,7 @@ async def test_a_web_service(workshop: Workshop, visit: Browsers) -> None:
     await page.get_by_label("URL").fill("https://checks.example/invoice")
     await page.get_by_role("button", name="Save").click()
     await see(page, "#agent-list", "Web service https://checks.example/invoice")
-    assert (await found(workshop)).url == "https://checks.example/invoice"
+    assert (await stored_override(workshop)).url == "https://checks.example/invoice"
 
 
 @pytest.mark.rule("API-14", "RUN-24")
@@ -99,10 +99,13 @@ async def test_a_change_by_another_user(workshop: Workshop, visit: Browsers) -> 
     await page.get_by_role("button", name="Save").click()
     await see(page, "#agent-hook .wrong", "the hook has changed since you read it")
     visit.complaints.clear()  # a browser reports every error response
-    assert (await found(workshop)).by == "jun"
+    assert (await stored_override(workshop)).by == "jun"
     await page.get_by_role("button", name="Save").click()
     await see(page, "#agent-hook .facts-list", "mara")
-    assert ((await found(workshop)).type, (await found(workshop)).timeout_seconds) == ("python", 10.0)
+    assert ((await stored_override(workshop)).type, (await stored_override(workshop)).timeout_seconds) == (
+        "python",
+        10.0,
+    )
 
 
 @pytest.mark.rule("API-14", "RUN-24")
@@ -114,7 +117,7 @@ async def test_a_change_for_another_file(workshop: Workshop, visit: Browsers) ->
     await see(page, "#agent-hook .block-reason", "No run of this agent starts until you save the change again")
     await page.get_by_role("button", name="Save").click()
     await see(page, "#agent-list", "Overridden")
-    assert (await found(workshop)).digest == workshop.house.runs.agents.get("invoice-writer").digest
+    assert (await stored_override(workshop)).digest == workshop.house.runs.agents.get("invoice-writer").digest
 
 
 @pytest.mark.rule("API-6", "RUN-24")

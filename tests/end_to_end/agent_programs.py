@@ -58,7 +58,7 @@ def codex(home: Path, project: Path, settings: dict[str, Any], url: str) -> Star
         'model = "m"\nmodel_provider = "fake"\napproval_policy = "never"\nsandbox_mode = "danger-full-access"\n'
         f'[model_providers.fake]\nname = "fake"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "FAKE_KEY"\n'
     )
-    argv = [found("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "do it"]
+    argv = [program_path("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", "do it"]
     return argv, {"CODEX_HOME": os.fspath(folder), "FAKE_KEY": "x"}
 
 
@@ -69,7 +69,7 @@ def gemini(home: Path, project: Path, settings: dict[str, Any], url: str) -> Sta
     quiet = {"telemetry": {"enabled": False}, "privacy": {"usageStatisticsEnabled": False}}
     account = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
     (folder / "settings.json").write_text(json.dumps({**settings, **quiet, **account}))
-    argv = [found("gemini"), "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p", "do it"]
+    argv = [program_path("gemini"), "--skip-trust", "-y", "-m", "gemini-2.5-flash", "-p", "do it"]
     return argv, {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": "x"}
 
 
@@ -81,7 +81,7 @@ PROGRAMS: Final = {
 }
 
 
-def found(name: str) -> str:
+def program_path(name: str) -> str:
     """Return the path of a program; skip if it is missing."""
     path = INSTALLED / name
     if not path.exists():

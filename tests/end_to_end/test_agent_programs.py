@@ -33,7 +33,7 @@ from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.conftest import require
-from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, found
+from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, program_path
 from tests.scripted_models import Say, ScriptedModel, Use, serving
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def program(request: pytest.FixtureRequest) -> Program:
     if chosen.dialect == "claude_code" and not CLAUDE.exists():
         require("agents", "the claude-agent-sdk wheel here has no program in it")
     if chosen.dialect != "claude_code":
-        found(chosen.dialect)
+        program_path(chosen.dialect)
     return chosen
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, found
+from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, program_path
 from tests.scripted_models import Say, Use, serving
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def program(request: pytest.FixtureRequest) -> Program:
     if chosen.dialect == "claude_code" and not CLAUDE.exists():
         pytest.skip("the claude-agent-sdk wheel here has no program in it")
     if chosen.dialect != "claude_code":
-        found(chosen.dialect)
+        program_path(chosen.dialect)
     return chosen
 
 

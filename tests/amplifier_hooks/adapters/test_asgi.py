@@ -498,7 +498,7 @@ async def test_a_tenant_that_is_no_text(value: Any) -> None:
 
     middleware = HooksMiddleware(app, registry, lambda scope: value)
     with pytest.raises(InvalidRegistration, match=f"type {type(value).__name__}; return text"):
-        await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, None)  # type: ignore[arg-type]
+        await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, None)  # type: ignore[arg-type]  # nothing is received or sent before the error
     assert ran == []
 
 
@@ -512,7 +512,7 @@ async def test_the_tenant_is_asked_for_once() -> None:
         sent.append(message)
 
     middleware = HooksMiddleware(PlainTextResponse("hello"), registry, lambda scope: answers.pop(0), read_body=False)
-    await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, send)  # type: ignore[arg-type]
+    await middleware({"type": "http", "method": "GET", "path": "/echo", "headers": []}, None, send)  # type: ignore[arg-type]  # a refusal receives nothing
     assert (sent[0]["status"], answers) == (403, [""])
 
 

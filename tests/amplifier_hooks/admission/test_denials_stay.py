@@ -45,7 +45,7 @@ class ForgetfulStore(ScriptedApprover):
         super().__init__(HANG)
         self.going, self.go = asyncio.Event(), asyncio.Event()
 
-    async def withdraw(self, request_id: str, reason: str) -> Decision:  # type: ignore[override]
+    async def withdraw(self, request_id: str, reason: str) -> Decision:  # type: ignore[override]  # the fake above it returns nothing
         """Return an allowance, when released."""
         await super().withdraw(request_id, reason)
         self.going.set()

@@ -106,7 +106,8 @@ async def test_an_approver_accepts_a_change(tmp_path: Path) -> None:
             ("del", "exit 2"),
             ("add", "exit 0"),
         ]
-        assert arguments["digest"] == desk.files.waiting.digest  # type: ignore[union-attr]
+        assert desk.files.waiting is not None
+        assert arguments["digest"] == desk.files.waiting.digest
         (desk.project / "guard.sh").write_text("touch ran; exit 0\n")  # after the approver has seen the change
         await settled(desk, record, 0)
         desk.look()
@@ -139,7 +140,8 @@ async def test_a_request_that_is_outdated_is_withdrawn(ends: str, tmp_path: Path
         desk.look()
         first = await desk.open_request()
         if ends == "trusted elsewhere":
-            desk.trust.trust(desk.files.source, [desk.files.waiting])  # type: ignore[list-item]
+            assert desk.files.waiting is not None
+            desk.trust.trust(desk.files.source, [desk.files.waiting])
         else:
             desk.guard(2 if ends == "undone" else 3)
         desk.look()
@@ -168,6 +170,21 @@ async def test_all_changed_files_are_shown(tmp_path: Path) -> None:
         assert "SHA-256 no file → " in arguments["files"][2]
         assert [len(edit["new_string"]) > 0 for edit in arguments["edits"]] == [True, True, True]
         assert "too long to be shown" in arguments["edits"][2]["new_string"]
+
+
+async def test_a_text_without_room_is_named(tmp_path: Path) -> None:
+    """A request has an edit for each changed file; it names those whose text it has no room for."""
+    names = [f"lib{number}.sh" for number in range(5)]
+    async with working(tmp_path) as desk:
+        for name in names:
+            (desk.project / name).write_text("x" * (LONGEST_TEXT - 1))
+        with (desk.project / "hooks.yaml").open("a") as file:
+            file.write(f"files: [{', '.join(names)}]\n")
+        desk.look()
+        arguments = dict((await desk.open_request()).request.arguments)
+        assert len(arguments["edits"]) == len(arguments["files"])
+        unshown = [edit["new_string"] for edit in arguments["edits"] if "no room for its text" in edit["new_string"]]
+        assert ["lib" in one for one in unshown] == [True] * 3
 
 
 async def test_a_program_that_ends_withdraws_its_request(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def trusted(project: Path, handler: str) -> TrustedFiles:
     return files
 
 
-async def asked(files: TrustedFiles) -> Outcome:
+async def emit_call(files: TrustedFiles) -> Outcome:
     """Put the hook in force, and ask it."""
     hooks = DefinedHooks(HookRegistry())
     hooks.install(hooks.plan(files.load(), files=files))
@@ -53,7 +53,7 @@ async def test_scripts_run_from_their_copies(argv: str, project: Path) -> None:
     (project / "lib.sh").write_text("trusted\n")
     files = trusted(project, f"command, files: ['lib.*'], config: {{argv: {argv}}}")
     (project / "guard.sh").write_text("exit 0\n")
-    assert (await asked(files)).reason == f"trusted\n{project}"
+    assert (await emit_call(files)).reason == f"trusted\n{project}"
 
 
 @pytest.mark.rule("TRU-5")
@@ -91,7 +91,7 @@ async def test_other_files_are_compared(
         (project / changed).write_text("echo other > ran\n")
     (project / "sub" / "guard.sh").write_text("#!/bin/sh\necho ran > ran\n")
     (project / "sub" / "guard.sh").chmod(0o755)
-    outcome = await asked(files)
+    outcome = await emit_call(files)
     assert (outcome.denied, outcome.answers[0].status) == (True, "unavailable")
     assert why in (outcome.answers[0].error or "")
     assert not (project / "ran").exists()
@@ -109,11 +109,11 @@ async def test_a_copy_is_compared_and_private(project: Path) -> None:
     [copy] = [path for path in copies if path.name == "guard.sh"]
     copy.chmod(0o700)
     copy.write_text("#!/bin/sh\ntouch ran\n")
-    outcome = await asked(files)
+    outcome = await emit_call(files)
     assert "the private copy of" in (outcome.answers[0].error or "")
     assert not (project / "ran").exists()
     files.make()
-    assert not (await asked(files)).denied
+    assert not (await emit_call(files)).denied
     for path in copies:
         path.unlink()
     with pytest.raises(HookUnavailable, match=r"hooks\.yaml' is not as it was trusted"):
@@ -140,7 +140,7 @@ def test_a_file_that_changes_while_it_is_copied(project: Path) -> None:
 async def test_code_in_an_argument_imports_nothing_of_the_project(argv: str, project: Path) -> None:
     """Python that runs no copied script finds no module in the working folder."""
     (project / "json.py").write_text("open('ran', 'w').close()\n")
-    assert not (await asked(trusted(project, f"command, files: [], config: {{argv: {argv}}}"))).denied
+    assert not (await emit_call(trusted(project, f"command, files: [], config: {{argv: {argv}}}"))).denied
     assert not (project / "ran").exists()
 
 
@@ -190,10 +190,10 @@ def modules(project: Path) -> Path:
 async def test_modules_come_from_their_copies(modules: Path) -> None:
     """Modules run as they were trusted, also those that are imported late, and nothing else finds them."""
     files = trusted(modules, "'my_hooks:check'")
-    for path in (*modules.glob("*.py"), *modules.glob("*/*.py")):  # noqa: ASYNC240
+    for path in (*modules.glob("*.py"), *modules.glob("*/*.py")):  # noqa: ASYNC240  # a test may wait for its own folder
         path.write_text("raise SystemExit(7)\n")
     before = {*sys.path}
-    assert (await asked(files)).reason == "rules deep star other late x"
+    assert (await emit_call(files)).reason == "rules deep star other late x"
     assert {*sys.path} == before
     assert str(modules) not in sys.path
     assert not {"my_hooks", "my_rules", "pack.deep"} & sys.modules.keys()

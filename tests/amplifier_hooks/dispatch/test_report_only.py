@@ -129,4 +129,4 @@ def test_hooks_without_an_answer_are_refused(intent: str, event: str) -> None:
 def test_a_wrong_value_is_refused() -> None:
     """A value of report_only that is no bool is refused."""
     with pytest.raises(InvalidRegistration, match="neither True nor False"):
-        HookRegistry().gate("tool:pre", deny, report_only="yes")  # type: ignore[call-overload]
+        HookRegistry().gate("tool:pre", deny, report_only="yes")  # type: ignore[call-overload]  # the mistake

@@ -28,7 +28,7 @@ def read(source: str, path: Path, *entries: Any) -> Transcript:
     return SOURCES[source].read(path)
 
 
-def shown(transcript: Transcript) -> list[tuple[str, Any, str]]:
+def calls_of(transcript: Transcript) -> list[tuple[str, Any, str]]:
     """Return tool, input and end of each call."""
     return [(call.tool, call.input, call.happened) for call in transcript.calls]
 
@@ -180,7 +180,7 @@ def test_gemini(status: str, response: Any, happened: str, tmp_path: Path) -> No
     first = {"$set": {"messages": [{"type": "user", "content": [{"text": CONTEXT}]}]}}
     transcript = read("gemini", tmp_path / "chats" / "session-1.jsonl", HEAD, first, message(status, response))
     [call] = transcript.calls
-    assert shown(transcript) == [("run_shell_command", {"command": "ls"}, happened)]
+    assert calls_of(transcript) == [("run_shell_command", {"command": "ls"}, happened)]
     assert (call.session, call.cwd) == ("s1", "/shop")
 
 
@@ -215,9 +215,9 @@ def test_a_record_has_no_inputs(tmp_path: Path) -> None:
         )
     ]
     transcript = read("record", tmp_path / "record.jsonl", *lines)
-    assert shown(transcript) == [("Bash", NOT_KEPT, "ran"), ("Bash", NOT_KEPT, "denied")]
+    assert calls_of(transcript) == [("Bash", NOT_KEPT, "ran"), ("Bash", NOT_KEPT, "denied")]
     assert transcript.take_inputs({("s2", "c1"): {"command": "ls"}}) == 1
-    assert shown(transcript) == [("Bash", {"command": "ls"}, "denied")]
+    assert calls_of(transcript) == [("Bash", {"command": "ls"}, "denied")]
 
 
 # -- lines that cannot be read -----------------------------------------------------------------------------------------

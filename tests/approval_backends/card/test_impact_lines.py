@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest
 
 
-def said(*impacts: Impact, facts: CardFacts | None = None) -> list[str]:
+def lines_of(*impacts: Impact, facts: CardFacts | None = None) -> list[str]:
     """Return the sentences about these impacts of a call in /project."""
     return [one.text for one in impact_lines(a_request(impacts=impacts), for_page, facts or CardFacts("/home/u"))]
 
@@ -31,7 +31,7 @@ def said(*impacts: Impact, facts: CardFacts | None = None) -> list[str]:
 def test_worst_first() -> None:
     """A delete outside comes before a secret, a secret before a read; a place is written from project or home."""
     facts = CardFacts("/home/u", {"/home/u/photos": FileCount(2314)})
-    assert said(
+    assert lines_of(
         Impact("reads", "/project/a"),
         Impact("reads_secret", "/project/.env", "environment file"),
         Impact("deletes_outside", "/home/u/photos"),
@@ -46,7 +46,7 @@ def test_worst_first() -> None:
 @pytest.mark.rule("BCK-10")
 def test_secrets_that_may_leave() -> None:
     """A call that reads a secret and sends data names the secret beside the host."""
-    lines = said(
+    lines = lines_of(
         Impact("reads_secret", "/project/.env"), Impact("network_sends", "evil.example", "data in the request")
     )
     assert lines[0] == "sends data to evil.example, and may send .env (data in the request)"
@@ -57,16 +57,16 @@ def test_every_kind_has_a_sentence() -> None:
     """Each kind has a sentence with its place, and its meaning stands where there is none."""
     assert set(SENTENCES) == set(KINDS)
     for kind in KINDS:
-        assert "/far/x" in said(Impact(kind, "/far/x"))[0]
-        assert said(Impact(kind)) == [MEANINGS[kind]]
+        assert "/far/x" in lines_of(Impact(kind, "/far/x"))[0]
+        assert lines_of(Impact(kind)) == [MEANINGS[kind]]
 
 
 @pytest.mark.rule("BCK-10")
 def test_only_bounded_kinds_are_shortened() -> None:
     """Every place of a kind that bounds no harm is named; of another kind, three places and a number."""
     many = [f"/far/{number}" for number in range(9)]
-    assert said(*(Impact("reads", place) for place in many)) == ["reads /far/0, /far/1, /far/2 and 6 more"]
-    assert len(said(*(Impact("deletes_outside", place) for place in many))) == len(many)
+    assert lines_of(*(Impact("reads", place) for place in many)) == ["reads /far/0, /far/1, /far/2 and 6 more"]
+    assert len(lines_of(*(Impact("deletes_outside", place) for place in many))) == len(many)
     assert [one.bounded for one in impact_lines(a_request(impacts=(Impact("reads"), Impact("system"))), for_page)] == [
         False,
         True,
