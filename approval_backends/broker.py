@@ -83,7 +83,7 @@ class Broker:
     """Carries requests and answers between callers and approvers, over one store.
 
     Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
-    deciding about itself. `keep_grants` keeps the grants of an "always" for so many seconds instead of for the session.
+    deciding about itself. `keep_grants` lets its questions offer an "always" for the project, kept for so many seconds.
     `on_refusal` is called with every answer that did not count, including answers to unknown requests.
 
     All methods raise `StoreUnavailable` when the store cannot be used.
@@ -243,7 +243,7 @@ class Broker:
             seconds=seconds,
             times=times,
         )
-        result = await self.store.answer(answer, four_eyes=self._four_eyes, keep=self.keep_grants, check=check)
+        result = await self.store.answer(answer, four_eyes=self._four_eyes, check=check)
         if isinstance(result, RequestRecord):
             return Resolution(record=result)
         record = result.record

@@ -244,14 +244,13 @@ def judge(  # noqa: C901, PLR0911, PLR0912  # one way out for each reason
     now: Moment,
     *,
     four_eyes: bool = False,
-    keep: float | None = None,
 ) -> RequestRecord | Refusal:
     """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
     An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
     the right to decide; an "allow" only of arguments that have that digest, since a row may have changed in the store;
     an "allow always" only up to its ceiling of risk, and without edited arguments. With `four_eyes` an agent does not
-    decide about itself. `keep` is the seconds for which an "always" outlives its session.
+    decide about itself. An "always" lasts as long as the request, and so its card, says.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
@@ -284,7 +283,7 @@ def judge(  # noqa: C901, PLR0911, PLR0912  # one way out for each reason
         return Refusal(code="bad_arguments", reason=str(problem), record=record)
     if is_for_another(option, request, digest):
         return Refusal(code="bad_arguments", reason=CHANGED_ONCE, record=record)
-    return _decided_record(record, decision_of(answer, now.wall, option, keep), option, digest, now)
+    return _decided_record(record, decision_of(answer, now.wall, option, request.keep), option, digest, now)
 
 
 def move_request(

@@ -627,9 +627,9 @@ async def grants_come_with_the_claim(subject: StoreSubject) -> None:
 
 
 async def _allow_always(
-    store: ApprovalStore, request: ApprovalRequest, keep: float | None = None, *, option: Option = ALWAYS, **limits: Any
+    store: ApprovalStore, request: ApprovalRequest, *, option: Option = ALWAYS, **limits: Any
 ) -> None:
-    expect_record(await store.answer(an_answer(request, option, **limits), keep=keep), "an always")
+    expect_record(await store.answer(an_answer(request, option, **limits)), "an always")
     expect("before the claim there is no grant", holds=await store.grants_for(request) == [])
     expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
 
@@ -681,21 +681,22 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     A kept grant for a single action holds for that action in every session, and for no other.
     """
     store = subject.store
-    request, kept, denied = a_request(1), a_request(2, tool="Read"), a_request(3, tool="Bash")
-    exact = a_request(4, tool="Move", questions=(Question(hook="guard", prompt="Move it?", scope="action"),))
+    request, kept, denied = a_request(1), a_request(2, tool="Read", keep=100.0), a_request(3, tool="Bash")
+    questions = (Question(hook="guard", prompt="Move it?", scope="action"),)
+    exact = a_request(4, tool="Move", questions=questions, keep=100.0)
     for one in (request, kept, denied, exact):
         await store.submit(one)
-    for one, keep in ((request, None), (kept, 100.0), (exact, 100.0)):
-        await _allow_always(store, one, keep)
+    for one in (request, kept, exact):
+        await _allow_always(store, one)
     expect_record(await store.answer(an_answer(denied, NEVER)), "a never")
     expect("a granted denial denies", holds=verdict_of(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
     later = replace(kept, session="session-2")
     expect("a kept grant holds", holds=verdict_of(later, await store.grants_for(later)) == "allow")
-    again = a_request(4, tool="Move", questions=exact.questions, session="session-2")
+    again = a_request(4, tool="Move", questions=questions, session="session-2")
     expect("a kept grant for an action holds", holds=verdict_of(again, await store.grants_for(again)) == "allow")
-    other = a_request(5, tool="Move", questions=exact.questions, session="session-2")
+    other = a_request(5, tool="Move", questions=questions, session="session-2")
     expect("and for no other action", holds=await store.grants_for(other) == [])
     await subject.advance(100)
     expect("and not for longer than that", holds=await store.grants_for(later) == await store.grants_for(again) == [])
@@ -703,9 +704,9 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
 
 async def grants_end_by_the_age_of_the_store(subject: StoreSubject) -> None:
     """A clock that is set back, across a start of the machine, prolongs no grant that is kept."""
-    store, kept = subject.store, a_request()
+    store, kept = subject.store, a_request(keep=100.0)
     await store.submit(kept)
-    await _allow_always(store, kept, 100.0)
+    await _allow_always(store, kept)
     await subject.advance(50)
     expect("a kept grant holds for its time", holds=verdict_of(kept, await store.grants_for(kept)) == "allow")
     await subject.reboot(3_600)
@@ -752,9 +753,9 @@ async def an_always_for_the_project(subject: StoreSubject) -> None:
     store = subject.store
     options = (DENY, ALWAYS, replace(ALWAYS, id="here", session_only=True))
     for number, option in enumerate((ALWAYS, options[-1])):
-        request = a_request(number, tool=option.id, cwd="/w/src", project="/w", options=options)
+        request = a_request(number, tool=option.id, cwd="/w/src", project="/w", options=options, keep=100.0)
         await store.submit(request)
-        await _allow_always(store, request, 100.0, option=option)
+        await _allow_always(store, request, option=option)
         expect("it holds in its session", holds=verdict_of(request, await store.grants_for(request)) == "allow")
         later = replace(request, session="session-2", cwd="/w/docs")
         found = verdict_of(later, await store.grants_for(later))
@@ -818,7 +819,7 @@ async def several_workers_serve_one_session(subject: StoreSubject) -> None:
     expect("while another asks", holds=there_again is not None and there_again.status == "pending")
     always = a_request(5)
     await store.submit(always)
-    await _allow_always(store, always, None)
+    await _allow_always(store, always)
     await store.end_session("acme", "session-1", final=False)
     expect("nor its grants", holds=await store.grants(tenant="acme") != [])
     for request in (pending, later):

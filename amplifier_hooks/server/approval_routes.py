@@ -113,14 +113,14 @@ class ApprovalBody(BaseModel):
     decision: DecisionBody | None
 
     @classmethod
-    def of(cls, record: RequestRecord, keep: float | None) -> ApprovalBody:
-        """Return a request with its decision. `keep` is the seconds for which an "always" outlives its session.
+    def of(cls, record: RequestRecord) -> ApprovalBody:
+        """Return a request with its decision.
 
         Raises `ApprovalMismatch` for a request whose arguments do not have its digest.
         """
         request, decision = record.request, record.decision
         check_digest(request)
-        keys = grant_keys(request) if keep is None else kept_keys(request)
+        keys = grant_keys(request) if request.keep is None else kept_keys(request)
         return cls(
             id=record.id,
             status=record.status,
@@ -184,7 +184,6 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     """Return the routes of approvals."""
     router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
     missing: dict[int | str, dict[str, Any]] = {404: response_description(404)}
-    keep = broker.keep_grants
 
     @router.get("", summary="Requests that wait for a decision, or that have ended.")
     async def find(
@@ -211,11 +210,11 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
             if last
             else None
         )
-        return ApprovalPage(approvals=[ApprovalBody.of(one, keep) for one in found[:limit]], next=following)
+        return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
 
     @router.get("/{request_id}", summary="One request.", responses=missing)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
-        return ApprovalBody.of(await _find_visible(broker, request_id, _decider(caller)), keep)
+        return ApprovalBody.of(await _find_visible(broker, request_id, _decider(caller)))
 
     @router.post(
         "/{request_id}/decision",
@@ -248,7 +247,7 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
             reason = refusal.reason if refusal is not None else "there is no such request"
             await _record_uncounted(record, caller, request_id, verdict, code)
             raise Problem(STATUS_OF.get(code, 409), code, reason, became=became and became.status)
-        return ApprovalBody.of(became, keep)
+        return ApprovalBody.of(became)
 
     return router
 

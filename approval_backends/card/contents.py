@@ -176,8 +176,9 @@ def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuesti
     )
 
 
-def reach(request: ApprovalRequest, escape: Escape, keep: float | None = None) -> GrantReach:
+def reach(request: ApprovalRequest, escape: Escape) -> GrantReach:
     """Return the reach of an "always" for this request: a sentence for each grant that it would make."""
+    keep = request.keep
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     if keep is not None and any(option.session_only for option in request.options):
         ends = f"With this session, or for this project after {_span(keep)}"

@@ -229,7 +229,7 @@ class Gateway:
         if time.monotonic() - made > QUESTION_AGE:
             facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
             try:
-                text = encode_json(fields(permission(record, self._waiting.now, self._broker.keep_grants, facts)))
+                text = encode_json(fields(permission(record, self._waiting.now, facts)))
             except ApprovalMismatch:
                 log.exception("gateway_failed")
                 return None

@@ -84,7 +84,7 @@ class RpcMethods:
         """Return one request as a card."""
         record = await self._record(by, params.request_id)
         facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
-        return card_view(record, self._waiting.now, self._broker.keep_grants, facts)
+        return card_view(record, self._waiting.now, facts)
 
     async def more(self, by: Decider, params: More) -> ViewPart:
         """Return the next part of a view."""

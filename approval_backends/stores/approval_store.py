@@ -145,14 +145,14 @@ class ApprovalStore(Protocol):
         ...
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
-        The decision notes the seconds for which an "always" is kept; a refusal adds its grants in the same transaction.
-        An answer that does not count changes nothing but the request's events. A decision sent again returns the record
-        as it stands. `check` runs inside the transaction, before anything is written; `answer` raises its error, and
-        then nothing has changed.
+        The decision notes the seconds for which the request keeps an "always"; a refusal adds its grants in the same
+        transaction. An answer that does not count changes nothing but the request's events. A decision sent again
+        returns the record as it stands. `check` runs inside the transaction, before anything is written; `answer`
+        raises its error, and then nothing has changed.
         """
         ...
 

@@ -133,13 +133,13 @@ class MemoryStore:
         return next(standing, None)
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         if check is not None:
             await check()
         record, now = self._find(answer.request), self._now()
-        after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
+        after = judge(record, answer, now, four_eyes=four_eyes)
         if isinstance(after, Refusal):
             self._note_refusal(after, answer, now)
         elif after is not record:

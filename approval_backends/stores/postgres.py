@@ -162,13 +162,13 @@ class PostgresStore(DatabaseStore):
         return replace(draft, created=Moment(time_of(created), age / SECOND))
 
     async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by, name = answer.by, topic(answer.request)
         special = check is not None or not by.may_decide or answer.arguments is not None
         if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
-            return await super().answer(answer, four_eyes=four_eyes, keep=keep, check=check)
+            return await super().answer(answer, four_eyes=four_eyes, check=check)
         rows = await self.database.fetch(
             DECIDE,
             to_stored_text(answer.request),
@@ -184,7 +184,7 @@ class PostgresStore(DatabaseStore):
             name,
         )
         if not rows:
-            return await super().answer(answer, four_eyes=four_eyes, keep=keep)
+            return await super().answer(answer, four_eyes=four_eyes)
         record = load_record(rows[0])
         self._postgres.notify(name, record)
         return record

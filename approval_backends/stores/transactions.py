@@ -195,14 +195,14 @@ class DatabaseStore(Openable):
 
     @transaction
     def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, keep: float | None = None, check: AnswerCheck = None
+        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
         record = yield from self._hold(answer.request)
         if check is not None:
             yield Check(check)
         now = yield from self._now()
-        after = judge(record, answer, now, four_eyes=four_eyes, keep=keep)
+        after = judge(record, answer, now, four_eyes=four_eyes)
         if isinstance(after, Refusal):
             if after.record is not None:
                 kind: EventKind = "late_decision" if after.code in LATE else "refused"

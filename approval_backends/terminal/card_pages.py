@@ -310,7 +310,7 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 
 def reach_page(request: ApprovalRequest, script: Script, *, allows: bool, facts: CardFacts = NO_FACTS) -> Page:
     """Return the reach of an "always" from now on, its limits, and its end."""
-    always, so_far = reach(request, script.inline, request.keep), would_have_covered(request, facts.earlier)
+    always, so_far = reach(request, script.inline), would_have_covered(request, facts.earlier)
     return (
         Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in always.covers),

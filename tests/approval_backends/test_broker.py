@@ -286,7 +286,7 @@ async def test_an_always_with_a_budget(subject: StoreSubject) -> None:
 async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     """When asked to, a store keeps a grant beyond its session, for a time."""
     question = Question(hook="guard", prompt="Write it?", scope=scope)
-    broker, request = Broker(subject.store, keep_grants=100.0), a_request(questions=(question,))
+    broker, request = Broker(subject.store), a_request(questions=(question,), keep=100.0)
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
     assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.impact.tools import predict_impact
@@ -39,9 +40,9 @@ def same(one: dict[str, Any], other: dict[str, Any], *fields: str) -> bool:
     return all(one[name] == other[name] for name in fields) and freeze(one["arguments"]) == freeze(other["arguments"])
 
 
-def granted(request: ApprovalRequest, at: Moment, keep: float | None = None) -> tuple[Grant, ...]:
+def granted(request: ApprovalRequest, at: Moment) -> tuple[Grant, ...]:
     """Return the grants of an "allow always" once it is claimed."""
-    approved = judge(new_record(request, at), an_answer(request, ALWAYS), at, keep=keep)
+    approved = judge(new_record(request, at), an_answer(request, ALWAYS), at)
     assert isinstance(approved, RequestRecord)
     claimed = move_request(approved, "claim", at)
     assert isinstance(claimed, RequestRecord)
@@ -55,7 +56,7 @@ def test_a_grant_for_one_action(given_for: dict[str, Any], other: dict[str, Any]
     """A grant for one action covers another call exactly where that is the same action: kept, in every session."""
     request = a_request(questions=QUESTIONS, **given_for)
     start = Moment(request.created)
-    for_session, kept = granted(request, start), granted(request, start, 60.0)
+    for_session, kept = granted(request, start), granted(replace(request, keep=60.0), start)
     asked = a_request(questions=QUESTIONS, **other)
     act = ("tenant", "event", "tool")
     assert (verdict_of(asked, for_session) == "allow") is same(given_for, other, "session", *act)

@@ -121,12 +121,11 @@ def row(record: RequestRecord) -> RequestRow:
 def card_view(
     record: RequestRecord,
     now: datetime,
-    keep: float | None = None,
     facts: CardFacts = NO_FACTS,
 ) -> CardView:
     """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
-    span = _reach(request, keep)
+    span = _reach(request)
     return CardView(
         row=row(record),
         event=for_page(request.event),
@@ -256,9 +255,7 @@ def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
     ]
 
 
-def permission(
-    record: RequestRecord, now: datetime, keep: float | None = None, facts: CardFacts = NO_FACTS
-) -> Permission:
+def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> Permission:
     """Return the question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered. Raises `ApprovalMismatch` for a
@@ -273,7 +270,7 @@ def permission(
     lines += [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
     risk = f"{request.risk.capitalize()} risk"
     lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
-    if span := _reach(request, keep):
+    if span := _reach(request):
         lines += [_marked(f"Always covers: {sentence}") for sentence in span.covers]
         lines += [f"Always ends: {span.ends}", *filter(None, [would_have_covered(request, facts.earlier)])]
     if not whole:
@@ -330,9 +327,9 @@ def _impacts(request: ApprovalRequest) -> list[WireImpact]:
     ]
 
 
-def _reach(request: ApprovalRequest, keep: float | None) -> GrantReach | None:
+def _reach(request: ApprovalRequest) -> GrantReach | None:
     """Return the reach of an "always", if one is offered."""
-    return reach(request, for_page, keep) if any(option.lasts for option in offered(request)) else None
+    return reach(request, for_page) if any(option.lasts for option in offered(request)) else None
 
 
 def _choice(option: Option) -> Choice:

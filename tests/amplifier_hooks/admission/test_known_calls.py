@@ -55,13 +55,16 @@ class Desk:
 
     def __init__(self, subject: StoreSubject) -> None:
         self.subject, self.ran = subject, list[Any]()
-        self.broker = Broker(subject.store, keep_grants=3_600)
-        """The broker of another process, whose grants outlive a session."""
+        self.broker = Broker(subject.store)
+        """The broker of another process."""
 
     async def call(self, registry: HookRegistry, **options: Any) -> ToolOutcome[Any]:
         """Make the call in a program that begins now, and ends after it."""
         given = {"n": 1} if options.pop("other", None) is None else {"n": 2}
-        backend, call_id = DeferredApprovals(self.subject.store), options.pop("call_id", "c1")
+        backend, call_id = (
+            DeferredApprovals(Broker(self.subject.store, keep_grants=3_600)),
+            options.pop("call_id", "c1"),
+        )
         session = SessionCoordinator(registry, session_id="s1", approvals=backend, **options)
         try:
             return await session.call_tool("Write", given, self.ran.append, call_id=call_id)
@@ -135,7 +138,7 @@ async def test_the_end_of_the_first_request(
         await desk.leave(end)
         if way == "a grant allows":
             granted = desk.call(guard(asks=True), call_id="c2")
-            assert (await asyncio.gather(granted, desk.decide("Allow always")))[0].ok
+            assert (await asyncio.gather(granted, desk.decide("Allow always in this project")))[0].ok
             desk.ran.clear()
         registry = HookRegistry() if way == "the hook is gone" else guard(asks=way != "the hook is silent")
         rules = {"rules": Rules()} if way == "a rule allows" else {}

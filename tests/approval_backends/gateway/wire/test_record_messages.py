@@ -45,9 +45,9 @@ def a_record(**changes: Any) -> RequestRecord:
     return new_record(a_request(id="apr-1", **changes), NOW)
 
 
-def decided(record: RequestRecord, keep: float | None = None, **changes: Any) -> RequestRecord:
+def decided(record: RequestRecord, **changes: Any) -> RequestRecord:
     """Return the record with an answer that counts."""
-    after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)), keep=keep)
+    after = judge(record, an_answer(record.request, **changes), Moment(NOW.wall + timedelta(seconds=7)))
     assert isinstance(after, RequestRecord)
     return after
 
@@ -117,8 +117,8 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
 def test_always_that_outlives_the_session() -> None:
     """A kept grant states that it holds in every session, and until when, in the words of the list of grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="Go?", scope="action"))
-    record = a_record(questions=questions)
-    always = card_view(record, NOW.wall, keep=7 * 86_400).always
+    record = a_record(questions=questions, keep=7 * 86_400.0)
+    always = card_view(record, NOW.wall).always
     assert always is not None
     assert always.ends.startswith("After 7 days")
     assert "sessions" not in always.leaves
@@ -126,7 +126,7 @@ def test_always_that_outlives_the_session() -> None:
         "Any Write by coder in /project",
         "Write by coder in /project",
     ]
-    grant, exact = grants_of(ended(decided(record, 60, option=ALWAYS), "claim", 8))
+    grant, exact = grants_of(ended(decided(record, option=ALWAYS), "claim", 8))
     assert [grant_row(grant).covers, grant_row(exact).covers] == always.covers
     assert grant_row(grant).session is None
     assert grant_row(grant).expires is not None
@@ -275,7 +275,8 @@ def test_permission_says_what_always_covers() -> None:
     assert so_far == "Would have covered 0 calls of this session so far."
     assert covers == "Always covers: Any Write by coder in /project that raises the question “Write it?”."
     assert ends.startswith("Always ends: With this session")
-    _asks, covers, ends, _so_far = permission(record, NOW.wall, keep=60).tool_call.content[0].content.text.splitlines()
+    kept = a_record(keep=60.0)
+    _asks, covers, ends, _so_far = permission(kept, NOW.wall).tool_call.content[0].content.text.splitlines()
     assert "in every session" in covers
     assert ends.startswith("Always ends: After 1 minute")
     assert permission(a_record(options=(DENY,)), NOW.wall).tool_call.content[0].content.text == "guard asks: Write it?"
