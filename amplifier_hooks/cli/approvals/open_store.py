@@ -30,6 +30,8 @@ T = TypeVar("T")
 SHORTEST: Final = 4
 """Characters of an id that a user has to type at least."""
 HISTORY: Final = 10_000
+KEPT_GRANTS: Final = 30 * 86_400.0
+"""Seconds for which a store on disk keeps an "always" for a project, where a command offers one."""
 
 
 class Trouble(Exception):

@@ -133,12 +133,14 @@ async def _approvals(wishes: ChatOptions, stack: AsyncExitStack) -> tuple[Approv
     here = [TerminalApprovals()] if wishes.ask else []
     if not (wishes.web or wishes.store):
         return next(iter(here), None), None
+    from amplifier_hooks.cli.approvals.open_store import KEPT_GRANTS
     from approval_backends.broker import Broker
     from approval_backends.race import RacingApprovals
     from approval_backends.stores.address import store_at
     from approval_backends.stores.memory import MemoryStore
 
-    broker = await stack.enter_async_context(Broker(store_at(wishes.store) if wishes.store else MemoryStore()))
+    kept = Broker(store_at(wishes.store), keep_grants=KEPT_GRANTS) if wishes.store else Broker(MemoryStore())
+    broker = await stack.enter_async_context(kept)
     page = None
     if wishes.web:
         from amplifier_hooks.cli.common.inbox import inbox

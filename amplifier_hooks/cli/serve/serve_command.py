@@ -104,6 +104,7 @@ def serve(
     """Check the options, then serve until a signal ends it."""
     import asyncio
 
+    from amplifier_hooks.cli.approvals.open_store import KEPT_GRANTS
     from amplifier_hooks.errors import HookError
     from amplifier_hooks.programs.guarded_processes import marked
     from amplifier_hooks.record.record_errors import LogInUse
@@ -119,7 +120,7 @@ def serve(
         there = store_at(store)
         if store is None:
             StateFolder().make()  # made for its owner alone
-        broker = Broker(there)
+        broker = Broker(there, keep_grants=KEPT_GRANTS)
         gateway = Gateway(broker, [Approver(name=user or user_name())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None

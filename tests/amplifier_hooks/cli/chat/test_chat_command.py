@@ -229,7 +229,7 @@ def test_at_a_terminal(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.rule("CLI-6", "CLI-2")
 def test_over_a_store(folder: Path) -> None:
-    """With --store another command answers, with or without a terminal for the chat."""
+    """With --store another command answers, also for all alike calls in this project."""
     command = [*COMMAND, "--hooks", "guards:registry", "--no-input", "--store", "s.db", "-p", "write c.txt hello"]
     chat = subprocess.Popen(command, cwd=folder, env=environment(folder), stdout=subprocess.PIPE, text=True)
     approvals = [sys.executable, "-m", "amplifier_hooks", "approvals"]
@@ -246,10 +246,16 @@ def test_over_a_store(folder: Path) -> None:
         assert time.monotonic() < end
         listed = answering("list", "--json")
         waiting = json.loads(listed.stdout) if listed.returncode == 0 else []
-    assert answering("allow", waiting[0]["id"], "--yes").returncode == 0
+    always = "Allow always in this project"
+    allowed = answering("allow", waiting[0]["id"], "--yes", "--option", always)
+    assert allowed.returncode == 0, allowed.stderr
     told, _ = chat.communicate(timeout=SOON)
     assert chat.returncode == 0
     assert "wrote 6 bytes to c.txt" in told
+    again = subprocess.run(
+        command, check=False, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=SOON
+    )
+    assert (again.returncode, "wrote 6 bytes to c.txt" in again.stdout) == (0, True)
 
 
 @pytest.mark.slow
