@@ -200,19 +200,20 @@ export class Card {
   #verbs() {
     const { card, row } = this;
     const [deny, allow] = [this.#option("reject_once"), this.#option("allow_once")];
-    const always = this.#option("allow_always");
+    const always = card.options.filter(({ kind }) => kind === "allow_always");
     const [denies, allows] = [this.$("[data-do=deny]"), this.$("[data-do=allow]")];
     denies.hidden = !deny;
     allows.hidden = !allow;
     denies.dataset.option = deny?.optionId;
     allows.dataset.option = this.$("[data-do=edited]").dataset.option = allow?.optionId;
-    this.$("[data-do=always]").dataset.option = always?.optionId;
+    say(this.$("div[data-panel=always] .panel-foot"), always.map(({ optionId, name }) =>
+      h("button", { class: "btn say", type: "button", "data-do": "always", "data-option": optionId }, marked(name))));
     const every = { reject_once: deny, allow_once: allow };
     for (const button of this.root.querySelectorAll("[data-do=every]")) {
       button.dataset.option = every[button.dataset.kind]?.optionId ?? "";
       button.hidden = !button.dataset.option;
     }
-    const known = [deny, allow, always];
+    const known = [deny, allow, ...always];
     const others = card.options.filter((option) => !known.includes(option));
     say(this.$(".more"),
       deny && opener("deny", "Deny with message", "M"),
@@ -220,11 +221,11 @@ export class Card {
         h("button", { ...QUIET, "data-do": "other", "data-option": optionId, "data-kind": kind }, marked(name))),
       h("span", { class: "gap" }),
       allow && card.edit != null && opener("edit", "Edit", "E"),
-      always && opener("always", "Always…", "W"));
+      always.length > 0 && opener("always", "Always…", "W"));
     this.$("div[data-panel=code]").hidden = row.risk !== "high" || !card.options.some(permits);
     this.$(".code").textContent = this.code;
     this.$("#args").value = card.edit ?? "";
-    if (always) this.#reach(card.always);
+    if (always.length) this.#reach(card.always);
   }
 
   #reach({ covers, leaves, ends, soFar }) {

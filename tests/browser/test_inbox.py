@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from amplifier_hooks.approvals import with_project
 from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Option, Question
 from amplifier_hooks.record.recorder import NoRecord
@@ -163,6 +164,24 @@ async def test_always_and_revoke(office: Office, visit: Browsers) -> None:
     await page.click("#grant-rows button")
     await see(page, "#grant-rows", "There is none.")
     assert await office.broker.match_grants(record.request) is None
+
+
+@pytest.mark.rule("BCK-3", "APR-5")
+async def test_always_in_the_session_or_the_project(office: Office, visit: Browsers) -> None:
+    """Each "always" has its own button behind the statement of its reach, and none stands among the other answers."""
+    await office.submit("r1", options=with_project((ALLOW, ALWAYS, DENY)))
+    page = await visit(office, width=390, height=844)
+    await see(page, "#card", "make r1")
+    labels = ("Allow always in this session", "Allow always in this project")
+    shown = [page.get_by_role("button", name=label, exact=True).locator("visible=true") for label in labels]
+    assert [await one.count() for one in shown] == [0, 0]
+    await press(page, "Always…")
+    assert [await one.count() for one in shown] == [1, 1]
+    await press(page, labels[1])
+    await see(page, ".outcome", "You allowed this always.")
+    decision = (await office.record()).decision
+    assert decision is not None
+    assert decision.option == "always-project"
 
 
 @pytest.mark.rule("BCK-3", "APR-6")

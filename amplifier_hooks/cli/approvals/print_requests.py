@@ -10,6 +10,7 @@ from attrs import asdict
 from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import reach
+from approval_backends.card.impact_lines import impact_lines
 from approval_backends.card.oddities import oddities
 from approval_backends.lifecycle import seconds_left
 from approval_backends.terminal.card_pages import names_secret, pieces
@@ -37,7 +38,7 @@ MARK: Final = "    | "
 
 
 def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[str]:
-    """Return the lines of one request in a list: action, agent, time left, questions and risk."""
+    """Return the lines of one request in a list: action, worst impact, agent, time left, questions and risk."""
     request = record.request
     label = short_id(record.id, ids)
     said = sorted(
@@ -46,6 +47,9 @@ def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[
     arguments = ", ".join(said)  # the short ones first: a path tells more than the beginning of a text
     yield f"{label}  {inline(request.tool)}  {clip(arguments, ROOM)}"
     blank = " " * len(label)
+    if impacts := impact_lines(request, inline):
+        more = f" (and {len(impacts) - 1:,} more)" if len(impacts) > 1 else ""
+        yield f"{blank}  it {clip(impacts[0].text, ROOM)}{more}"
     who = f"{inline(request.agent)} in session {inline(request.session)}"
     yield f"{blank}  {who} · {status_text(record, now)} · digest {record.digest[:12]}"
     for question in request.questions:
@@ -57,7 +61,9 @@ def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[
 
 
 def action(record: RequestRecord) -> Iterator[str]:
-    """Return the lines of the exact action that would run, or ran: the tool, then every argument whole.
+    """Return the lines of the exact action that would run, or ran: impacts, tool, then every argument whole.
+
+    An action that the approver edited has no impacts here: those of the request belong to the agent's arguments.
 
     Raises `ApprovalMismatch` for a request whose arguments do not have its digest.
     """
@@ -66,7 +72,9 @@ def action(record: RequestRecord) -> Iterator[str]:
     decision = record.decision
     edited = decision.arguments if decision else None
     arguments = dict(request.arguments if edited is None else edited)
-    yield f"Tool {inline(request.tool)}, with {len(arguments)} arguments:"
+    if edited is None:
+        yield from (f"It {one.text}." for one in impact_lines(request, inline))
+    yield f"Tool {inline(request.tool)}, with {len(arguments)} {'argument' if len(arguments) == 1 else 'arguments'}:"
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         kind = "" if isinstance(value, str) else " (JSON)"

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.common.terminal_io import user_name
+from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.broker import Broker
 from approval_backends.deferred import DeferredApprovals
@@ -122,6 +123,18 @@ def test_why_the_risk_is_high(store: Path) -> None:
     place = lines.index("High risk, says egress:")
     assert lines[place + 1 : place + 3] == ["    | a new host", "    | and a secret"]
     assert facts("show", "9999")["risk_reasons"] == [{"by": "egress", "reason": "a new host\nand a secret"}]
+
+
+@pytest.mark.rule("BCK-10", "CLI-2")
+def test_impact_comes_first(store: Path) -> None:
+    """A list shows the worst impact of a request, and its card every impact before the action; a place is escaped."""
+    hostile = "/far\n\x1b[2Jaway"
+    asked(store, id="9999", impacts=(Impact("reads", "a.py"), Impact("deletes_outside", hostile)))
+    worst = r"deletes /far\u{0A}\u{1B}[2Jaway, outside the project"
+    assert run("list").stdout.splitlines()[-4] == f"      it {worst} (and 1 more)"
+    first = [f"It {worst}.", "It reads a.py.", "Tool Write, with 2 arguments:"]
+    assert run("show", "9999").stdout.splitlines()[1:4] == first
+    assert run("allow", "9999", typed="n\n").stderr.splitlines()[:3] == first
 
 
 @pytest.mark.rule("CLI-2")
