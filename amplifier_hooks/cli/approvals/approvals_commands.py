@@ -51,7 +51,7 @@ Your yes covers the action with the digest that is shown, and nothing else.
 \b
 Examples:
   amplifier-hooks approvals allow 8c1f
-  amplifier-hooks approvals allow 8c1f --option "Allow always"
+  amplifier-hooks approvals allow 8c1f --option "Allow always" --for 2h --times 20
   amplifier-hooks approvals allow 8c1f --yes
 """
 DENY: Final = """Deny one request.
@@ -167,6 +167,13 @@ def allow(
         str | None,
         typer.Option(metavar="LABEL", help="One of the answers that the request offers.", show_default=False),
     ] = None,
+    lasts: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help='An "always" ends after 90s, 30m, 12h, 7d.', show_default=False),
+    ] = None,
+    times: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help='An "always" covers so many calls.', show_default=False)
+    ] = None,
     yes: Yes = False,
     no_input: NoInput = False,
     store: Store = None,
@@ -179,8 +186,9 @@ def allow(
     view = open_store.StoreView(store, tenant)
     record = open_store.run_or_stop(commands.find_waiting(view, request))
     chosen = commands.allow_option(record, option)
+    limits = commands.always_limits(chosen, lasts, times)
     commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    open_store.run_or_stop(commands.answer(view, record, chosen, as_json=as_json))
+    open_store.run_or_stop(commands.answer(view, record, chosen, limits=limits, as_json=as_json))
 
 
 @app.command(help=DENY)
@@ -245,7 +253,7 @@ def purge(
     """Remove requests that ended long ago."""
     from amplifier_hooks.cli.approvals import commands, open_store
 
-    seconds = commands.seconds_of(older_than)
+    seconds = commands.seconds_of(older_than, "--older-than")
     confirm(f"Remove for good the requests that ended more than {older_than} ago?", yes=yes, no_input=no_input)
     open_store.run_or_stop(
         commands.purge_requests(open_store.StoreView(store), seconds, unrecorded=unrecorded, as_json=as_json)

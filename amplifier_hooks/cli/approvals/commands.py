@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
+from attrs import asdict, frozen
 
 from amplifier_hooks.cli.approvals.open_store import Trouble, only_one, print_line
 from amplifier_hooks.cli.approvals.print_requests import (
@@ -41,6 +42,17 @@ if TYPE_CHECKING:
 
 TIME: Final = re.compile(r"(\d{1,6})([smhd])")
 SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@frozen
+class AlwaysLimits:
+    """The limits of an "always": seconds until its end, and the number of calls that it covers."""
+
+    seconds: float | None = None
+    times: int | None = None
+
+
+NO_LIMITS: Final = AlwaysLimits()
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
@@ -104,6 +116,13 @@ def allow_option(record: RequestRecord, label: str | None) -> Option:
     return once[0]
 
 
+def always_limits(option: Option, lasts: str | None, times: int | None) -> AlwaysLimits:
+    """Return the limits for an "always". Raises `BadParameter` for a limit of an answer that counts once."""
+    if not option.lasts and (lasts, times) != (None, None):
+        raise typer.BadParameter(f'an "always" can be limited, and "{inline(option.label)}" counts once')
+    return AlwaysLimits(None if lasts is None else seconds_of(lasts, "--for"), times)
+
+
 def deny_option(record: RequestRecord, label: str | None) -> Option:
     """Return the option that denies: the one with this label, otherwise the first that denies once."""
     found = [option for option in record.request.options if not option.allows]
@@ -131,11 +150,19 @@ def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input
 
 
 async def answer(
-    view: StoreView, record: RequestRecord, option: Option, *, message: str | None = None, as_json: bool
+    view: StoreView,
+    record: RequestRecord,
+    option: Option,
+    *,
+    message: str | None = None,
+    limits: AlwaysLimits = NO_LIMITS,
+    as_json: bool,
 ) -> None:
     """Answer a request, and print the result. Raises `Trouble` if the store refuses the answer."""
     async with view.open_store() as desk:
-        resolution = await desk.broker.decide(record.id, record.digest, option.id, desk.viewer, message=message)
+        resolution = await desk.broker.decide(
+            record.id, record.digest, option.id, desk.viewer, message=message, **asdict(limits)
+        )
         now = await desk.broker.store.now()
     if resolution.refusal is not None:
         raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
@@ -206,11 +233,11 @@ async def purge_requests(view: StoreView, seconds: float, *, unrecorded: bool, a
         print_error("Requests that are not in a record yet were kept. If your program keeps no record: --unrecorded")
 
 
-def seconds_of(text: str) -> float:
-    """Return the seconds of a time such as `7d`. Raises `BadParameter` for anything else."""
+def seconds_of(text: str, hint: str) -> float:
+    """Return the seconds of a time such as `7d`. Raises `BadParameter`, with the option's name, for anything else."""
     found = TIME.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h or 7d", param_hint="--older-than")
+        raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h or 7d", param_hint=hint)
     return int(found[1]) * SECONDS[found[2]]
 
 

@@ -249,7 +249,7 @@ def purge(
     from amplifier_hooks.cli.audit.repair import ended_records, remove_records
     from amplifier_hooks.storage.state_folder import StateFolder
 
-    found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than)))
+    found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than, "--older-than")))
     if found:
         confirm(
             f"Remove {len(found):,} records for good whose chats ended more than {older_than} ago?",

@@ -340,6 +340,19 @@ def test_confirming_an_always(store: Path) -> None:
     assert record(store, "1111aaaa0000").status == "pending"
 
 
+@pytest.mark.rule("APR-5", "CLI-2")
+def test_limiting_an_always(store: Path) -> None:
+    """An approver limits an "always" by time and by calls; an answer that counts once takes no limit."""
+    limits = ("--for", "2h", "--times", "5")
+    told = run("allow", "1111", "--yes", *limits)
+    assert (told.exit_code, told.stderr.count('"Allow" counts once')) == (2, 1)
+    assert run("allow", "1111", "--yes", "--option", "Allow always", "--for", "soon").exit_code == 2
+    assert run("allow", "1111", "--yes", "--option", "Allow always", *limits).exit_code == 0
+    decision = record(store, "1111aaaa0000").decision
+    assert decision is not None
+    assert (decision.seconds, decision.times) == (7_200, 5)
+
+
 @pytest.mark.rule("APR-6", "CLI-2")
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
