@@ -21,7 +21,14 @@ from pydantic_ai import (
 )
 from pydantic_ai.capabilities import AbstractCapability, HandleDeferredToolCalls, NativeTool
 from pydantic_ai.exceptions import ToolFailed
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
@@ -40,6 +47,8 @@ if TYPE_CHECKING:
 
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models.function import AgentInfo
+
+    from amplifier_hooks.result import Role
 
 pytestmark = [pytest.mark.slow, pytest.mark.rule("DIA-3")]
 
@@ -500,6 +509,30 @@ async def test_texts_stay_at_their_place() -> None:
     assert read[2].count("seen a") == read[2].count("seen b") == 1
     assert read[2].index("seen a") < read[2].index("seen b")
     assert b"seen" not in result.all_messages_json()
+
+
+@pytest.mark.rule("INJ-1")
+@pytest.mark.parametrize(("role", "kind"), [("system", SystemPromptPart), ("user", UserPromptPart)])
+async def test_a_text_keeps_its_role(role: Role, kind: type[Any]) -> None:
+    """An injected text reaches the model as a part of its role, and hooks of model calls read the model's name."""
+    hooks = HookRegistry()
+    hooks.on("prompt:submit", name="style")(lambda event, data: HookResult.inject("be brief", role=role))
+    models: list[str] = []
+    hooks.observe("llm:pre", name="watch")(lambda event, data, outcome: models.append(data["model"]))
+    shown: list[Any] = []
+
+    def model(messages: list[ModelMessage], _about: AgentInfo) -> ModelResponse:
+        shown[:] = [part for one in messages for part in one.parts if "be brief" in str(getattr(part, "content", ""))]
+        return ModelResponse(parts=[TextPart("done") if shown else ToolCallPart("write", {"path": "a"})])
+
+    agent = an_agent(
+        FunctionModel(model, model_name="scripted", profile=ModelProfile(supports_inline_system_prompts=True)),
+        keeping([]),
+    )
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session)])
+    assert [type(part) for part in shown] == [kind]
+    assert models == ["scripted"]
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["plain", "async"])
