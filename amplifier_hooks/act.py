@@ -19,11 +19,13 @@ import hashlib
 import json
 import math
 import re
+from functools import lru_cache
 from struct import Struct
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+import msgspec
+from msgspec.structs import force_setattr
 
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 
@@ -37,9 +39,11 @@ MAX_INPUT: Final = 1_048_576
 """Maximum size of a tool's input, in bytes of canonical JSON."""
 LARGE: Final = 65_536
 """Size above which a value is processed off the event loop."""
+BEGINNINGS_KEPT: Final = 1_024
+"""Sessions and events whose first hashed bytes are cached."""
 _DOMAIN: Final = b"amplifier-hooks/act/1\n"
 _GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
-_decode: Final = json.JSONDecoder().raw_decode
+_scan: Final[Any] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
 _length: Final = Struct(">Q").pack
 _SIZED: Final = (str, bytes, dict, list, tuple)
 _LISTS: Final = (list, tuple)
@@ -76,14 +80,17 @@ def is_larger(value: object, limit: int) -> bool:
     """
     waiting, size = [value], 0
     for one in waiting:  # the list grows meanwhile
-        size += len(one) if type(one) is str or isinstance(one, _SIZED) else 1
+        if type(one) is str:
+            size += len(one)
+        else:
+            size += len(one) if isinstance(one, _SIZED) else 1
+            if isinstance(one, dict):
+                waiting += one
+                waiting += one.values()
+            elif isinstance(one, _LISTS):
+                waiting += one
         if size > limit:
             return True
-        if isinstance(one, dict):
-            waiting += one
-            waiting += one.values()
-        elif isinstance(one, _LISTS):
-            waiting += one
     return False
 
 
@@ -93,7 +100,10 @@ def thaw(data: bytes) -> object:
     Raises `ValueError` for data that is not canonical JSON.
     """
     text = data.decode("ascii")
-    value, end = _decode(text)
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration as problem:
+        raise ValueError(f"no value at character {problem.value}") from None
     if end != len(text):
         raise ValueError(f"{len(text) - end} characters follow the value")
     return value
@@ -104,16 +114,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def is_unchanged(value: object, data: bytes) -> bool:
-    """Return True if `value`, once thawed from `data`, still freezes to it. Return False also if that is unknown."""
-    try:
-        return _encode(value).encode("ascii") == data
-    except Exception:  # noqa: BLE001  # `freeze` reports the problem
-        return False
-
-
-@attrs.frozen
-class Act:
+class Act(msgspec.Struct, frozen=True):
     """One thing that is about to happen. Two acts share a digest only if all six fields are equal, byte for byte.
 
     `name` is the tool, agent or step; `cwd` is the folder in which the act happens, and `input` its canonical JSON.
@@ -125,18 +126,19 @@ class Act:
     name: str
     cwd: str
     input: bytes
-    digest: str = attrs.field(init=False)
+    digest: str = ""
+    """The digest of the six fields, whatever a caller passes for it."""
 
-    @digest.default
-    def _hash(self) -> str:
+    def __post_init__(self) -> None:
         if type(self.input) is not bytes:  # a bytearray could still change
             raise TypeError(f"the input of an act is bytes, and not {type(self.input).__name__}")
-        return _digest(_DOMAIN, (self.tenant, self.session, self.event, self.name, self.cwd), self.input)
+        start = _beginning(_DOMAIN, self.tenant, self.session, self.event)
+        force_setattr(self, "digest", _digest(start, self.name, self.cwd, self.input))
 
     @property
     def grant_digest(self) -> str:
         """The digest without the session: an act has one grant digest in every session of its tenant."""
-        return _digest(_GRANT_DOMAIN, (self.tenant, self.event, self.name, self.cwd), self.input)
+        return _digest(_beginning(_GRANT_DOMAIN, self.tenant, self.event), self.name, self.cwd, self.input)
 
     @property
     def short(self) -> str:
@@ -148,8 +150,7 @@ class Act:
         return thaw(self.input)
 
 
-@attrs.frozen(kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One occurrence of an act. No field is hashed: two calls may be about the same act.
 
     The `id` selects an earlier decision about the same act; it never stands for the act.
@@ -166,14 +167,19 @@ class Call:
     """True if a later call with this id may take the decision up. Other questions expire with their caller."""
 
 
-def _digest(domain: bytes, texts: tuple[str, ...], data: bytes) -> str:
-    # surrogatepass: an odd tool name must get a digest too, and still one of its own
-    parts = [domain]
-    for text in texts:
-        field = text.encode("utf-8", "surrogatepass")
-        parts += (_length(len(field)), field)
-    parts += (_length(len(data)), data)
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+@lru_cache(BEGINNINGS_KEPT)
+def _beginning(domain: bytes, *texts: str) -> bytes:
+    """Return the first bytes that are hashed. The acts of a session share them."""
+    return domain + b"".join(map(_sized, texts))
+
+
+def _sized(text: str) -> bytes:
+    field = text.encode("utf-8", "surrogatepass")  # an odd tool name must get a digest too, and still one of its own
+    return _length(len(field)) + field
+
+
+def _digest(start: bytes, name: str, cwd: str, data: bytes) -> str:
+    return hashlib.sha256(start + _sized(name) + _sized(cwd) + _length(len(data)) + data).hexdigest()
 
 
 # Two halves of one character become that character when JSON is read; alone, each survives.
@@ -219,7 +225,7 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
         parts = enumerate(value)
     elif isinstance(value, dict):
         for key in value:
-            if type(key) is not str or _text_flaw(key):
+            if type(key) is not str or (not key.isascii() and _text_flaw(key)):
                 return "", f"has the key {key!r:.40}, which no JSON key can be"
         parts = value.items()
     else:
@@ -227,6 +233,8 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
     if depth == MAX_DEPTH:
         return "", f"is nested deeper than {MAX_DEPTH}"
     for step, item in parts:
+        if type(item) is str and item.isascii():
+            continue  # the usual case
         flaw = _flaw(item, depth + 1)
         if flaw is not None:  # the path is built only for an error
             path, problem = flaw

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Any, Final
 
-SECOND: Final = 1_000_000_000
+SECOND: Final = 1_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_latest = (-1, "")
-"""The last second that was formatted, and its text."""
+_latest = (-SECOND, "")
+"""The start of the last second that was formatted, in microseconds, and its text."""
 
 
 class SystemClock:
@@ -26,12 +26,13 @@ def stamp(clock: Any) -> str:
     global _latest  # noqa: PLW0603  # a cache of one
     if type(clock) is not SystemClock:
         return str(clock.now().isoformat())
-    second, rest = divmod(time_ns(), SECOND)
-    latest, text = _latest
-    if second != latest:
-        text = datetime.fromtimestamp(second, UTC).isoformat()[:-6]
-        _latest = (second, text)
-    return f"{text}.{rest // 1000:06d}+00:00"
+    micros = time_ns() // 1000
+    start, text = _latest
+    if not 0 <= micros - start < SECOND:
+        start = micros - micros % SECOND
+        text = datetime.fromtimestamp(start // SECOND, UTC).isoformat()[:-6]
+        _latest = (start, text)
+    return f"{text}.{micros - start:06d}+00:00"
 
 
 def micros_of(moment: datetime) -> int:

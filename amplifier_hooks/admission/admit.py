@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field
+from attrs import define, field
 from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, Call, freeze_input
@@ -99,7 +99,7 @@ class Admission:
         outcome = permit.outcome
         if permit.allowed:
             return deny_outcome(outcome, "session", CHANGED_AFTER, "approval_mismatch")
-        judged = await self.judge.look_again(replace(permit.judged, act=evolve(permit.act, input=changed)))
+        judged = await self.judge.look_again(replace(permit.judged, act=replace(permit.act, input=changed)))
         if judged.outcome.denied:
             return judged.outcome
         if judged.outcome.asks:
@@ -187,7 +187,7 @@ class Attempt:
             outcome = self.judged.outcome
             if outcome.denied:
                 return await self._refuse(outcome)
-            questions = tuple(ask for ask in outcome.asks if not self._is_answered(ask))
+            questions = tuple(ask for ask in outcome.asks if not self._is_answered(ask)) if outcome.asks else ()
             if questions and (why := await self._find_stop()) is not None:
                 return await self._refuse_stopped(why)
             if self.known is not None and not self._asks_about(self.known, questions):
@@ -340,7 +340,7 @@ class Attempt:
         if not self.kind:
             return await self._refuse(deny_outcome(outcome, "session", EDITED, "approval_unavailable"))
         try:
-            self.act = evolve(self.judged.act, input=freeze_input(dict(approval.edited_arguments or {})))
+            self.act = replace(self.judged.act, input=freeze_input(dict(approval.edited_arguments or {})))
         except InputNotFreezable as error:
             return await self._refuse(deny_outcome(outcome, type(error).__name__, str(error)))
         self.judged = await self.judge.judge(self.act, self.call, self.handles)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
-from attrs import define, evolve, field
+from attrs import define, field
 from msgspec.structs import replace
 
 from amplifier_hooks import events
@@ -25,7 +25,7 @@ from amplifier_hooks.admission.decisions import Judged
 from amplifier_hooks.clock import stamp
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import error_message
-from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
+from amplifier_hooks.dispatch.timeouts import delivered_cancellations, running_task
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
@@ -133,7 +133,7 @@ class Judge:
         task = running_task()
         if task is None or task in self.deciding:  # a hook of this session asks: cancelling the hook cancels this call
             return await hooks
-        before = task.cancelling() - has_pending_cancellation(task)
+        before = delivered_cancellations(task)
         self.deciding[task] = 0
         try:
             return await hooks
@@ -188,7 +188,8 @@ class Judge:
         cwd = payload["cwd"]
         if rules is None or not self._has_rules(event):
             outcome = await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
-            await self._report_rules(outcome, tool, cwd, payload)
+            if self.rules is not None:
+                await self._report_rules(outcome, tool, cwd, payload)
             return outcome
         verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
         if verdict is not None and verdict.action == "deny":
@@ -239,7 +240,8 @@ class Judge:
         by_rule = False
         if verdict is None:
             outcome = await self.record_outcome(outcome, durable=False)
-            await self._report_rules(outcome, act.name, act.cwd, payload)
+            if self.rules is not None:
+                await self._report_rules(outcome, act.name, act.cwd, payload)
         else:
             outcome, by_rule = await self._apply_rules(outcome, act.name, verdict)
         return Judged(act, call, outcome, in_force, handles, by_rule)
@@ -279,7 +281,7 @@ class Judge:
             return outcome, act
         left = {name: outcome.data[name] for name in given}
         frozen = freeze_input(left["tool_input"]) if act.event == TOOL_PRE else freeze(left)
-        final = evolve(act, input=frozen)
+        final = replace(act, input=frozen)
         if final.input != act.input and act.event == TOOL_PRE and act.name in self.schemas:
             problem = self.schemas[act.name].problem(final.arguments())
             if problem is not None:
@@ -418,7 +420,7 @@ def frozen_object(value: object) -> bytes:
             value = load_json(value, deepest=MAX_DEPTH)
         except (ValueError, RecursionError) as error:
             raise InputNotFreezable(f"$ is no JSON that all readers understand alike: {error}") from error
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise InputNotFreezable(f"$ is of type {type(value).__name__}, and a tool's input is an object")
     try:
         return freeze_input(value if isinstance(value, dict) else dict(value))

@@ -366,12 +366,20 @@ def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
 
     No hook can change the values left out. A bytearray within an object or a list arrives as bytes.
     """
-    return [(name, _copier(value)) for name, value in data.items() if type(value) not in ATOMS]
+    copiers: list[Copier] = []
+    for name, value in data.items():  # a comprehension, and a set of all atoms, cost half as much again
+        if type(value) is not str and type(value) not in ATOMS:
+            copiers.append((name, _copier(value)))  # see above
+    return copiers
 
 
 def _copier(value: Any) -> Callable[[], Any]:
-    if type(value) is dict and ATOMS.issuperset(map(type, value.values())):  # the usual case
-        return value.copy
+    if type(value) is dict:
+        for part in value.values():
+            if type(part) is not str and type(part) not in ATOMS:
+                break
+        else:
+            return value.copy  # the usual case
     if type(value) in (dict, list):
         with suppress(Exception):  # an object that is no plain data, or that cannot be compared
             packed = marshal.dumps(value)  # takes a third of the time of JSON, a fifth of that of `own`

@@ -201,6 +201,8 @@ class Rests:
     @property
     def layers(self) -> tuple[Hook, ...]:
         """The rests as layers, in the order the hooks have answered. Of two answers of one hook the last counts."""
+        if not self.waiting:
+            return ()
         return tuple(rest.layer for rest in {rest.hook.number: rest for rest in self.waiting}.values())
 
     async def end(self) -> None:

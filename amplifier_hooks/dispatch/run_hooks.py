@@ -428,7 +428,7 @@ class Run(msgspec.Struct, eq=False):
 def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any, None]:  # noqa: C901, PLR0912  # the hot loop: a call costs more than a branch
     """Call the hooks in turn. End early after a denial, an interruption, or a change of context variables."""
     CURRENT.set(run)
-    event, data, given, exact = run.event, run.data, run.given, run.exact
+    event, data, given, exact = run.selection.event, run.data, run.given, run.exact
     copiers = copiers_of(data)
     clean = context.copy()
     for hook in todo:

@@ -65,8 +65,7 @@ class Wait:
         self.run = run
         self.task = task
         self.watchdog = Watchdog.of(task.get_loop())
-        # A cancellation requested but not yet delivered before the wait counts as one that arrives during it.
-        self.cancels = task.cancelling() - has_pending_cancellation(task)
+        self.cancels = delivered_cancellations(task)
         self.ours = 0  # cancellations the watchdog sent, for this chain or for one inside it
         self.own = 0  # cancellations the watchdog sent for this chain only
         self.interrupted = False  # `hook` has timed out
@@ -320,6 +319,14 @@ def running_task() -> asyncio.Task[Any] | None:
 
 if sys.version_info >= (3, 12):
     running_task = current_task
+
+
+def delivered_cancellations(task: asyncio.Task[Any]) -> int:
+    """Return the number of cancellations that a task has received.
+
+    One that was requested and is not delivered yet will arrive during the next wait.
+    """
+    return task.cancelling() - getattr(task, "_must_cancel", False)  # `has_pending_cancellation`, inlined
 
 
 def has_pending_cancellation(task: asyncio.Task[Any]) -> bool:

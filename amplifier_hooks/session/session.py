@@ -18,7 +18,7 @@ from amplifier_hooks.act import Act, Call, freeze
 from amplifier_hooks.admission.admit import Admission
 from amplifier_hooks.admission.decisions import Judged, Permit
 from amplifier_hooks.admission.judge import Judge, Stopped, deny_outcome, fields_of, frozen_object
-from amplifier_hooks.dispatch.timeouts import has_pending_cancellation, running_task
+from amplifier_hooks.dispatch.timeouts import delivered_cancellations, running_task
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE, find
 from amplifier_hooks.result import ContextInjection, Outcome
@@ -291,9 +291,9 @@ def denial_line(what: str, outcome: Outcome) -> str:
 
 
 def cancellations() -> int:
-    """Return the number of cancellations of the running task, without one that it has not met yet."""
+    """Return the number of cancellations of the running task, without one that it has not received yet."""
     task = running_task()
-    return 0 if task is None else task.cancelling() - has_pending_cancellation(task)
+    return 0 if task is None else delivered_cancellations(task)
 
 
 def was_cancelled_since(before: int) -> bool:

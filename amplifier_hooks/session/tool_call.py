@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from attrs import define, evolve, field
+from attrs import define, field
 
 from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
 from amplifier_hooks.admission.decisions import Pending, Permit, Refused
@@ -175,7 +175,7 @@ class ToolCall:
             await self._await_notified()
         if permit.outcome.injections:
             await session.injector.deliver(permit.outcome.injections)
-        shown = await session.emit(TOOL_POST, {**self._event_data(act), "result": value, "duration_ms": spent}, act.cwd)
+        shown = await session.emit(TOOL_POST, self._event_data(act, result=value, duration_ms=spent), act.cwd)
         return ToolOutcome(value=shown.data["result"] if shown.modified else value)
 
     async def _operate(self, act: Act) -> Any:
@@ -202,7 +202,7 @@ class ToolCall:
         await self._settle(permit, "failed", {"error": problem, "duration_ms": spent})
         await self._await_notified()
         await session.injector.deliver(injections)
-        data = {**self._event_data(act), "error": problem, "duration_ms": spent}
+        data = self._event_data(act, error=problem, duration_ms=spent)
         shown = (await session.emit(TOOL_ERROR, data, act.cwd)).data["error"]
         text = shown.get("message") if isinstance(shown, Mapping) else shown
         problem["message"] = text if isinstance(text, str) else NO_TEXT
@@ -217,7 +217,7 @@ class ToolCall:
         self.over = True
         act = refused.act
         await self.session.recorder.note("tool.repeated", {**self._facts(act), "result": kept.digest}, durable=True)
-        data = {**self._event_data(act), "result": thaw(kept.json.encode()), "duration_ms": 0.0}
+        data = self._event_data(act, result=thaw(kept.json.encode()), duration_ms=0.0)
         shown = await self.session.emit(TOOL_POST, data, act.cwd)
         return ToolOutcome(value=shown.data["result"] if shown.modified else data["result"])
 
@@ -254,7 +254,7 @@ class ToolCall:
         """Record that this act ran instead of the permit's, and warn the user. The outcome of the permit is unknown."""
         act = permit.act
         try:
-            reported = evolve(act, name=tool, input=frozen_object(given)).digest
+            reported = msgspec.structs.replace(act, name=tool, input=frozen_object(given)).digest
         except InputNotFreezable as error:
             reported = str(error)
         self.over = True
@@ -295,8 +295,9 @@ class ToolCall:
     def _call_fields(self) -> dict[str, Any]:
         return {"tool_name": self.tool, "tool_call_id": self.call_id}
 
-    def _event_data(self, act: Act) -> dict[str, Any]:
-        return {**without_empty_metadata(self.notes), **self._call_fields(), "tool_input": act.arguments()}
+    def _event_data(self, act: Act, **facts: Any) -> dict[str, Any]:
+        notes = without_empty_metadata(self.notes)
+        return {**notes, **self._call_fields(), "tool_input": act.arguments(), **facts}
 
     def _facts(self, act: Act) -> dict[str, Any]:
         return {"tool": self.tool, "call": self.call_id, "digest": act.digest}

@@ -8,12 +8,11 @@ import random
 import struct
 from typing import Any, NamedTuple
 
-import attrs
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, freeze, freeze_input, is_larger, is_unchanged, thaw
+from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, freeze, freeze_input, is_larger, thaw
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 
 pytestmark = pytest.mark.rule("COO-4")
@@ -264,7 +263,7 @@ def test_no_two_splits_share_a_digest(
 def test_frozen() -> None:
     """No field of an action can be assigned, and its bytes are bytes."""
     act = Act("", "s", "e", "t", "", b"{}")
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         act.name = "u"  # type: ignore[misc]
     with pytest.raises(TypeError):
         Act("", "s", "e", "t", "", bytearray(b"{}"))  # type: ignore[arg-type]
@@ -283,9 +282,6 @@ def test_canonical_as_the_encoder_has_it() -> None:
     """The bytes are those of the standard library's own encoder."""
     value = {"b": [1, -0.0, 1e16, True, None], "a": {"é\u2028": "\ud800", "": 10**30}}  # a lone half stays a lone half
     assert freeze(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-    assert is_unchanged(value, freeze(value))
-    assert not is_unchanged(value | {"c": 1}, freeze(value))
-    assert not is_unchanged(value | {"c": object()}, freeze(value))
 
 
 @pytest.mark.rule("COO-4")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from uuid import uuid4
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
@@ -140,7 +140,7 @@ class RunHooks(HookKit):
         if (refusal := _refusal(first)) is not None:
             return replace(refusal, told=tuple(told))
         try:
-            act = evolve(act, input=freeze_parameters(blueprint, first.data["parameters"]))
+            act = replace(act, input=freeze_parameters(blueprint, first.data["parameters"]))
         except InvalidResult as problem:
             error = f"hooks of the registry made parameters that do not fit: {problem}"
             return StartOutcome(error=error, told=tuple(told))
@@ -154,7 +154,7 @@ class RunHooks(HookKit):
             told = []
         await self._tell_hook(record, begun)
         own = await _emit_start(self._registry_of(blueprint), act, payload)
-        done = evolve(act, input=freeze(own.data["parameters"]))
+        done = replace(act, input=freeze(own.data["parameters"]))
         told.append(await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error))
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
