@@ -358,19 +358,29 @@ def as_payload(event: str, data: PayloadData) -> Mapping[str, Any]:
 ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 """Types whose values hooks can share, because no hook can change them."""
 
-Copier = tuple[str, "Callable[[], Any]"]
+Copiers = dict[str, "Callable[[], Any]"]
+"""The fields that each hook needs a copy of, each with a function that makes one."""
 
 
-def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
-    """Return the fields that each hook needs a copy of, each with a function that makes one.
+def copiers_of(data: Mapping[str, Any]) -> Copiers:
+    """Return the copiers of a payload. No hook can change the values left out.
 
-    No hook can change the values left out. A bytearray within an object or a list arrives as bytes.
+    A bytearray within an object or a list arrives as bytes.
     """
-    copiers: list[Copier] = []
+    copiers: Copiers = {}
     for name, value in data.items():  # a comprehension, and a set of all atoms, cost half as much again
         if type(value) is not str and type(value) not in ATOMS:
-            copiers.append((name, _copier(value)))  # see above
+            copiers[name] = _copier(value)
     return copiers
+
+
+def update_copiers(copiers: Copiers, data: Mapping[str, Any], changed: Iterable[str]) -> None:
+    """Bring the copiers of a payload up to date after a change of these fields."""
+    for name in changed:
+        if type(data[name]) in ATOMS:
+            copiers.pop(name, None)
+        else:
+            copiers[name] = _copier(data[name])
 
 
 def _copier(value: Any) -> Callable[[], Any]:

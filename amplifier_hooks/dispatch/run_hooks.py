@@ -28,6 +28,7 @@ from amplifier_hooks.dispatch.chain import (
     frozen_copy,
     own,
     tenant_and_tool,
+    update_copiers,
 )
 from amplifier_hooks.dispatch.merge import merge, stricter
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
@@ -95,6 +96,8 @@ class Run(msgspec.Struct, eq=False):
 
     answers: list[Answer] | None = None
     modifier: Hook | None = None
+    changed: Collection[str] = ()
+    """Fields of the last change."""
     denied: Hook | None = None
 
     wait: Wait | None = None
@@ -225,6 +228,16 @@ class Run(msgspec.Struct, eq=False):
             self.mark = now
             self.mark_owner = hook
             self.attend = True
+        return True
+
+    def is_on_time(self, hook: Hook) -> bool:
+        """Return True if a hook without an answer needs no record: it kept its timeout, and its time is not kept."""
+        if self.wait is not None or hook.budget is not None or hook.timing or self.output is not None:
+            return False
+        now = clock()
+        if now - self.mark >= hook.timeout:
+            return False
+        self.mark, self.mark_owner, self.attend = now, None, False
         return True
 
     def record_answer(self, hook: Hook, answer: object) -> bool:  # noqa: C901  # a call costs more than a branch
@@ -368,7 +381,7 @@ class Run(msgspec.Struct, eq=False):
                 raise InvalidResult(f"modify changes {name!r}, which is not for hooks to change at {self.event}")
             data[name] = before[name]  # a value that compares equal need not be identical
         if not hook.report_only:
-            self.data, self.modifier = data, hook
+            self.data, self.modifier, self.changed = data, hook, changes
 
     def _conflicts(self, hook: Hook, changes: Mapping[str, Any]) -> bool:
         """Return True if a hook wants other data at a second look, and not its own last change again."""
@@ -430,10 +443,11 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
     CURRENT.set(run)
     event, data, given, exact = run.selection.event, run.data, run.given, run.exact
     copiers = copiers_of(data)
+    copies = tuple(copiers.items())  # a tuple is read faster
     clean = context.copy()
     for hook in todo:
         view = DataView(data)
-        for name, copy in copiers:
+        for name, copy in copies:
             put(view, name, copy())
         if given is not None:
             view = run.given_to(view)
@@ -465,7 +479,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             silent = answer is CONTINUE or answer is None
             if exact and run.is_changed(view):
                 over = run.record_failure(hook, "invalid", CHANGED_IN_PLACE, denies=True)
-            elif silent and same and not run.attend:
+            elif silent and same and (not run.attend or run.is_on_time(hook)):
                 continue
             else:
                 over = run.record_answer(hook, answer)
@@ -477,7 +491,8 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             return
         if run.data is not data:
             data = run.data
-            copiers = copiers_of(data)
+            update_copiers(copiers, data, run.changed)
+            copies = tuple(copiers.items())
 
 
 def _own(answer: Answer) -> Answer:
