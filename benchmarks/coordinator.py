@@ -2,7 +2,10 @@
 
 The parts: the input as canonical JSON and its digest, one copy decoded for the tool, five hooks before and five after
 in a bare loop, and one record encoded. Ours has deadlines, isolation, a record in memory (four records a call) and
-the payload's fields besides. An injection is measured beside counting its tokens with bare tiktoken.
+the payload's fields besides. An injection is measured beside counting its tokens with bare tiktoken. A second look at
+an act is measured beside the first one, with five gates that look twice.
+
+    python -m benchmarks coordinator --before PATH     the call beside that of another checkout, in the same rounds
 """
 
 from __future__ import annotations
@@ -10,14 +13,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.act import Call, freeze
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.tokens.encodings import Unavailable, encoding
 from amplifier_hooks.testing import CollectingDisplay
 from benchmarks.cases import Kind, bare, hooks, payload
+from benchmarks.checkouts import subject_of
 from benchmarks.dispatch import OURS
 from benchmarks.options import parser
 from benchmarks.rounds import QUICK, THOROUGH, Timed, measure
@@ -30,7 +37,11 @@ HOOKS: Final = 5
 QUIET: Final[list[Kind]] = ["continue"] * HOOKS
 CALL: Final = f"`call_tool`, {HOOKS} hooks before and after"
 INJECTION: Final = "one injection, count warm"
+SECOND: Final = f"a second look, {HOOKS} gates"
+BEFORE: Final = "the call, beside the other checkout"
 CALL_AT_MOST: Final = 4.0
+SECOND_AT_MOST: Final = 1.0
+BEFORE_AT_MOST: Final = 0.6
 INJECTION_AT_MOST: Final = 3.0
 WHY: Final = {
     "call": (
@@ -53,17 +64,32 @@ class InMemory:
 
 def main(arguments: Sequence[str]) -> None:
     """Measure, print, and keep what was printed if wanted."""
-    chosen = parser("coordinator", __doc__).parse_args(arguments)
+    options = parser("coordinator", __doc__)
+    options.add_argument("--before", type=Path, metavar="PATH", help="a checkout to compare with, with its .venv")
+    chosen = options.parse_args(arguments)
     report = Report("coordinator", ("tiktoken",))
     effort = QUICK if chosen.quick else THOROUGH
     rows = []
     why = {CALL: WHY["call"], INJECTION: WHY["injection"]}
-    for name, subjects, target in ((CALL, tool_call(), CALL_AT_MOST), (INJECTION, injection(), INJECTION_AT_MOST)):
-        samples = asyncio.run(measure(subjects, effort))
-        ratio = samples["ours"].ratio(samples["bare"])
-        usual = (number(samples[subject].usual) for subject in ("bare", "ours"))
-        rows.append([name, *usual, number(ratio), *verdict(ratio, target)])
-    report.table(["µs, median", "its parts", "ours", "ratio", *VERDICT], rows)
+    with ExitStack() as stack:
+        compared = [
+            (CALL, tool_call(), CALL_AT_MOST),
+            (SECOND, looks(), SECOND_AT_MOST),
+            (INJECTION, injection(), INJECTION_AT_MOST),
+        ]
+        if chosen.before is not None:
+            before = stack.enter_context(subject_of(chosen.before, __name__, "tool_call", "ours"))
+            compared.append((BEFORE, {"bare": before, "ours": tool_call()["ours"]}, BEFORE_AT_MOST))
+        for name, subjects, target in compared:
+            samples = asyncio.run(measure(subjects, effort))
+            ratio = samples["ours"].ratio(samples["bare"])
+            usual = (number(samples[subject].usual) for subject in ("bare", "ours"))
+            rows.append([name, *usual, number(ratio), *verdict(ratio, target)])
+    report.table(["µs, median", "beside", "ours", "ratio", *VERDICT], rows)
+    report.text(
+        "Beside: the parts of a call one after the other; the first look at the act; counting the tokens; the call of "
+        "the other checkout."
+    )
     report.explain((row[0] for row in rows if "**missed**" in row), why)
     report.finish(write=chosen.write)
 
@@ -96,6 +122,25 @@ def tool_call() -> dict[str, Timed]:
         await session.call_tool("Write", tool_input, tool)
 
     return {"bare": doing(parts), "ours": doing(ours)}
+
+
+def looks() -> dict[str, Timed]:
+    """The first look of hooks and record at an act, and a second one as it follows an approval."""
+    registry = HookRegistry()
+    for index, hook in enumerate(hooks(QUIET, OURS)):
+        registry.gate("tool:pre", hook, name=f"gate-{index}")
+    judge = SessionCoordinator(registry, session_id="s", audit=InMemory())._session  # noqa: SLF001  # no public method looks twice
+    act, call = judge.act("tool:pre", "Write", freeze(payload()["tool_input"])), Call(id="c")
+
+    async def look() -> None:
+        await judge.judge(act, call, {})
+
+    judged = asyncio.run(judge.judge(act, call, {}))
+
+    async def look_again() -> None:
+        await judge.look_again(judged)
+
+    return {"bare": doing(look), "ours": doing(look_again)}
 
 
 def injection() -> dict[str, Timed]:

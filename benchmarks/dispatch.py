@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.result import CONTINUE
+from amplifier_hooks.result import CONTINUE, Answer, Outcome
 from benchmarks.ablation import INGREDIENTS, AsItIs, variants
-from benchmarks.cases import CASES, EVENT, Answers, Case, Emit, bare, hooks, repeated, sampled
+from benchmarks.cases import CASES, EVENT, Answers, Case, Emit, bare, building, hooks, repeated, sampled
 from benchmarks.options import parser
 from benchmarks.peers import PEERS, Measured, ask
 from benchmarks.rounds import QUICK, THOROUGH, Effort, Samples, measure
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 INTENTS: Final = ("on", "gate", "register")
+BESIDE_ON: Final = ("1 hook", "10 hooks", "100 hooks")
+BESIDE_ON_AT_MOST: Final = 1.5
 PROFILED: Final = ("1 hook", "10 hooks", "100 hooks", "10 that suspend", "first of 10 denies", "10 that modify")
 
 OURS: Final = Answers(nothing=CONTINUE, deny=lambda: HookResult.deny("not here"), modify=HookResult.modify)
@@ -106,7 +108,18 @@ def emitting(registry: HookRegistry, intent: str, case: Case) -> Emit:
 async def ours(case: Case, effort: Effort) -> dict[str, Samples]:
     """Samples of the bare loop and of each way to register."""
     ways = {intent: emitting(HookRegistry(), intent, case) for intent in INTENTS}
+    if case.beside_results:
+        ways["results"] = building(case.kinds, OURS, Answer, outcome_of)
     return await sampled({"bare": bare(case.kinds, OURS), **ways}, case, effort)
+
+
+def outcome_of(event: str, data: Any, answers: list[Answer], denial: Answer | None) -> Outcome:
+    """Return what an emit returns for these answers."""
+    ran = tuple([answer.hook_name for answer in answers])
+    if denial is None:
+        return Outcome(event, data, ran, 0.0, "modify", modified=True, answers=tuple(answers))
+    reason, by = denial.result.reason, denial.hook_name
+    return Outcome(event, data, ran, 0.0, "deny", reason, by, "denied_by_hook", answers=tuple(answers))
 
 
 def show_ours(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> None:
@@ -118,10 +131,12 @@ def show_ours(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> 
         ratio = samples["on"].ratio(base)
         low, high = samples["on"].spread(base)
         beside = [number(samples[intent].ratio(base)) for intent in INTENTS[1:]]
-        rows.append([case.name, number(ratio), f"{low:.2f} to {high:.2f}", *verdict(ratio, case.target), *beside])
+        judged = verdict(ratio, case.target) if case.target else ("", "")
+        rows.append([case.name, number(ratio), f"{low:.2f} to {high:.2f}", *judged, *beside])
     report.text("Times the bare loop takes: median of the same-round ratios, and the span of the middle half of them.")
     report.table(["case", "`on`", "half within", *VERDICT, "`gate`", "`register`"], rows)
 
+    rows += show_results(report, measured) + show_beside_on(report, measured)
     report.explain((row[0] for row in rows if "**missed**" in row), WHY)
 
     subjects = ("bare", *INTENTS)
@@ -133,6 +148,32 @@ def show_ours(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> 
             for name, samples in measured.items()
         ],
     )
+
+
+def show_results(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> list[list[str]]:
+    """Show, and return, the cases beside a loop that builds the same results: answers on record, and an outcome."""
+    rows = []
+    for case in CASES:
+        if case.beside_results:
+            samples = measured[case.name]
+            ratio = samples["on"].ratio(samples["results"])
+            times = (number(samples[one].usual) for one in ("results", "on"))
+            rows.append([case.name, *times, number(ratio), *verdict(ratio, case.beside_results)])
+    report.text("Beside a loop that builds the same results; µs, median.")
+    report.table(["case", "loop", "`on`", "ratio", *VERDICT], rows)
+    return rows
+
+
+def show_beside_on(report: Report, measured: Mapping[str, Mapping[str, Samples]]) -> list[list[str]]:
+    """Show, and return, what the other ways to register take beside `on`."""
+    rows = []
+    for name in BESIDE_ON:
+        for intent in INTENTS[1:]:
+            ratio = measured[name][intent].ratio(measured[name]["on"])
+            rows.append([f"`{intent}`, {name}", number(ratio), *verdict(ratio, BESIDE_ON_AT_MOST)])
+    report.text("Times what `on` takes.")
+    report.table(["case", "ratio", *VERDICT], rows)
+    return rows
 
 
 def show_peers(

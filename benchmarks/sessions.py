@@ -1,7 +1,7 @@
 """The cost of many sessions over one registry: their events in time, and themselves in memory.
 
 1,000 sessions each emit 100 events past 5 hooks, all at once, with a record in memory; beside the bare loop doing the
-same. An idle session is weighed by what tracemalloc finds after it was made and started.
+same. An idle session is weighed by what tracemalloc finds after it was made and started; making one is timed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from benchmarks.cases import bare, hooks, payload
-from benchmarks.coordinator import QUIET, InMemory
+from benchmarks.coordinator import QUIET, InMemory, doing
 from benchmarks.dispatch import OURS
 from benchmarks.options import parser
-from benchmarks.rounds import Effort, Timed, measure
+from benchmarks.rounds import QUICK, THOROUGH, Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict
 
 if TYPE_CHECKING:
@@ -50,9 +50,14 @@ def main(arguments: Sequence[str]) -> None:
     report.table(heads, [[name, *per_event, number(ratio), *verdict(ratio, EVENTS_AT_MOST)]])
     report.explain([name] if ratio > EVENTS_AT_MOST else [], {name: WHY})
 
+    making = asyncio.run(measure({"ours": doing(make_session())}, QUICK if chosen.quick else THOROUGH))["ours"]
     weight = asyncio.run(weigh(sessions))
     report.table(
-        ["bytes", "measured", *VERDICT], [["an idle session", number(weight), *verdict(weight, BYTES_AT_MOST)]]
+        ["one session", "measured", *VERDICT],
+        [
+            ["idle, bytes", number(weight), *verdict(weight, BYTES_AT_MOST)],
+            ["made, µs", number(making.usual), "", ""],
+        ],
     )
     report.finish(write=chosen.write)
 
@@ -74,6 +79,16 @@ def crowds(sessions: int, events: int) -> dict[str, Timed]:
             await many[index].emit(EVENT, data)
 
     return {"bare": together(by_loop, sessions), "ours": together(by_session, sessions)}
+
+
+def make_session() -> Callable[[], Awaitable[None]]:
+    """Return a step that makes a session over a registry that others share."""
+    registry, record = HookRegistry(), InMemory()
+
+    async def make() -> None:
+        SessionCoordinator(registry, session_id="s", audit=record)
+
+    return make
 
 
 def together(one: Callable[[int], Awaitable[None]], sessions: int) -> Timed:

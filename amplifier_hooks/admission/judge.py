@@ -266,7 +266,8 @@ class Judge:
             arguments = arguments_of(act, judged.handles)
             verdict = await rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
         applied, answered = apply_verdict(outcome, verdict)
-        if applied.denied or not set(applied.asks) <= set(judged.outcome.asks):  # only an objection goes on record
+        new = applied.asks and not set(applied.asks) <= set(judged.outcome.asks)
+        if applied.denied or new:  # only an objection goes on record
             applied, _ = await self._apply_rules(outcome, act.name, verdict)
         return replace(judged, outcome=applied, in_force=in_force, by_rule=judged.by_rule or bool(answered))
 

@@ -181,18 +181,19 @@ class HookRegistry(Registrar):
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         looked = set() if before is None else {hook.number for hook in before.participants}
         run = self._run(chain, data)
-        taking = (hook for hook in run.selection.hooks if hook.enabled)
-        hooks = tuple(hook for hook in taking if hook.recheck or hook.number not in looked)
-        run.selection, run.exact = evolve(run.selection, hooks=hooks), exact
+        taking = [hook for hook in run.selection.hooks if hook.enabled]
+        hooks = tuple([hook for hook in taking if hook.recheck or hook.number not in looked])
+        if hooks != run.selection.hooks:
+            run.selection = evolve(run.selection, hooks=hooks)
+        run.exact = exact
         run.recheck, run.answers = True, list(outcome.answers)
         run.changer = None if before is None else outcome.changed_by(exact)
         found = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises, as in `emit`
         found = self._refuse_by_registry(chain, data, found)
-        return replace(
-            found, data=outcome.data, modified=outcome.modified, ran=tuple(dict.fromkeys((*outcome.ran, *found.ran)))
-        )
+        ran = outcome.ran if found.ran == outcome.ran else tuple(dict.fromkeys((*outcome.ran, *found.ran)))
+        return replace(found, data=outcome.data, modified=outcome.modified, ran=ran)
 
     async def notify(self, outcome: Outcome) -> None:
         """Show the observers an outcome as it stands after its effects, the second half of `emit`.
