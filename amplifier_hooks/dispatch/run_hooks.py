@@ -24,11 +24,11 @@ from amplifier_hooks.dispatch.chain import (
     DataView,
     Hook,
     Selection,
+    copiers_after,
     copiers_of,
     frozen_copy,
     own,
     tenant_and_tool,
-    update_copiers,
 )
 from amplifier_hooks.dispatch.merge import merge, stricter
 from amplifier_hooks.dispatch.timeouts import THROUGH, Wait
@@ -443,11 +443,10 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
     CURRENT.set(run)
     event, data, given, exact = run.selection.event, run.data, run.given, run.exact
     copiers = copiers_of(data)
-    copies = tuple(copiers.items())  # a tuple is read faster
     clean = context.copy()
     for hook in todo:
         view = DataView(data)
-        for name, copy in copies:
+        for name, copy in copiers:
             put(view, name, copy())
         if given is not None:
             view = run.given_to(view)
@@ -491,8 +490,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
             return
         if run.data is not data:
             data = run.data
-            update_copiers(copiers, data, run.changed)
-            copies = tuple(copiers.items())
+            copiers = copiers_after(run.changed, copiers, data)
 
 
 def _own(answer: Answer) -> Answer:

@@ -187,7 +187,7 @@ class HookRegistry(Registrar):
             run.selection = evolve(run.selection, hooks=hooks)
         run.exact = exact
         run.recheck, run.answers = True, list(outcome.answers)
-        run.changer = None if before is None else outcome.changed_by(exact)
+        run.changer = None if before is None else outcome.changed_by(exact) if outcome.modified else ""
         found = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises, as in `emit`
