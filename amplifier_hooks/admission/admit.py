@@ -187,7 +187,7 @@ class Attempt:
             outcome = self.judged.outcome
             if outcome.denied:
                 return await self._refuse(outcome)
-            questions = tuple(ask for ask in outcome.asks if not self._is_answered(ask)) if outcome.asks else ()
+            questions = tuple([ask for ask in outcome.asks if not self._is_answered(ask)])
             if questions and (why := await self._find_stop()) is not None:
                 return await self._refuse_stopped(why)
             if self.known is not None and not self._asks_about(self.known, questions):

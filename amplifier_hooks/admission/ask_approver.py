@@ -87,7 +87,7 @@ class Lease:
         tell: Callable[[UserMessage], Awaitable[None]] | None = None,
     ) -> None:
         self._backend = durable_backend(backend)
-        self._calls: CallStore | None = backend if isinstance(backend, CallStore) else None
+        self._calls: CallStore | None = backend if backend is not None and isinstance(backend, CallStore) else None
         self._recorder = recorder
         self.session_key = (tenant, session)
         self._tell = tell
@@ -193,7 +193,7 @@ class Lease:
 
 def durable_backend(backend: object) -> DurableApprovals | None:
     """Return the backend if its questions may outlive the program, otherwise None."""
-    return backend if isinstance(backend, DurableApprovals) else None
+    return backend if backend is not None and isinstance(backend, DurableApprovals) else None
 
 
 SLACK: Final = 1.0
@@ -242,7 +242,7 @@ class Approver:
     @_stop_source.default
     def _backend_as_stop_source(self) -> StopSource | None:
         backend: object = self.backend
-        return backend if isinstance(backend, StopSource) else None
+        return backend if backend is not None and isinstance(backend, StopSource) else None
 
     @grants.default
     def _default_grants(self) -> GrantStore:

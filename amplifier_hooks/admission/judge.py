@@ -184,12 +184,13 @@ class Judge:
         With `durable` False the caller writes a durable record before anything follows from the outcome.
         """
         payload = self.payload(data, cwd)
+        if self.rules is None:
+            return await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
         rules, name, tool = self.rules_in_force, events.canonical(event), str(payload.get("tool_name", ""))
         cwd = payload["cwd"]
         if rules is None or not self._has_rules(event):
             outcome = await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
-            if self.rules is not None:
-                await self._report_rules(outcome, tool, cwd, payload)
+            await self._report_rules(outcome, tool, cwd, payload)
             return outcome
         verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
         if verdict is not None and verdict.action == "deny":
@@ -225,7 +226,7 @@ class Judge:
         in_force = self.in_force(act.event)
         given = fields_of(act)
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
-        rules = self.rules_in_force if self._has_rules(act.event) else None
+        rules = self.rules_in_force if self.rules is not None and self._has_rules(act.event) else None
         about = (act.event, act.name, act.cwd)
         verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
         if verdict is not None and verdict.action == "deny":

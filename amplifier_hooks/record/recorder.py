@@ -30,7 +30,10 @@ class NoRecord:
 
 
 class Recorder:
-    """One session's writer to a sink. It adds session, tenant, time and number to every record."""
+    """One session's writer to a sink. It adds session, tenant, time and number to every record.
+
+    With `NoRecord` it makes no records.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class Recorder:
         *,
         required: bool = True,
     ) -> None:
-        self._sink = sink
+        self._sink = None if type(sink) is NoRecord else sink
         self._clock = clock
         self._session = session
         self._tenant = tenant
@@ -54,8 +57,10 @@ class Recorder:
         Raises `RecordUnavailable` for every error of the sink, and the session then denies the act. If the record is
         not required, the recorder only logs the error.
         """
+        if self._sink is None:
+            return
         try:
-            await self._append(kind, facts, durable=durable)
+            await self._append(self._sink, kind, facts, durable=durable)
         except Exception as error:
             log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
             if self._required:
@@ -63,12 +68,14 @@ class Recorder:
 
     async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
+        if self._sink is None:
+            return
         try:
-            await self._append(kind, facts, durable=durable)
+            await self._append(self._sink, kind, facts, durable=durable)
         except Exception as error:  # noqa: BLE001  # a sink may raise anything
             log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
 
-    def _append(self, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
+    def _append(self, sink: AuditSink, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
         self._number += 1
         record = {
             "number": self._number,
@@ -77,7 +84,7 @@ class Recorder:
             "tenant": self._tenant,
             **facts,
         }
-        return self._sink.write(kind, record, durable=durable)
+        return sink.write(kind, record, durable=durable)
 
 
 SINK_TIMEOUT: Final = 5.0

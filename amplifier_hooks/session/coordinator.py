@@ -652,7 +652,7 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
     """Return a session with its collaborators, each made from the settings."""
     hooks, clock, tenant, session_id = settings.hooks, settings.clock, settings.tenant, settings.session_id
     recorder = Recorder(
-        PunctualSink(NoRecord() if settings.audit is None else settings.audit),
+        NoRecord() if settings.audit is None else PunctualSink(settings.audit),
         clock,
         session_id,
         tenant,

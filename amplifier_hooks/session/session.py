@@ -102,7 +102,7 @@ class Session(Judge):
 
         A denied answer of its model, or of the model of a session above it, has called the tool.
         """
-        reason = self.denied_answers.reason_for(call)
+        reason = self.denied_answers.reason_for(call) if self.denied_answers.reasons else None
         return reason or (self.parent.denial_of_answer(call) if isinstance(self.parent, Session) else None)
 
     def stop(self, reason: str) -> None:
