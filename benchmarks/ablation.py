@@ -54,6 +54,29 @@ INGREDIENTS: Final = (
         },
         waits=False,
     ),
+    Ingredient(
+        "a context for each emit: one for all of them, in which no run is named",
+        {
+            "CURRENT: ContextVar": "ONE = copy_context()\nCLEAN = ONE.copy()\nCURRENT: ContextVar",
+            "context, todo = copy_context(), iter": "context, todo = ONE, iter",
+            "clean = context.copy()": "clean = CLEAN",
+            "    CURRENT.set(run)\n": "",
+        },
+        waits=False,
+    ),
+    Ingredient(
+        "a run for each emit: one for all of them",
+        {
+            "class HookRegistry(Registrar):": "POOL: Any = Run(None, {})\n\n\nclass HookRegistry(Registrar):",
+            "            run = Run(chain.everybody or chain.pick(data), data, exact=exact)\n": (
+                "            run = POOL\n"
+                "            run.selection, run.data, run.exact = chain.everybody or chain.pick(data), data, exact\n"
+                "            run.answers = run.modifier = run.denied = run.wait = run.mark_owner = run.output = None\n"
+                "            run.torn = run.attend = run.paused = False\n"
+            ),
+        },
+        waits=False,
+    ),
     Ingredient("telling who runs: CURRENT.set", {"    CURRENT.set(run)\n": ""}),
     Ingredient("asking who runs: CURRENT.get", {" and CURRENT.get() is None:": ":"}),
     Ingredient(
@@ -74,7 +97,11 @@ INGREDIENTS: Final = (
     Ingredient("asking whether the hook is plain", {"if hook.plain:": "if True:"}),
     Ingredient(
         "putting the answers on record",
-        {"self._record(said if hook.risk is None": "(lambda _: None)(said if hook.risk is None"},
+        {
+            "            self._record(self._withhold(record) if hook.report_only else record)\n        if result": (
+                "            pass\n        if result"
+            )
+        },
     ),
     Ingredient("merging the answers", {"return merge(": "return (lambda e, d, *_, **__: Outcome(e, d))("}),
 )
