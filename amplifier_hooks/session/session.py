@@ -7,8 +7,6 @@ context, observers.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, field
@@ -81,8 +79,8 @@ class Session(Judge):
     denied_answers: DeniedAnswers = field(factory=DeniedAnswers)
     mark: str = ""
     """The text that ends every heading of this session in the model's context; tool output cannot know it."""
-    outputs: deque[tuple[str, str]] = field(factory=partial(deque, maxlen=OUTPUTS_KEPT))
-    """The texts that hooks printed and do not hide, with the hook's name."""
+    outputs: list[tuple[str, str]] = field(factory=list)  # an empty deque takes 0.7 KB
+    """The last texts that hooks printed and do not hide, with the hook's name."""
 
     admission: Admission = field(init=False)
     """The path of this session's acts, up to their beginning."""
@@ -160,7 +158,8 @@ class Session(Judge):
         if outcome.messages:
             await show(self.display, outcome.messages)
         if outcome.answers:
-            self.outputs.extend(transcript(outcome))
+            self.outputs += transcript(outcome)
+            del self.outputs[:-OUTPUTS_KEPT]
 
     async def inject(self, outcome: Outcome) -> None:
         """Inject the texts that hooks want the model to read, unless the denial of the event quotes them.
