@@ -30,9 +30,9 @@ EVENTS_AT_MOST: Final = 7.0
 BYTES_AT_MOST: Final = 6 * 1024
 EVENT: Final = "tool:post"
 WHY: Final = (
-    "of an event's time two fifths are the emit (see `dispatch`). The others: the payload, with time and id (0.6 µs), "
-    "the record of its outcome with a time of its own (0.9 µs), keeping in mind which task waits for hooks, so that "
-    "stopping the session stops them and not the task (0.4 µs), and the coroutines that keep the effects in order."
+    "half of an event's time is the emit (see `dispatch`), a tenth the payload with its time and id, a sixth the "
+    "record of its outcome with a time of its own, a tenth keeping in mind which task waits for hooks, so that "
+    "stopping the session stops them and not the task. The rest are the coroutines that keep the effects in order."
 )
 
 

@@ -570,21 +570,6 @@ async def test_transcript(hidden: bool) -> None:
 
 
 @pytest.mark.rule("DIS-2")
-async def test_transcript_keeps_the_last_outputs() -> None:
-    """The transcript of a session is bounded: the last 1,000 outputs of its hooks are in it."""
-    registry, printed = HookRegistry(), iter(range(1_005))
-
-    @registry.on("tool:post", capture=True)
-    async def lint(event: str, data: Mapping[str, Any]) -> None:
-        print(next(printed))
-
-    session = SessionCoordinator(registry)
-    for _ in range(1_005):
-        await session.emit("tool:post", {})
-    assert session.transcript == tuple(("lint", f"{number}\n") for number in range(5, 1_005))
-
-
-@pytest.mark.rule("DIS-2")
 async def test_what_cannot_be_hidden(capsys: pytest.CaptureFixture[str]) -> None:
     """A hook that hides its output hides neither the tool's result and output, nor a message, nor a denial."""
     desk = Desk()
