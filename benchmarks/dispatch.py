@@ -39,8 +39,8 @@ ONCE: Final = (
     "of one emit, the fields that need a copy are found, and copied for the hook, in three tenths of its time; a "
     "context that says who runs, and comparing it, takes a tenth, as does asking whether a hook has cancelled the "
     "task; the read-only view, two readings of the clock and the record of the run take a tenth together, calls and "
-    "branches the rest (`--profile` leaves out one at a time). One context for all emits would save a tenth, and name no hook "
-    "that runs; one run for all of them, cleared for each emit, takes longer than a new one"
+    "branches the rest (`--profile` leaves out one at a time). One context for all emits would save a tenth, and name "
+    "no hook that runs; one run for all of them, cleared for each emit, takes longer than a new one"
 )
 EACH: Final = (
     "a hook gets a payload of its own, which takes half of what is not the hook itself: a read-only view, and copies "
