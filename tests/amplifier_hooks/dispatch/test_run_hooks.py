@@ -593,6 +593,21 @@ async def test_upstream_handlers_get_a_copy_each() -> None:
     assert outcome.data == CALL
 
 
+@pytest.mark.rule("DSP-7")
+@pytest.mark.parametrize("left", ["text", 7, None, ["b"], {"b": [1]}, {"b": 1}])
+@pytest.mark.parametrize("given", ["text", ["a"], {"a": [1]}, {"a": 1}])
+async def test_next_hook_sees_the_changed_field(given: object, left: object) -> None:
+    """After a change of a field, each hook gets a copy of its own of the new value, of whatever kind both are."""
+    registry, seen = HookRegistry(), list[Any]()
+    registry.on("tool:pre", saying(HookResult.modify({"n": left})))
+    registry.on("tool:pre", noting(seen))
+    registry.on("tool:pre", noting(seen))
+    outcome = await registry.emit("tool:pre", {"tool_name": "Write", "tool_input": {"kept": [1]}, "n": given})
+    values = [*seen, outcome.data["n"]]
+    assert values == [left] * 3
+    assert len(set(map(id, values))) == (3 if isinstance(left, list | dict) else 1)
+
+
 @pytest.mark.rule("DSP-7", "REG-5")
 async def test_observers_cannot_write_either() -> None:
     """An observer that writes to the data fails alone, and the outcome stays as the participants left it."""

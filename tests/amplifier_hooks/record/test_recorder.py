@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -37,6 +37,18 @@ async def test_no_record() -> None:
     """A session without a record writes to a sink that keeps nothing."""
     record = NoRecord()
     await record.write("note", {}, durable=True)
+
+
+async def test_no_record_is_made_for_no_reader() -> None:
+    """A session without a record makes none: it does not even ask for the time."""
+
+    class NoClock:
+        def now(self) -> NoReturn:
+            raise AssertionError
+
+    recorder = Recorder(NoRecord(), NoClock(), "s1", "")
+    await recorder.write("decision", {})
+    await recorder.note("news", {})
 
 
 class Hostile(Exception):
