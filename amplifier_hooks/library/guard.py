@@ -31,7 +31,7 @@ from attrs import frozen
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.file_facts import FileSystem
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import KINDS, MEANINGS, Impact, ImpactKind, ImpactPolicy
 from amplifier_hooks.library.parts.feedback import folder_of
@@ -162,7 +162,7 @@ class Guard(ReadyMade[GuardSettings]):
         return await call_apart(arguments, self._judge, str(data.get("tool_name") or ""), arguments, folder, root)
 
     def _judge(self, tool: str, arguments: Mapping[str, Any], folder: str, root: str) -> HookResult:
-        impacts = predict_impact(tool, arguments, self._policy(root), ask_file_system, folder=folder).impacts
+        impacts = predict_impact(tool, arguments, self._policy(root), FileSystem(), folder=folder).impacts
         denied = [one for one in impacts if self._treatments[one.kind] == "deny"]
         if denied:
             return HookResult.deny(f"This call {_sentence(denied)}. Do it in another way, or ask the user.")
