@@ -51,15 +51,18 @@ class _Expression:
     """An expression, and the name that every match of it holds behind `offset` characters; the name may be empty."""
 
     pattern: re.Pattern[str]
-    name: str
-    offset: int
-    head: str
+    name: str = ""
+    offset: int = 0
+    head: str = ""
     """The first letters of the name, if a word begins with them; or an empty text."""
+    any_case: bool = False
 
     def search(self, code: str) -> re.Match[str] | None:
         """Return the first match. Most places are ruled out by the name."""
         name, pattern = self.name, self.pattern
-        if pattern.flags & re.IGNORECASE or not name:
+        if not name:
+            return pattern.search(code)
+        if self.any_case:
             return pattern.search(code) if name in code.lower() else None
         place = code.find(name)
         while place >= 0:
@@ -69,16 +72,17 @@ class _Expression:
         return None
 
 
-def _expression(pattern: str, flags: int = 0) -> _Expression:
+def _expression(pattern: str, *, any_case: bool = False) -> _Expression:
+    compiled = re.compile(pattern, re.IGNORECASE if any_case else 0)
     match = NAME_OF_PATTERN.match(pattern)
     alternatives = "|" in re.sub(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)", "", pattern)
     if match is None or alternatives:
-        return _Expression(re.compile(pattern, flags), "", 0, "")
+        return _Expression(compiled)
     sign, name = match[1], match[2]
-    head = name[:HEAD_LENGTH] if sign and len(name) >= HEAD_LENGTH and not flags else ""
-    return _Expression(
-        re.compile(pattern, flags), name.lower() if flags else name, 1 if sign in ("%", "\\.") else 0, head
-    )
+    if any_case:
+        return _Expression(compiled, name.lower(), any_case=True)
+    head = name[:HEAD_LENGTH] if sign and len(name) >= HEAD_LENGTH else ""
+    return _Expression(compiled, name, 1 if sign in ("%", "\\.") else 0, head)
 
 
 WRITING: Final = tuple(
@@ -131,8 +135,7 @@ def _code_tables() -> dict[str, _CodeTable]:
     }
     for entry, languages in entries:
         row = _CodeRow(entry["kind"], entry["reason"], entry.get("literals", False), entry.get("unguards", False))
-        flags = re.IGNORECASE if entry.get("any_case") else 0
-        found = [(row, _expression(pattern, flags)) for pattern in entry["patterns"]]
+        found = [(row, _expression(pattern, any_case=entry.get("any_case", False))) for pattern in entry["patterns"]]
         for language in languages or tables:
             tables[language] += found
     return {language: _code_table(expressions) for language, expressions in tables.items()}
@@ -210,9 +213,16 @@ def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: 
             yield Impact("reads_secret", f"${name}", "a variable with a secret's name")
 
 
+@cache
+def _sql_words() -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return the words that begin a statement that only reads, and an expression for those that change something."""
+    table = load_table("inline_code")["sql"]
+    return frozenset(table["reading"]), re.compile(rf"\b({'|'.join(table['changing'])})\b", re.IGNORECASE)
+
+
 def read_sql(text: str, program: str) -> Iterator[Impact]:
     """Yield the impacts of the statements in a text of SQL, or of commands that a database has besides."""
-    table = load_table("inline_code")["sql"]
+    reading, changes = _sql_words()
     bare = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", text, flags=re.DOTALL)
     if UNKNOWN in text:
         yield Impact("unreadable", program, "only a run tells the statement")
@@ -220,14 +230,13 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
     statements = [one.strip() for one in bare.split(";") if one.strip()]
     for statement in statements:
         word = statement.split(None, 1)[0].lstrip("(").upper()
-        changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
         if statement.startswith(("\\!", "\\w", "\\g", "\\e", "\\P", "\\set ", "\\setenv", ".sh", ".sy", ".exc")):
             yield Impact("runs_unread", program, "a command of the database program")
         elif statement.startswith(DATABASE_COMMANDS) and not statement.startswith(
             (".indexes", "\\conninfo", "\\sf", "\\sv")
         ):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
-        elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
+        elif statement.startswith(("\\", ".")) or (word in reading and not changes.search(statement)):
             yield Impact("service_reads", program)
         else:
             yield Impact("service_writes", program, show(statement[:40]))
