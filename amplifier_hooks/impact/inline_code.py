@@ -122,7 +122,7 @@ class _CodeTable:
     def candidates(self, code: str) -> list[tuple[_CodeRow, _Expression]]:
         """Return the expressions that may match code, in the order of the table."""
         heads = self.heads
-        places = {place for head in set(HEAD.findall(code)) for place in heads.get(head, ())}
+        places = {place for head in heads.keys() & HEAD.findall(code) for place in heads[head]}
         return [self.expressions[place] for place in sorted(places.union(self.always))]
 
 

@@ -221,6 +221,8 @@ class _GuardTree:
                 found = [one for name, one in self.children.items() if part == NAME or _is_reached(name, part)]
         else:
             found += [one for name, one in self.globs.items() if fnmatch.fnmatchcase(part, name)]
+        if not found:
+            return ""
         return next(filter(None, (one.find(parts[1:], whole=whole, free=free - 1) for one in found)), "")
 
 
@@ -298,8 +300,8 @@ class Places:
 
     def __attrs_post_init__(self) -> None:
         policy = self.policy
-        self._tree = tuple(_prefix(folder) for folder in (policy.root, *policy.trusted_folders))
-        self._temporary = tuple(map(_prefix, policy.temporary))
+        self._tree = _prefixes((policy.root, *policy.trusted_folders))
+        self._temporary = _prefixes(policy.temporary)
 
     def absolute(self, text: str, folder: str, *, logical: bool = False) -> str:
         """Return a path as the system reads it, without `.` and `..`; marks stay in it.
@@ -307,14 +309,15 @@ class Places:
         Behind a link, `..` leads to the parent of its target, unless `logical`, as for `cd`.
         """
         path = text.strip()
-        if path[:5].lower() == "file:":
+        if path[:1] in ("f", "F") and path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
         if "$" in path or "%" in path:
             path = VARIABLE.sub(lambda _: self.policy.home, path)
-        if path == "~" or path.startswith("~/"):
-            path = self.policy.home + path[1:]
-        elif path.startswith("~"):
-            path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
+        if path[:1] == "~":
+            known = path == "~" or path[1] == "/"
+            path = (
+                self.policy.home + path[1:] if known else posixpath.join(posixpath.dirname(self.policy.home), path[1:])
+            )
         if path[:1] != "/":
             path = posixpath.join(folder, path)
         if "/.." in path and not logical:
@@ -324,7 +327,7 @@ class Places:
                     return self.absolute(f"{real}{path[parent.start() :]}", "/")
         if path[:1] != "/" or path[-1:] == "/" or "/." in path or "//" in path:
             path = posixpath.normpath(path)
-        return path[1:] if path.startswith("//") else path
+        return path[1:] if path[:2] == "//" else path
 
     def fact(self, path: str) -> FileFact:
         """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
@@ -334,9 +337,9 @@ class Places:
         for link, target in self.links.items():
             if _is_below(known, link):
                 known, path = f"{target}{known[len(link) :]}", f"{target}{path[len(link) :]}"
-        if known not in self.answers:
-            self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
-        answer = self.answers[known]
+        answer = self.answers.get(known)
+        if answer is None:
+            answer = self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
         return answer if known == path else FileFact(posixpath.join(answer.path, path[len(known) :].lstrip("/")))
 
     def _spellings(self, path: str) -> tuple[str, ...]:
@@ -380,7 +383,7 @@ class Places:
             return
         if content is not None:
             self.written[path] = content
-        guards = self._guards(path, f"{content}{hint}")
+        guards = self._guards(path, content, hint)
         unguarding = self.unguards(path, whole=whole)
         if unguarding:
             guards = tuple(dict.fromkeys((unguarding, *guards)))
@@ -389,9 +392,10 @@ class Places:
         if kind != "writes_tree" or not guards:
             yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
 
-    def _guards(self, path: str, text: str) -> tuple[str, ...]:
+    def _guards(self, path: str, content: str | None, hint: str) -> tuple[str, ...]:
         """Return why a path is guarded against a text that may be written to it."""
         rows = [row for spelling in self._spellings(path) for row in sensitive_rows(spelling, self.policy.home)]
+        text = f"{content}{hint}" if rows else ""
         written = [
             row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
         ]
@@ -510,8 +514,13 @@ class Places:
 
     def _is_generated(self, path: str) -> bool:
         below = path[len(self.policy.root) :].translate(SHOWN)
-        names = _names("generated")
-        return any(fnmatch.fnmatchcase(part, name) for part in below.split("/") if part for name in names)
+        return any(map(_generated().match, filter(None, below.split("/"))))
+
+
+@cache
+def _generated() -> re.Pattern[str]:
+    """Return an expression for the names of folders and files that programs can generate again."""
+    return re.compile("|".join(map(fnmatch.translate, _names("generated"))))
 
 
 def _is_below(path: str, folder: str, *, strict: bool = False) -> bool:
@@ -521,3 +530,8 @@ def _is_below(path: str, folder: str, *, strict: bool = False) -> bool:
 
 def _prefix(folder: str) -> str:
     return folder.rstrip("/") + "/"
+
+
+@lru_cache(maxsize=64)
+def _prefixes(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_prefix, folders))
