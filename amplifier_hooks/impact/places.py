@@ -138,6 +138,9 @@ def _sensitive() -> _Sensitive:
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
+    folder, _, name = path.rpartition("/")
+    if path.isascii() and _is_plain_folder(folder, home) and not _beginning("", name.lower()):
+        return ()
     parts, home_parts = path_parts(path), path_parts(home)
     table = _sensitive()
     starts = [(start, one) for start, part in enumerate(parts) for one in _beginning("", part)]
@@ -157,6 +160,20 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
         row
         for row in dict.fromkeys(found)
         if not any(fnmatch.fnmatchcase(parts[-1], exception) for exception in row.exceptions)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_folder(folder: str, home: str) -> bool:
+    """Return True if no pattern begins with a name of a folder, and none with an anchor begins right below it."""
+    parts, home_parts = path_parts(folder), path_parts(home)
+    below = parts[len(home_parts) :] if parts[: len(home_parts)] == home_parts else ()
+    anchored = _beginning("/", parts[0]) if parts else True
+    return not (
+        anchored
+        or parts == home_parts
+        or (below and _beginning("~", below[0]))
+        or any(_beginning("", one) for one in parts)
     )
 
 
