@@ -53,6 +53,8 @@ LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-
 """Options and verbs of programs with code of the project whose value is code or settings."""
 SKIPPED: Final = ("skip*",)
 """The roles of operands without an impact."""
+LINKING: Final = re.compile(r"-extld(?!flags)|-fplugin|-specs|-wrapper")
+"""Options of linkers that name a program."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -560,6 +562,24 @@ def _changes(run: ProgramRun, text: str, _argument: str) -> None:
     run.writes(text, None, hint=run.walk.source)
 
 
+def _creates(run: ProgramRun, text: str, _argument: str) -> None:
+    """Make a folder, in which only what lies outside of the project matters."""
+    for path in run.paths(text):
+        if run.walk.places.is_foreign((path,)):
+            run.walk.note(*run.walk.places.writes(path, None))
+
+
+def _report(run: ProgramRun, text: str, _argument: str) -> None:
+    """Write a report to the place behind its format, as in `html:folder`."""
+    run.writes(text.partition(":")[2])
+
+
+def _linker(run: ProgramRun, text: str, _argument: str) -> None:
+    """Give a linker its options, some of which name the program that links."""
+    if LINKING.search(text):
+        run.add("runs_unread", text, "an option that names a program")
+
+
 def _converts(run: ProgramRun, text: str, _argument: str) -> None:
     """Read a source; the last operand may be the target, and both may be addresses."""
     last = text == "".join(run.operands[-1:])
@@ -809,6 +829,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "writes": _writes,
     "copies": _copies,
     "changes": _changes,
+    "creates": _creates,
+    "report": _report,
+    "linker": _linker,
     "converts": _converts,
     "builds": _builds,
     "target": _target,

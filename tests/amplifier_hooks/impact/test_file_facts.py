@@ -71,7 +71,12 @@ def test_each_folder_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.Monke
     """One call looks at each folder once, and at nothing below a folder that is missing."""
     looked: list[str] = []
     lstat = os.lstat
-    monkeypatch.setattr(os, "lstat", lambda path: looked.append(path) or lstat(path))
+
+    def look(path: str) -> os.stat_result:
+        looked.append(path)
+        return lstat(path)
+
+    monkeypatch.setattr(os, "lstat", look)
     ask = FileSystem()
     for name in ("a", "b", "gone/c/d", "gone/c/e"):
         ask(f"{tmp_path}/{name}")
