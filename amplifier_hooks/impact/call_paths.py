@@ -47,7 +47,7 @@ from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.impact.file_facts import ask_file_system, is_share
-from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKED, NAME, ONE, PATTERN, SHOWN, UNKNOWN, show
+from amplifier_hooks.impact.places import ANY, INVISIBLE, MARKED, NAME, ONE, SHOWN, UNKNOWN, holds_glob, show
 from amplifier_hooks.impact.tools import DIFFED, PATCHED, REMOVED, named_texts, predict_impact, tool_kind
 from amplifier_hooks.impacts import CallImpact, ImpactPolicy
 from amplifier_hooks.text.matching import compile_path_glob, glob_parts
@@ -369,7 +369,7 @@ class CallPaths:
     def _expand_glob(self, path: str) -> list[str]:
         """Return the files that a shell would put in the place of a path such as `.e*`. Expands only its last part."""
         folder, _, last = path.rpartition("/")
-        is_glob = PATTERN.search(last) and UNKNOWN not in last and not MARKED.search(folder)
+        is_glob = holds_glob(last) and UNKNOWN not in last and not MARKED.search(folder)
         where = self.resolve(f"{folder}/") if is_glob else None
         if not isinstance(where, PathForms):
             return []

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
+from typing import Final
+
+from attrs import define, field
 
 from amplifier_hooks.impacts import FileFact, FileKind
+
+LONGEST: Final = 1_000
+"""Most characters of a path that every system takes."""
 
 
 def is_share(path: str) -> bool:
@@ -18,17 +25,63 @@ def ask_file_system(path: str) -> FileFact:
 
     An error counts as `unknown`, and so does a share, which is not looked at.
     """
-    if is_share(path):
+    return FileSystem()(path)
+
+
+@define(eq=False)
+class FileSystem:
+    """Answers about the paths of one call, which looks at each folder of them once."""
+
+    _facts: dict[str, FileFact] = field(factory=lambda: {"/": FileFact("/", "folder")})
+
+    def __call__(self, path: str) -> FileFact:
+        """Return what `ask_file_system` returns."""
+        if is_share(path):
+            return FileFact(path)
+        try:
+            plain = os.sep == "/" and path[:1] == "/" and path == posixpath.normpath(path) and path[:2] != "//"
+            return self._look(path) if plain else _resolve(path)
+        except ValueError:  # a text that no path can be
+            return FileFact(path)
+
+    def _look(self, path: str) -> FileFact:
+        """Look at every part of a path, from the last one that is known."""
+        facts, waiting = self._facts, []
+        while (fact := facts.get(path)) is None:
+            waiting.append(path)
+            path = path.rpartition("/")[0] or "/"
+        for one in reversed(waiting):
+            real = one if fact.path == path else posixpath.join(fact.path, one.rpartition("/")[2])
+            lost = fact.kind == "missing" and len(real) < LONGEST and real.isascii()
+            fact = facts[one] = FileFact(real, "missing") if lost else _look_at(real)
+            path = one
+        return fact
+
+
+def _look_at(path: str) -> FileFact:
+    """Return what lies at a path that has no link but perhaps its last part."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return FileFact(path, "missing")
+    except OSError:
         return FileFact(path)
+    return _resolve(path) if stat.S_ISLNK(mode) else FileFact(path, _kind(mode))
+
+
+def _resolve(path: str) -> FileFact:
+    """Return the path behind any links, and what lies there."""
     try:
         real = os.path.realpath(path)
-    except (OSError, ValueError):
+    except OSError:
         return FileFact(path)
     try:
-        mode = os.stat(real).st_mode  # noqa: PTH116  # pathlib refuses some texts that a system takes
+        return FileFact(real, _kind(os.stat(real).st_mode))  # noqa: PTH116  # pathlib refuses some texts that a system takes
     except FileNotFoundError:
         return FileFact(real, "missing")
     except (OSError, ValueError):
         return FileFact(real)
-    kind: FileKind = "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
-    return FileFact(real, kind)
+
+
+def _kind(mode: int) -> FileKind:
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"

@@ -29,8 +29,10 @@ LITERAL: Final = re.compile(
     r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
     re.DOTALL,
 )
-NEEDED: Final = re.compile(
-    r"(?:\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
+HEAD_LENGTH: Final = 3
+HEAD: Final = re.compile(rf"\b[A-Za-z_]{{{HEAD_LENGTH}}}")
+NAME_OF_PATTERN: Final = re.compile(
+    r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
 )
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
@@ -42,58 +44,108 @@ DATABASE_COMMANDS: Final = tuple(
 """Commands of database programs that read or write files, or leave the database."""
 ONE_LINERS: Final = frozenset(("awk", "jq"))
 """Languages that are made for one line: their code matters only for what it does besides its own text."""
-WRITING: Final = re.compile(
-    r"""(?:\bopen\w*|\bOpen|\bfile)\s*\([^()]{0,160}?(?:\([^()]{0,80}\)[^()]{0,80}?)?[,(]\s*(?:mode\s*=\s*)?['"][rbt]*[wax+][bt+]*['"]|"""
-    r"""\.open\s*\(\s*(?:mode\s*=\s*)?['"][rbt]*[wax+]|\bmode\s*=\s*['"][rbt]*[wax+]|=\s*open\b(?!\s*\()"""
+
+
+@frozen
+class _Expression:
+    """An expression, and the name that every match of it holds behind `offset` characters; the name may be empty."""
+
+    pattern: re.Pattern[str]
+    name: str = ""
+    offset: int = 0
+    head: str = ""
+    """The first letters of the name, if a word begins with them; or an empty text."""
+    any_case: bool = False
+
+    def search(self, code: str) -> re.Match[str] | None:
+        """Return the first match. Most places are ruled out by the name."""
+        name, pattern = self.name, self.pattern
+        if not name:
+            return pattern.search(code)
+        if self.any_case:
+            return pattern.search(code) if name in code.lower() else None
+        place = code.find(name)
+        while place >= 0:
+            if match := pattern.match(code, max(0, place - self.offset)):
+                return match
+            place = code.find(name, place + 1)
+        return None
+
+
+def _expression(pattern: str, *, any_case: bool = False) -> _Expression:
+    compiled = re.compile(pattern, re.IGNORECASE if any_case else 0)
+    match = NAME_OF_PATTERN.match(pattern)
+    alternatives = "|" in re.sub(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)", "", pattern)
+    if match is None or alternatives:
+        return _Expression(compiled)
+    sign, name = match[1], match[2]
+    if any_case:
+        return _Expression(compiled, name.lower(), any_case=True)
+    head = name[:HEAD_LENGTH] if sign and len(name) >= HEAD_LENGTH else ""
+    return _Expression(compiled, name, 1 if sign in ("%", "\\.") else 0, head)
+
+
+WRITING: Final = tuple(
+    map(
+        _expression,
+        (
+            *(
+                rf"\b{name}\s*\([^()]{{0,160}}?(?:\([^()]{{0,80}}\)[^()]{{0,80}}?)?[,(]\s*(?:mode\s*=\s*)?"
+                r"['\"][rbt]*[wax+][bt+]*['\"]"
+                for name in (r"open\w*", "Open", "file")
+            ),
+            r"\.open\s*\(\s*(?:mode\s*=\s*)?['\"][rbt]*[wax+]",
+            r"\bmode\s*=\s*['\"][rbt]*[wax+]",
+        ),
+    )
 )
+"""Expressions of a call that opens a file to write it."""
+OPEN_PRAGMA: Final = re.compile(r"=\s*open\b(?!\s*\()")
 
 
 @frozen
 class _CodeRow:
     kind: ImpactKind
     reason: str
-    patterns: tuple[tuple[str, re.Pattern[str]], ...]
-    """Expressions, each with a text that every match of it holds."""
-    languages: frozenset[str]
     text: bool
-    any_case: bool
     unguards: bool
 
-    def search(self, code: str) -> re.Match[str] | None:
-        """Return a match of one of the expressions; most are ruled out by the text that they need."""
-        plain = code.lower() if self.any_case else code
-        return next(
-            (found for needed, pattern in self.patterns if needed in plain and (found := pattern.search(code))), None
-        )
 
+@frozen
+class _CodeTable:
+    """The expressions for one language, each with its row, and the places of those that a word may begin."""
 
-def _needed(pattern: str) -> str:
-    """Return the name that an expression begins with, which every match holds; or an empty text."""
-    match = NEEDED.match(pattern)
-    alternatives = "|" in re.sub(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)", "", pattern)
-    return match[1] if match and not alternatives else ""
+    expressions: tuple[tuple[_CodeRow, _Expression], ...]
+    always: tuple[int, ...]
+    heads: dict[str, list[int]]
+
+    def candidates(self, code: str) -> list[tuple[_CodeRow, _Expression]]:
+        """Return the expressions that may match code, in the order of the table."""
+        heads = self.heads
+        places = {place for head in heads.keys() & HEAD.findall(code) for place in heads[head]}
+        return [self.expressions[place] for place in sorted(places.union(self.always))]
 
 
 @cache
-def _rows() -> tuple[_CodeRow, ...]:
-    return tuple(
-        _CodeRow(
-            entry["kind"],
-            entry["reason"],
-            tuple(
-                (
-                    _needed(pattern).lower() if entry.get("any_case") else _needed(pattern),
-                    re.compile(pattern, re.IGNORECASE if entry.get("any_case") else 0),
-                )
-                for pattern in entry["patterns"]
-            ),
-            frozenset(entry.get("languages", "").split()),
-            entry.get("literals", False),
-            entry.get("any_case", False),
-            entry.get("unguards", False),
-        )
-        for entry in load_table("inline_code")["code"]
-    )
+def _code_tables() -> dict[str, _CodeTable]:
+    """Return a table for each language that a row names, and one for all others, whose name is empty."""
+    entries = [(entry, entry.get("languages", "").split()) for entry in load_table("inline_code")["code"]]
+    tables: dict[str, list[tuple[_CodeRow, _Expression]]] = {
+        language: [] for language in ("", *(one for _, languages in entries for one in languages))
+    }
+    for entry, languages in entries:
+        row = _CodeRow(entry["kind"], entry["reason"], entry.get("literals", False), entry.get("unguards", False))
+        found = [(row, _expression(pattern, any_case=entry.get("any_case", False))) for pattern in entry["patterns"]]
+        for language in languages or tables:
+            tables[language] += found
+    return {language: _code_table(expressions) for language, expressions in tables.items()}
+
+
+def _code_table(expressions: list[tuple[_CodeRow, _Expression]]) -> _CodeTable:
+    heads: dict[str, list[int]] = {}
+    for place, (_, one) in enumerate(expressions):
+        heads.setdefault(one.head, []).append(place)
+    return _CodeTable(tuple(expressions), tuple(heads.pop("", ())), heads)
 
 
 def read_code(code: str, language: str, places: Places, folder: str) -> Iterator[Impact]:
@@ -113,10 +165,9 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
     bare = LITERAL.sub(keep, code)
     texts = list(dict.fromkeys(texts))
     found: set[str] = set()
-    for row in _rows():
-        if row.languages and language not in row.languages:
-            continue
-        match = None if row.kind in found else row.search(code if row.text or language == "php" else bare)
+    tables = _code_tables()
+    for row, expression in tables.get(language, tables[""]).candidates(code):
+        match = None if row.kind in found else expression.search(code if row.text or language == "php" else bare)
         if match is None:
             continue
         found.add(row.kind)
@@ -138,14 +189,17 @@ def _unguarded(texts: list[str], places: Places, folder: str) -> Iterator[Impact
 
 
 def _writes(code: str) -> bool:
-    names = ("open", "Open", "file", "mode")
-    return any(name in code for name in names) and WRITING.search(code) is not None
+    return any(one.search(code) for one in WRITING) or ("open" in code and OPEN_PRAGMA.search(code) is not None)
 
 
 def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: bool) -> Iterator[Impact]:
     """Yield the impacts on the paths that stand between quotes; a text that looks like no path stands for none."""
     written: list[Impact] = []
-    bases = (folder, places.policy.home) if re.search("(?i)home|expanduser", code) and HOME.search(code) else (folder,)
+    bases = (
+        (folder, places.policy.home)
+        if any(name in code for name in ("home", "HOME", "expanduser")) and HOME.search(code)
+        else (folder,)
+    )
     for text, base in [(text, base) for text in texts if PATH.fullmatch(text) for base in bases]:
         path = places.absolute(text, base)
         if (read := places.reads(path)).kind == "reads_secret":
@@ -159,9 +213,16 @@ def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: 
             yield Impact("reads_secret", f"${name}", "a variable with a secret's name")
 
 
+@cache
+def _sql_words() -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return the words that begin a statement that only reads, and an expression for those that change something."""
+    table = load_table("inline_code")["sql"]
+    return frozenset(table["reading"]), re.compile(rf"\b({'|'.join(table['changing'])})\b", re.IGNORECASE)
+
+
 def read_sql(text: str, program: str) -> Iterator[Impact]:
     """Yield the impacts of the statements in a text of SQL, or of commands that a database has besides."""
-    table = load_table("inline_code")["sql"]
+    reading, changes = _sql_words()
     bare = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", text, flags=re.DOTALL)
     if UNKNOWN in text:
         yield Impact("unreadable", program, "only a run tells the statement")
@@ -169,14 +230,13 @@ def read_sql(text: str, program: str) -> Iterator[Impact]:
     statements = [one.strip() for one in bare.split(";") if one.strip()]
     for statement in statements:
         word = statement.split(None, 1)[0].lstrip("(").upper()
-        changing = re.search(rf"\b({'|'.join(table['changing'])})\b", statement, re.IGNORECASE)
         if statement.startswith(("\\!", "\\w", "\\g", "\\e", "\\P", "\\set ", "\\setenv", ".sh", ".sy", ".exc")):
             yield Impact("runs_unread", program, "a command of the database program")
         elif statement.startswith(DATABASE_COMMANDS) and not statement.startswith(
             (".indexes", "\\conninfo", "\\sf", "\\sv")
         ):
             yield Impact("service_writes", show(statement[:40]), "a command of the database program")
-        elif statement.startswith(("\\", ".")) or (word in table["reading"] and not changing):
+        elif statement.startswith(("\\", ".")) or (word in reading and not changes.search(statement)):
             yield Impact("service_reads", program)
         else:
             yield Impact("service_writes", program, show(statement[:40]))

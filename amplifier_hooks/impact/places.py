@@ -40,7 +40,6 @@ MARKS: Final = {UNKNOWN: "…", ANY: "*", ONE: "?", NAME: "…"}
 SHOWN: Final = str.maketrans(MARKS)
 MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
 PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
-PATTERN: Final = re.compile(f"[{ANY}{ONE}]")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
 INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
@@ -49,9 +48,14 @@ LONGEST_PLACE: Final = 300
 GUARD: Final = "guards of this session depend on it"
 
 
+def holds_glob(text: str) -> bool:
+    """Return True if a text holds a live glob of the shell."""
+    return ANY in text or ONE in text
+
+
 def show(text: str) -> str:
     """Return a text with every mark as a reader would write it, cut to the length of a place."""
-    text = text.translate(SHOWN)
+    text = text if text.isascii() else text.translate(SHOWN)
     return text if len(text) <= LONGEST_PLACE else f"{text[:LONGEST_PLACE]}…"
 
 
@@ -80,7 +84,10 @@ class _Pattern:
         end = start + len(self.parts)
         if end > len(parts) or not (self.below or end == len(parts)):
             return False
-        return all(fnmatch.fnmatchcase(part, own) for part, own in zip(parts[start:end], self.parts, strict=True))
+        return all(
+            part == own or fnmatch.fnmatchcase(part, own)
+            for part, own in zip(parts[start:end], self.parts, strict=True)
+        )
 
 
 @frozen
@@ -131,31 +138,52 @@ def _sensitive() -> _Sensitive:
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    parts, home_parts = _parts(_plain(path)), _parts(home)
+    folder, _, name = path.rpartition("/")
+    if path.isascii() and _is_plain_folder(folder, home) and not _beginning("", name.lower()):
+        return ()
+    parts, home_parts = path_parts(path), path_parts(home)
     table = _sensitive()
-    starts = [("", start) for start in range(len(parts))]
+    starts = [(start, one) for start, part in enumerate(parts) for one in _beginning("", part)]
     if parts:
-        starts.append(("/", 0))
-    if len(parts) > len(home_parts) and parts[: len(home_parts)] == home_parts:
-        starts.append(("~", len(home_parts)))
-    found = [
-        pattern.row
-        for anchor, start in starts
-        for key in (parts[start], *("*" if anchor in table.globs and table.globs[anchor].match(parts[start]) else ""))
-        for pattern in table.patterns.get((anchor, key), ())
-        if pattern.matches(parts, start)
-    ]
-    for part in parts:
-        if PATTERN.search(part) and part.strip(ANY):
+        starts += [(0, one) for one in _beginning("/", parts[0])]
+    if len(parts) > (start := len(home_parts)) and parts[:start] == home_parts:
+        starts += [(start, one) for one in _beginning("~", parts[start])]
+    found = [pattern.row for start, pattern in starts if pattern.matches(parts, start)]
+    for part in parts if holds_glob(path) else ():
+        if holds_glob(part) and part.strip(ANY):
             found += [
                 row for row in table.rows if _reaches(row, part.translate(SHOWN), dotted=part[0] not in (ANY, ONE))
             ]
-    last = parts[-1] if parts else ""
+    if not found:
+        return ()
     return tuple(
         row
         for row in dict.fromkeys(found)
-        if not any(fnmatch.fnmatchcase(last, exception) for exception in row.exceptions)
+        if not any(fnmatch.fnmatchcase(parts[-1], exception) for exception in row.exceptions)
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_folder(folder: str, home: str) -> bool:
+    """Return True if no pattern begins with a name of a folder, and none with an anchor begins right below it."""
+    parts, home_parts = path_parts(folder), path_parts(home)
+    below = parts[len(home_parts) :] if parts[: len(home_parts)] == home_parts else ()
+    anchored = _beginning("/", parts[0]) if parts else True
+    return not (
+        anchored
+        or parts == home_parts
+        or (below and _beginning("~", below[0]))
+        or any(_beginning("", one) for one in parts)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _beginning(anchor: str, part: str) -> tuple[_Pattern, ...]:
+    """Return the patterns of an anchor whose first name may match a part of a path."""
+    table = _sensitive()
+    named = table.patterns.get((anchor, part), ())
+    globs = table.globs.get(anchor)
+    return (*named, *table.patterns[anchor, "*"]) if globs and globs.match(part) else named
 
 
 def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
@@ -163,13 +191,11 @@ def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
 
 
-def _plain(path: str) -> str:
-    """Return a path in the one spelling that file systems may take for it."""
-    return INVISIBLE.sub("", unicodedata.normalize("NFKC", path))
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.casefold().split("/") if part)
+@lru_cache(maxsize=4096)
+def path_parts(path: str) -> tuple[str, ...]:
+    """Return the names in a path, each in the one spelling that file systems may take for it."""
+    plain = path if path.isascii() else INVISIBLE.sub("", unicodedata.normalize("NFKC", path))
+    return tuple(part for part in plain.casefold().split("/") if part)
 
 
 @define(eq=False)
@@ -177,6 +203,8 @@ class _GuardTree:
     """Guarded paths by their parts, and the reasons why they are guarded."""
 
     children: dict[str, _GuardTree] = field(factory=dict)
+    globs: dict[str, _GuardTree] = field(factory=dict)
+    """The children whose names have a glob."""
     reason: str = ""
     below: bool = False
     """True if everything below this path is guarded, too."""
@@ -185,7 +213,9 @@ class _GuardTree:
         """Add a guarded path."""
         node = self
         for part in parts:
-            node = node.children.setdefault(part, _GuardTree())
+            parent, node = node, node.children.setdefault(part, _GuardTree())
+            if "*" in part:
+                parent.globs[part] = node
         node.reason, node.below = reason, below
 
     def find(self, parts: tuple[str, ...], *, whole: bool, free: int) -> str:
@@ -203,11 +233,13 @@ class _GuardTree:
             )
         part = parts[0]
         found = [self.children[part]] if part in self.children else []
-        if PATTERN.search(part) or part == NAME:
+        if holds_glob(part) or part == NAME:
             if free <= 0 or part.strip(ANY + NAME):
                 found = [one for name, one in self.children.items() if part == NAME or _is_reached(name, part)]
         else:
-            found += [one for name, one in self.children.items() if "*" in name and fnmatch.fnmatchcase(part, name)]
+            found += [one for name, one in self.globs.items() if fnmatch.fnmatchcase(part, name)]
+        if not found:
+            return ""
         return next(filter(None, (one.find(parts[1:], whole=whole, free=free - 1) for one in found)), "")
 
 
@@ -217,9 +249,9 @@ def _guard_trees(guarded: tuple[str, ...], home: str) -> tuple[_GuardTree, _Guar
     absolute, anywhere = _GuardTree(), _GuardTree()
     for one in _sensitive().hooks:
         tree = absolute if one.anchor else anywhere
-        tree.add((*(_parts(home) if one.anchor == "~" else ()), *one.parts), one.row.reason, below=one.below)
+        tree.add((*(path_parts(home) if one.anchor == "~" else ()), *one.parts), one.row.reason, below=one.below)
     for path in guarded:
-        absolute.add(_parts(_plain(path)), GUARD, below=True)
+        absolute.add(path_parts(path), GUARD, below=True)
     return absolute, anywhere
 
 
@@ -280,6 +312,13 @@ class Places:
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
     touched: dict[str, None] = field(factory=dict)
     """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
+    _tree: tuple[str, ...] = field(init=False)
+    _temporary: tuple[str, ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        policy = self.policy
+        self._tree = _prefixes((policy.root, *policy.trusted_folders))
+        self._temporary = _prefixes(policy.temporary)
 
     def absolute(self, text: str, folder: str, *, logical: bool = False) -> str:
         """Return a path as the system reads it, without `.` and `..`; marks stay in it.
@@ -287,38 +326,42 @@ class Places:
         Behind a link, `..` leads to the parent of its target, unless `logical`, as for `cd`.
         """
         path = text.strip()
-        if path[:5].lower() == "file:":
+        if path[:1] in ("f", "F") and path[:5].lower() == "file:":
             path = unquote(re.sub(r"^file:(//(localhost)?(?=/))?", "", path, flags=re.IGNORECASE))
         if "$" in path or "%" in path:
             path = VARIABLE.sub(lambda _: self.policy.home, path)
-        if path == "~" or path.startswith("~/"):
-            path = self.policy.home + path[1:]
-        elif path.startswith("~"):
-            path = posixpath.join(posixpath.dirname(self.policy.home), path[1:])
-        path = posixpath.join(folder, path)
+        if path[:1] == "~":
+            known = path == "~" or path[1] == "/"
+            path = (
+                self.policy.home + path[1:] if known else posixpath.join(posixpath.dirname(self.policy.home), path[1:])
+            )
+        if path[:1] != "/":
+            path = posixpath.join(folder, path)
         if "/.." in path and not logical:
             for parent in PARENT.finditer(path):
                 beginning = posixpath.normpath(path[: parent.start()])
                 if (real := self.fact(beginning).path) != beginning:
                     return self.absolute(f"{real}{path[parent.start() :]}", "/")
-        path = posixpath.normpath(path)
-        return path[1:] if path.startswith("//") else path
+        if path[:1] != "/" or path[-1:] == "/" or "/." in path or "//" in path:
+            path = posixpath.normpath(path)
+        return path[1:] if path[:2] == "//" else path
 
     def fact(self, path: str) -> FileFact:
         """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
         known = path
-        if mark := MARKED.search(path):
+        if not path.isascii() and (mark := MARKED.search(path)):
             known = path[: mark.start()].rpartition("/")[0] or "/"
         for link, target in self.links.items():
             if _is_below(known, link):
                 known, path = f"{target}{known[len(link) :]}", f"{target}{path[len(link) :]}"
-        if known not in self.answers:
-            self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
-        answer = self.answers[known]
+        answer = self.answers.get(known)
+        if answer is None:
+            answer = self.answers[known] = self.stat(known) if "\0" not in known else FileFact(known)
         return answer if known == path else FileFact(posixpath.join(answer.path, path[len(known) :].lstrip("/")))
 
     def _spellings(self, path: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((path, self.fact(path).path)))
+        real = self.fact(path).path
+        return (path,) if real == path else (path, real)
 
     def reads(self, path: str, *, recursive: bool = False) -> Impact:
         """Return the impact of reading an absolute path."""
@@ -357,7 +400,7 @@ class Places:
             return
         if content is not None:
             self.written[path] = content
-        guards = self._guards(path, f"{content}{hint}")
+        guards = self._guards(path, content, hint)
         unguarding = self.unguards(path, whole=whole)
         if unguarding:
             guards = tuple(dict.fromkeys((unguarding, *guards)))
@@ -366,9 +409,10 @@ class Places:
         if kind != "writes_tree" or not guards:
             yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
 
-    def _guards(self, path: str, text: str) -> tuple[str, ...]:
+    def _guards(self, path: str, content: str | None, hint: str) -> tuple[str, ...]:
         """Return why a path is guarded against a text that may be written to it."""
         rows = [row for spelling in self._spellings(path) for row in sensitive_rows(spelling, self.policy.home)]
+        text = f"{content}{hint}" if rows else ""
         written = [
             row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
         ]
@@ -380,12 +424,12 @@ class Places:
         `whole` says that everything below the path changes, too.
         """
         absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
-        common = [_parts(folder) for folder in (self.policy.root, self.policy.home)]
+        common = [path_parts(folder) for folder in (self.policy.root, self.policy.home)]
         beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
-        for parts in dict.fromkeys(_parts(_plain(one)) for one in dict.fromkeys((*self._spellings(path), beside))):
+        for parts in dict.fromkeys(path_parts(one) for one in dict.fromkeys((*self._spellings(path), beside))):
             # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
             free = len(parts) if parts[:-1] in common and not whole else 0
-            starts = [start for start, part in enumerate(parts) if part in anywhere.children or PATTERN.search(part)]
+            starts = [start for start, part in enumerate(parts) if part in anywhere.children or holds_glob(part)]
             reason = absolute.find(parts, whole=whole, free=free) or next(
                 filter(None, (anywhere.find(parts[start:], whole=whole, free=1) for start in starts)), ""
             )
@@ -433,7 +477,7 @@ class Places:
             (not self._is_tree(path), "deletes_generated", "a temporary place"),
             (path in self.written and fact.kind == "missing", "deletes_generated", "the call itself made it"),
             (self._is_generated(path), "deletes_generated", "programs can generate it again"),
-            (bool(PATTERN.search(path)) or (recursive and fact.kind != "file"), "deletes_many", ""),
+            (holds_glob(path) or (recursive and fact.kind != "file"), "deletes_many", ""),
         )
         return next(
             (Impact(kind, place, reason) for holds, kind, reason in lines if holds), Impact("deletes_one", place)
@@ -473,9 +517,11 @@ class Places:
         return self._is_tree(path) or self._is_temporary(path)
 
     def _is_tree(self, path: str) -> bool:
-        return any(_is_below(path, folder) for folder in (self.policy.root, *self.policy.trusted_folders))
+        return f"{path}/".startswith(self._tree)
 
     def _is_temporary(self, path: str) -> bool:
+        if not f"{path}/".startswith(self._temporary):
+            return False
         home = self.policy.home
         return any(
             _is_below(path, folder)
@@ -485,10 +531,24 @@ class Places:
 
     def _is_generated(self, path: str) -> bool:
         below = path[len(self.policy.root) :].translate(SHOWN)
-        names = _names("generated")
-        return any(fnmatch.fnmatchcase(part, name) for part in below.split("/") if part for name in names)
+        return any(map(_generated().match, filter(None, below.split("/"))))
+
+
+@cache
+def _generated() -> re.Pattern[str]:
+    """Return an expression for the names of folders and files that programs can generate again."""
+    return re.compile("|".join(map(fnmatch.translate, _names("generated"))))
 
 
 def _is_below(path: str, folder: str, *, strict: bool = False) -> bool:
     """Return True if an absolute path lies in a folder; the folder itself counts unless `strict`."""
-    return (path == folder and not strict) or path.startswith(folder.rstrip("/") + "/")
+    return (path == folder and not strict) or path.startswith(_prefix(folder))
+
+
+def _prefix(folder: str) -> str:
+    return folder.rstrip("/") + "/"
+
+
+@lru_cache(maxsize=64)
+def _prefixes(folders: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_prefix, folders))

@@ -8,11 +8,11 @@ function in `readers`.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, field, fields_dict, frozen
+from attrs import define, field, fields_dict, frozen
 
 from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
@@ -51,6 +51,10 @@ FAMILIES: Final = (
 )
 LOADING_OPTIONS: Final = frozenset(("-c", "-f", "-r", "-C", "-t", "-I", "-P", "-S", "-b", "-s", "-Xclang", "run"))
 """Options and verbs of programs with code of the project whose value is code or settings."""
+SKIPPED: Final = ("skip*",)
+"""The roles of operands without an impact."""
+LINKING: Final = re.compile(r"-extld(?!flags)|-fplugin|-specs|-wrapper")
+"""Options of linkers that name a program."""
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -215,8 +219,7 @@ class ProgramRun:
 
     def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
         """Return the arguments, split by the options of the row and by more options that take `values`."""
-        row = evolve(self.row, values=self.row.values | set(values.split()), single=single)
-        return SplitWords(*split_words(row, words, stop=stop))
+        return SplitWords(*split_words(self.row, words, more=_names(values), stop=stop, single=single))
 
     def paths(self, text: str) -> list[str]:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
@@ -264,8 +267,8 @@ class ProgramRun:
         ROLES[name](self, text, argument)
 
     def read(self, words: Sequence[str], path: list[str]) -> None:
-        """Add the impacts of arguments by the row, whose program or subcommand `path` names."""
-        _read(self, words, path)
+        """Add the impacts of arguments by the row, whose program or subcommand `path` names; its reader calls this."""
+        _read_by_row(self, words, path)
 
     def is_known_tool(self, name: str) -> bool:
         """Return True if a table names a program, and the program runs code of the project or has subcommands."""
@@ -295,17 +298,25 @@ def run_program(run: ProgramRun) -> str:
     return run.output if run.output is not None else _output(run)
 
 
+@lru_cache(maxsize=1024)
+def _meaning(option: str) -> str:
+    """Return what the name of an option says of its value: `writes`, `loads`, or nothing."""
+    parts = frozenset(option.lstrip("-").replace("_", "-").split("-"))
+    if parts & names_of("options_that_write"):
+        return "writes"
+    return "loads" if parts & names_of("options_that_load") else ""
+
+
 def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
     """Judge what the names of options say of their values, for options that no row knows; this only raises."""
-    for word, following in zip(words, [*words, ""][1:], strict=True):
+    for place, word in enumerate(words, start=1):
         if word[:1] != "-":
             continue
         name, joined, value = word.partition("=")
-        if name in run.row.options or name in ("--", "-"):
+        if not (meaning := _meaning(name)) or name in run.row.options:
             continue
-        value = value if joined else following
-        parts = frozenset(name.lstrip("-").replace("_", "-").split("-"))
-        if parts & names_of("options_that_write") and value[:1] != "-":
+        value = value if joined else "".join(words[place : place + 1])
+        if meaning == "writes" and value[:1] != "-":
             kept = [
                 one
                 for path in run.paths(value)
@@ -313,7 +324,7 @@ def _read_named(run: ProgramRun, words: Sequence[str]) -> None:
                 if value and one.kind in ("writes_outside", "writes_guarded")
             ]
             run.walk.note(*kept)
-        elif parts & names_of("options_that_load") and value[:1] in ("/", "~", "."):
+        elif meaning == "loads" and value[:1] in ("/", "~", "."):
             run.walk.note(
                 *(one for path in run.paths(value) if (one := run.walk.places.runs(path)).kind != "runs_project")
             )
@@ -324,10 +335,15 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
     if row.by:
         _add_kinds(run, row.kinds, row.reason, path)
         _reader(row.by)(run, list(words))
-        return
+    else:
+        _read_by_row(run, words, path)
+
+
+def _read_by_row(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
+    row = run.row
     run.recursive = run.recursive or row.recursive
     run.roles = row.operands
-    run.operands, found = split_words(row, words, stop=bool(row.verbs) or "command" in row.operands)
+    run.operands, found = split_words(row, words, single=row.single, stop=bool(row.verbs) or "command" in row.operands)
     run.settings += found
     if any(name in row.looks for name, _ in found):
         run.add("reads", " ".join(path))
@@ -341,7 +357,8 @@ def _read(run: ProgramRun, words: Sequence[str], path: list[str]) -> None:
         run.refuse_outside(words)
     if row.stdin and not [word for word in run.operands if word != "-"]:
         run.apply(row.stdin, run.stdin)
-    _apply_roles(run)
+    if run.roles != SKIPPED or row.assignments or row.plus:
+        _apply_roles(run)
 
 
 def _apply_options(run: ProgramRun, found: Sequence[tuple[str, str]]) -> None:
@@ -368,7 +385,7 @@ def _read_verb(run: ProgramRun, path: list[str]) -> None:
         _add_kinds(run, row.kinds or row.otherwise if not verb else (), row.reason, path)
     elif row.otherwise:
         _add_kinds(run, row.otherwise, row.reason, [*path, verb])
-        rest, found = split_words(row, run.operands[1:])
+        rest, found = split_words(row, run.operands[1:], single=row.single)
         run.operands = [verb, *rest]
         run.settings += found
         _apply_options(run, found)
@@ -381,58 +398,66 @@ def _read_verb(run: ProgramRun, path: list[str]) -> None:
         run.add("unknown_program", " ".join([*path, verb]), "a subcommand that no table names")
 
 
-def split_words(row: Row, words: Sequence[str], *, stop: bool = False) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the operands, and the options with their values; `stop` ends the options at the first operand."""
+@lru_cache(maxsize=256)
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def split_words(
+    row: Row, words: Sequence[str], *, more: frozenset[str] = frozenset(), stop: bool = False, single: bool = False
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the operands, and the options with their values.
+
+    `more` are options that take values besides those of the row; `stop` ends the options at the first operand; `single`
+    says that long options have one dash.
+    """
     operands: list[str] = []
     found: list[tuple[str, str]] = []
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        if word == "--" and not row.single:
-            return [*operands, *words[place:]], found
-        if word[:1] != "-" or not word[1:]:
+        if word[:1] != "-" or word == "-":
             operands.append(word)
             if stop:
                 return [*operands, *words[place:]], found
             continue
+        if word == "--" and not single:
+            return [*operands, *words[place:]], found
         following = words[place] if place < len(words) else ""
-        for name, value, used in _options_of(row, word, following):
+        for name, value, used in _options_of(row, word, following, more, single=single):
             found.append((name, value))
             place += used
     return operands, found
 
 
-def _options_of(row: Row, word: str, following: str) -> list[tuple[str, str, bool]]:
+def _options_of(
+    row: Row, word: str, following: str, more: frozenset[str], *, single: bool
+) -> list[tuple[str, str, bool]]:
     """Return the options in one word: their names, their values, and if the following word is the value."""
-    if word.startswith("--") or row.single:
+
+    def takes_value(name: str) -> bool:
+        return name in row.options or name in row.values or name in more
+
+    if word.startswith("--") or single:
         name, joined, value = word.partition("=")
-        name = _full_name(row, name)
-        if joined or not _takes_value(row, name):
-            short = name[:2] if row.single and word[1:2].isupper() and _takes_value(row, name[:2]) else ""
+        if single and takes_value(name[1:]):
+            name = name[1:]
+        elif name[:2] == "--" and name[3:] and not takes_value(name) and name not in row.flags:
+            known = (*row.options, *row.flags, *sorted(row.values | more))
+            name = next((full for full in known if full.startswith(name)), name)
+        if joined or not takes_value(name):
+            short = name[:2] if single and word[1:2].isupper() and takes_value(name[:2]) else ""
             return [(short, word[2:], False)] if short else [(name, value, False)]
         return [(name, following, True)]
     options: list[tuple[str, str, bool]] = []
     for place in range(1, len(word)):
         name = f"-{word[place]}"
-        if _takes_value(row, name):
+        if takes_value(name):
             rest = word[place + 1 :]
             return [*options, (name, rest or following, not rest)]
         options.append((name, "", False))
     return options
-
-
-def _takes_value(row: Row, name: str) -> bool:
-    return name in row.options or name in row.values
-
-
-def _full_name(row: Row, name: str) -> str:
-    """Return the long option that an abbreviation means, if it means one that the row names."""
-    if row.single and _takes_value(row, name[1:]):
-        return name[1:]
-    if not name.startswith("--") or name in row.options or name in row.values or name in row.flags or not name[3:]:
-        return name
-    return next((full for full in (*row.options, *row.flags, *row.values) if full.startswith(name)), name)
 
 
 def _apply_flag(run: ProgramRun, flag: str) -> None:
@@ -479,6 +504,8 @@ def _apply_roles(run: ProgramRun) -> None:
 
 
 def _paired(roles: Sequence[str], operands: Sequence[str]) -> list[tuple[str, str]]:
+    if len(roles) == 1 and roles[0][-1:] == "*":
+        return [(roles[0].rstrip("*"), word) for word in operands]
     repeated = next((place for place, role in enumerate(roles) if role.endswith("*")), None)
     if repeated is None:
         return list(zip(roles, operands, strict=False))
@@ -533,6 +560,24 @@ def _writes(run: ProgramRun, text: str, _argument: str) -> None:
 def _changes(run: ProgramRun, text: str, _argument: str) -> None:
     """Change a file without changing its text."""
     run.writes(text, None, hint=run.walk.source)
+
+
+def _creates(run: ProgramRun, text: str, _argument: str) -> None:
+    """Make a folder, in which only what lies outside of the project matters."""
+    for path in run.paths(text):
+        if run.walk.places.is_foreign((path,)):
+            run.walk.note(*run.walk.places.writes(path, None))
+
+
+def _report(run: ProgramRun, text: str, _argument: str) -> None:
+    """Write a report to the place behind its format, as in `html:folder`."""
+    run.writes(text.partition(":")[2])
+
+
+def _linker(run: ProgramRun, text: str, _argument: str) -> None:
+    """Give a linker its options, some of which name the program that links."""
+    if LINKING.search(text):
+        run.add("runs_unread", text, "an option that names a program")
 
 
 def _converts(run: ProgramRun, text: str, _argument: str) -> None:
@@ -784,6 +829,9 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "writes": _writes,
     "copies": _copies,
     "changes": _changes,
+    "creates": _creates,
+    "report": _report,
+    "linker": _linker,
     "converts": _converts,
     "builds": _builds,
     "target": _target,

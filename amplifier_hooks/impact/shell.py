@@ -111,6 +111,8 @@ ASSIGNING: Final = frozenset(("read", "mapfile", "readarray", "getopts", "printf
 PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
 BACKGROUND: Final = ("&>", "&>>")
 """Redirects of bash. Other shells read an `&`, and then a redirect that begins another command."""
+FOLLOWED: Final = CommandRun((), (), frozenset())
+"""The place of a command that is still followed."""
 OPERATORS: Final = {
     ">": "writes",
     ">>": "writes",
@@ -213,8 +215,9 @@ class ShellWalk:
 
     def note(self, *impacts: Impact) -> None:
         """Add impacts, each once."""
-        self.impacts.update(dict.fromkeys(impacts))
-        self.kinds.update(one.kind for one in impacts)
+        for one in impacts:
+            self.impacts[one] = None
+            self.kinds.add(one.kind)
 
     def follow(self, command: str, folder: str) -> None:
         """Add the impacts of a whole command that starts in a folder."""
@@ -245,7 +248,7 @@ class ShellWalk:
 
     def script(self, text: str, state: ShellState, stdin: str) -> str:
         """Follow a text of shell commands, and return what is known of its output."""
-        text = RESERVED.sub(UNKNOWN, text) if self.depth == 0 else text
+        text = RESERVED.sub(UNKNOWN, text) if self.depth == 0 and not text.isascii() else text
         if text.strip() in ("", UNKNOWN) or len(text) > LONGEST or self.depth > DEEPEST:
             if text.strip():
                 self.add(
@@ -255,7 +258,7 @@ class ShellWalk:
                 )
                 self._record([UNKNOWN], state)
             return UNKNOWN
-        if len(SIGNS.findall(text)) > MOST_SIGNS or _has_too_many_words(text):
+        if (len(text) > MOST_SIGNS and len(SIGNS.findall(text)) > MOST_SIGNS) or _has_too_many_words(text):
             self.add("unreadable", "", "too many parts to be read")
             self._record([UNKNOWN], state)
             return UNKNOWN
@@ -361,11 +364,11 @@ class ShellWalk:
     def _list(self, node: Node, state: ShellState, stdin: str) -> str:
         first, *rest = node.named_children
         output = self.visit(first, state, stdin)
-        before = state.copy()
         either = any(child.type == "||" for child in node.children) or source(first).startswith(TESTS)
+        before = state.copy() if either else None
         for child in rest:
             output += self.visit(child, state, stdin)
-        if either:
+        if before is not None:
             state.join(before)
         return output
 
@@ -631,40 +634,61 @@ class ShellWalk:
 
     def _command(self, node: Node, state: ShellState, stdin: str, more: Sequence[Node] = ()) -> str:
         """Follow one command; `more` are arguments that stand behind its redirects."""
-        given = state
-        assignments = [child for child in node.children if child.type == "variable_assignment"]
-        assigned: list[str] = []
-        if assignments:
-            given = state.copy()
-            for child in assignments:
-                name, value = self._assigned(child, state)
-                self.assign(name, value, given)
-                assigned.append(f"{name}={value}")
-        redirects = node.children_by_field_name("redirect")
-        stdin = self._input(redirects, (), given, stdin)
-        opened = given.copy() if redirects else given
-        program = node.child_by_field_name("name")
-        words: list[str] = []
-        if program is not None:
-            words, secrets = self._words(
-                [*program.named_children, *node.children_by_field_name("argument"), *more], given
-            )
-            if words and secrets and words[0].rpartition("/")[2] in PRINTERS:
-                for secret in dict.fromkeys(secrets):
-                    self.add("reads_secret", f"${secret}", "a variable with a secret's name")
+        program: Node | None = None
+        assignments, redirects, statements = [], [], []
         for child in node.named_children:
-            if child.type in STATEMENTS and child.type != "variable_assignment":
-                self.visit(child, given, stdin)  # `time (…)`
-        before = dict(given.variables) if given is not state else {}
-        output = self.command(words, given, stdin, assigned) if words else ""
+            kind = child.type
+            if kind == "command_name":
+                program = child
+            elif kind == "variable_assignment":
+                assignments.append(child)
+            elif kind in REDIRECTS:
+                redirects.append(child)
+            elif kind in STATEMENTS:
+                statements.append(child)  # `time (…)`
+        arguments = (
+            [] if program is None else [*program.named_children, *node.children_by_field_name("argument"), *more]
+        )
+        if not assignments:
+            return self._simple_command(arguments, redirects, statements, state, stdin)
+        given, assigned = state.copy(), []
+        for child in assignments:
+            name, value = self._assigned(child, state)
+            self.assign(name, value, given)
+            assigned.append(f"{name}={value}")
+        before = dict(given.variables)
+        output = self._simple_command(arguments, redirects, statements, given, stdin, assigned=assigned)
+        # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
+        changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
+        state.folders, state.functions = given.folders, given.functions
+        state.variables |= changed
+        return output
+
+    def _simple_command(
+        self,
+        arguments: Sequence[Node],
+        redirects: Sequence[Node],
+        statements: Sequence[Node],
+        state: ShellState,
+        stdin: str,
+        *,
+        assigned: Sequence[str] = (),
+    ) -> str:
+        """Follow a command with its redirects; `assigned` are the assignments in front of the program."""
+        opened = state
+        if redirects:
+            stdin = self._input(redirects, (), state, stdin)
+            opened = state.copy()
+        words, secrets = self._words(arguments, state)
+        if secrets and words and words[0].rpartition("/")[2] in PRINTERS:
+            for secret in dict.fromkeys(secrets):
+                self.add("reads_secret", f"${secret}", "a variable with a secret's name")
+        for child in statements:
+            self.visit(child, state, stdin)
+        output = self.command(words, state, stdin, assigned) if words else ""
         if assigned and not words:
             self._record(assigned, state)
-        if given is not state:
-            # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
-            changed = {name: value for name, value in given.variables.items() if before.get(name) != value}
-            state.folders, state.functions = given.folders, given.functions
-            state.variables |= changed
-        return self._outputs(redirects, opened, output)
+        return self._outputs(redirects, opened, output) if redirects else output
 
     def command(self, words: list[str], state: ShellState, stdin: str, assigned: Sequence[str] = ()) -> str:
         """Add the impacts of one program with its arguments, and return what is known of its output.
@@ -678,7 +702,7 @@ class ShellWalk:
             return UNKNOWN
         self.depth += 1
         kept, place, start = (self.kinds, self.entered, self.outer), len(self.commands), state.folders
-        self._record([*assigned, *words], state)
+        self.commands.append(FOLLOWED)
         self.kinds, self.entered, self.outer = set(), [], place
         try:
             return self._program(words, state, stdin)
@@ -695,7 +719,7 @@ class ShellWalk:
 
     def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
         name, arguments = words[0], words[1:]
-        if UNKNOWN in name or ANY in name or NAME in name:
+        if not name.isascii() and (UNKNOWN in name or ANY in name or NAME in name):
             self.add("unreadable", show(name), "only a run tells the program")
             self.add("runs_unread", show(name), "only a run tells the program")
             return UNKNOWN

@@ -85,6 +85,8 @@ class Expansion:
     def words(self, node: Node) -> list[str]:
         """Return the words that a node becomes: none, one, or several."""
         text = self.text(node)
+        if text.isascii():
+            return [text]  # no mark in it
         words = [word for word in text.split(SPLIT) if word] if SPLIT in text else [text]
         words = words if len(words) <= MOST_WORDS else [UNKNOWN]
         return [plain for word in words for plain in _braced(word)]
@@ -145,22 +147,24 @@ class Expansion:
         start = node.start_byte
         parts: list[str] = []
         place = start
+        document = node.type == "heredoc_body"
         for child in node.children:
-            gap = whole[place - start : child.start_byte - start].decode("utf-8", "replace")
-            parts.append(_plain(self.backquoted(gap) if node.type == "heredoc_body" else gap))
-            place = child.end_byte
-            if child.type in PLAIN_TEXT:
-                parts.append(_plain(STRING_ESCAPE.sub(_unescape, self._part(child, node))))
-            elif child.type not in ('"', '$"', "$"):
+            if (first := child.start_byte) != place:
+                parts.append(self._gap(whole[place - start : first - start], document=document))
+            place, kind = child.end_byte, child.type
+            if kind in PLAIN_TEXT:
+                part = self.backquoted(source(child)) if document else source(child)
+                parts.append(_plain(STRING_ESCAPE.sub(_unescape, part) if "\\" in part else part))
+            elif kind not in ('"', '$"', "$"):
                 parts.append(self.text(child, quoted=True))
-            elif child.type == "$":
+            elif kind == "$":
                 parts.append("$")
-        rest = whole[place - start :].decode("utf-8", "replace")
-        parts.append(_plain(self.backquoted(rest) if node.type == "heredoc_body" else rest))
+        parts.append(self._gap(whole[place - start :], document=document))
         return "".join(parts)
 
-    def _part(self, child: Node, whole: Node) -> str:
-        return self.backquoted(source(child)) if whole.type == "heredoc_body" else source(child)
+    def _gap(self, gap: bytes, *, document: bool) -> str:
+        text = gap.decode("utf-8", "replace")
+        return _plain(self.backquoted(text) if document else text)
 
     def _variable(self, name: str, *, quoted: bool) -> str:
         if name == "@" and self.variables.get(name) == "":

@@ -196,7 +196,7 @@ def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
 def _strings(value: Any, depth: int = 0) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if depth > DEEPEST:
+    if value is None or depth > DEEPEST:
         return []
     if isinstance(value, Mapping):
         return [text for item in value.values() for text in _strings(item, depth + 1)]

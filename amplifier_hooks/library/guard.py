@@ -22,16 +22,17 @@ This call publishes with git (origin main). Allow it?
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Mapping
-from pathlib import Path
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from attrs import frozen
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.file_facts import FileSystem
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import KINDS, MEANINGS, Impact, ImpactKind, ImpactPolicy
 from amplifier_hooks.library.parts.feedback import folder_of
@@ -148,6 +149,7 @@ class Guard(ReadyMade[GuardSettings]):
     def __init__(self, settings: GuardSettings | None = None) -> None:
         super().__init__(settings)
         self._treatments = {kind: _treatment(kind, self.settings) for kind in KINDS}
+        self._policy = lru_cache(maxsize=64)(self._make_policy)
 
     def points(self) -> tuple[Point, ...]:
         """Return a gate before every tool. It looks again at input that was changed."""
@@ -158,11 +160,12 @@ class Guard(ReadyMade[GuardSettings]):
         given = data.get("tool_input")
         arguments = given if isinstance(given, Mapping) else {"input": given}
         folder = folder_of("", data)
-        root = folder_of("", {"cwd": data.get("root") or folder})
+        root = folder_of("", {"cwd": data["root"]}) if data.get("root") else folder
         return await call_apart(arguments, self._judge, str(data.get("tool_name") or ""), arguments, folder, root)
 
     def _judge(self, tool: str, arguments: Mapping[str, Any], folder: str, root: str) -> HookResult:
-        impacts = predict_impact(tool, arguments, self._policy(root), ask_file_system, folder=folder).impacts
+        home = os.path.expanduser("~")  # noqa: PTH111  # a path of pathlib costs more than the rest of this line
+        impacts = predict_impact(tool, arguments, self._policy(root, home), FileSystem(), folder=folder).impacts
         denied = [one for one in impacts if self._treatments[one.kind] == "deny"]
         if denied:
             return HookResult.deny(f"This call {_sentence(denied)}. Do it in another way, or ask the user.")
@@ -178,8 +181,8 @@ class Guard(ReadyMade[GuardSettings]):
             risk_reason=_sentence([one for one in asked if ROWS[one.kind].risk == risk]),
         )
 
-    def _policy(self, root: str) -> ImpactPolicy:
-        settings, home = self.settings, str(Path.home())
+    def _make_policy(self, root: str, home: str) -> ImpactPolicy:
+        settings = self.settings
         folders = [posixpath.normpath(posixpath.join(root, _from_home(one, home))) for one in settings.trusted_folders]
         return ImpactPolicy(
             root,

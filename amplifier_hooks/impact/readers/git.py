@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve
-
 if TYPE_CHECKING:
     from amplifier_hooks.impact.program_rows import ProgramRun
 
@@ -65,7 +63,6 @@ def read_git(run: ProgramRun, words: list[str]) -> None:
             run.add("reads", "git")
             return
     before = set(run.walk.impacts)
-    run.row = evolve(run.row, by="")
     run.read(rest, ["git"])
     lost = [one for one in run.walk.impacts if one not in before and one.kind == "git_loses_work"]
     for folder in run.state.folders if lost else ():

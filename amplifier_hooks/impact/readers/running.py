@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from amplifier_hooks.impact.places import UNKNOWN, tells_outward
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impact.program_rows import ProgramRun
+    from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
     from amplifier_hooks.impact.shell import ShellState
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
@@ -208,14 +208,21 @@ def read_npx(run: ProgramRun, words: list[str]) -> None:
     run.add("runs_unread", rest[0], "a tool that no table names")
 
 
-def read_make(run: ProgramRun, words: list[str]) -> None:
-    """Read `make`: its targets are code of the project, unless the file of rules comes from elsewhere."""
-    words = [word for at, word in enumerate(words) if not (word.isdigit() and words[at - 1 : at] == ["-j"])]
-    given = run.split(words, "-I -l -o -W --eval -f --file --makefile -C --directory -E")
+def _read_make_options(run: ProgramRun, given: SplitWords) -> None:
     for value in given.all("--eval", "-E"):
         run.add("runs_unread", value, "rules in the command")
     for folder in given.all("-C", "--directory"):
         run.enter(folder)
+    for folder in given.all("-I", "--include-dir"):
+        if run.walk.places.is_foreign(tuple(run.paths(folder))):
+            run.add("runs_unread", folder, "rules in a folder outside the project")
+
+
+def read_make(run: ProgramRun, words: list[str]) -> None:
+    """Read `make`: its targets are code of the project, unless the file of rules comes from elsewhere."""
+    words = [word for at, word in enumerate(words) if not (word.isdigit() and words[at - 1 : at] == ["-j"])]
+    given = run.split(words, "-I --include-dir -l -o -W --eval -f --file --makefile -C --directory -E")
+    _read_make_options(run, given)
     files = given.all("-f", "--file", "--makefile")
     written = run.walk.places.written
     for file in files or MAKE_FILES:
