@@ -97,7 +97,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
 
 
-class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One action that waits for a person.
 
     `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session

@@ -162,7 +162,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     times: int | None = None
 
 
-class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A request and its state so far.
 
     `digest` is the one that can be claimed: the request's, or that of the action with the approver's own arguments.

@@ -1,32 +1,27 @@
 """The `amplifier-hooks` command: arguments come in; answers go to standard output, messages to standard error.
 
-Each command has a file or a directory of its name. It declares its options and loads what it needs when it runs, so
-that `--help` stays quick. Exit codes: 0 success, 1 a finding or a failure, 2 a usage error.
+Each command has a file or a directory of its name, and a row in `COMMANDS`. Its module is loaded when the command is
+used, so that `--help` and all other commands stay quick. Exit codes: 0 success, 1 a finding or a failure, 2 a usage
+error.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from amplifier_hooks.cli import doctor, ledger, token
-from amplifier_hooks.cli.approvals import approvals_commands, stop_commands
-from amplifier_hooks.cli.audit import audit_commands, report_command
-from amplifier_hooks.cli.chat import chat_command
 from amplifier_hooks.cli.common import terminal_io
-from amplifier_hooks.cli.demo import demo_command
-from amplifier_hooks.cli.programs import bridge_command, programs_commands
-from amplifier_hooks.cli.project import project_commands
-from amplifier_hooks.cli.replay import replay_command
-from amplifier_hooks.cli.runs import runs_commands
-from amplifier_hooks.cli.serve import serve_command
 from amplifier_hooks.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 HELP: Final = """Hooks that watch, stop, change or ask: between an AI agent and what it does.
@@ -46,38 +41,77 @@ Examples:
 """
 ENDING: Final = "Exit codes: 0 it worked, 1 it found something or could not go on, 2 it was called wrongly."
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,  # it prints local variables, which hold what tools and hooks were given
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-IN_SHORT: Final = {
-    "demo": "Watch a scripted agent meet three hooks.",
-    "init": "Write a file of hooks for the project in this folder.",
-    "validate": "Find out whether a file of hooks is right.",
-    "list": "List the hooks, their order, and what a failure of each means.",
-    "test": "Try one event: the hooks that it reaches, and why.",
-    "replay": "Tell what your hooks would have decided about calls of the past.",
-    "chat": "Talk to a model that works in a folder, past your hooks.",
-    "doctor": "Find out what works here, and how to repair the rest.",
-    "ledger": "List the calls that the hook tool_ledger has kept.",
-    "import": "Take over the hooks of another program.",
-    "install": "Put our hook into the settings of another program.",
-    "uninstall": "Take our hook out of another program's settings again.",
-    "serve": "Serve other programs, the page where people approve, or both.",
-    "bridge": "Pass one question of another program to serve, and its answer back.",
-    "approvals": "Look at the requests that wait for an answer, and answer them.",
-    "stop": "Stop the acts of a session, of a tenant, or all, in every process.",
-    "resume": "End a stop.",
-    "report": "Tell what report-only hooks and rules would have done.",
-    "audit": "Read the record, and find out whether it is unchanged.",
-    "runs": "Queue runs of agents, look at them, and run what is queued.",
-    "token": "Say who may use the HTTP API, for which tenant, and for what.",
+class Entry(NamedTuple):
+    """A command: the line that the list of commands shows, and the names of its parts in its module below `cli`."""
+
+    short: str
+    """One line of at most 80 characters."""
+    module: str
+    function: str
+    """The function, or the `typer.Typer` of a group."""
+    help: str = ""
+    """The constant with the help of a function; a group has its own."""
+    epilog: str = ""
+
+
+COMMANDS: Final = {
+    "demo": Entry("Watch a scripted agent meet three hooks.", "demo.demo_command", "demo", "HELP"),
+    "init": Entry(
+        "Write a file of hooks for the project in this folder.", "project.project_commands", "init", "INIT", "CODES"
+    ),
+    "validate": Entry(
+        "Find out whether a file of hooks is right.", "project.project_commands", "validate", "VALIDATE", "CODES"
+    ),
+    "list": Entry(
+        "List the hooks, their order, and what a failure of each means.",
+        *("project.project_commands", "list_hooks", "LIST", "CODES"),
+    ),
+    "test": Entry(
+        "Try one event: the hooks that it reaches, and why.", "project.project_commands", "try_event", "TEST", "TRIED"
+    ),
+    "replay": Entry(
+        "Tell what your hooks would have decided about calls of the past.",
+        *("replay.replay_command", "replay", "REPLAY", "REPLAY_CODES"),
+    ),
+    "chat": Entry(
+        "Talk to a model that works in a folder, past your hooks.", "chat.chat_command", "chat", "CHAT", "ENDING"
+    ),
+    "doctor": Entry(
+        "Find out what works here, and how to repair the rest.", "doctor", "doctor", "DOCTOR", "DOCTOR_CODES"
+    ),
+    "ledger": Entry("List the calls that the hook tool_ledger has kept.", "ledger", "ledger", "LEDGER"),
+    "report": Entry(
+        "Tell what report-only hooks and rules would have done.",
+        *("audit.report_command", "report", "REPORT", "REPORT_CODES"),
+    ),
+    "import": Entry("Take over the hooks of another program.", "programs.programs_commands", "import_hooks", "IMPORT"),
+    "install": Entry(
+        "Put our hook into the settings of another program.", "programs.programs_commands", "install", "INSTALL"
+    ),
+    "uninstall": Entry(
+        "Take our hook out of another program's settings again.",
+        *("programs.programs_commands", "uninstall", "UNINSTALL"),
+    ),
+    "serve": Entry(
+        "Serve other programs, the page where people approve, or both.", "serve.serve_command", "serve", "HELP"
+    ),
+    "bridge": Entry(
+        "Pass one question of another program to serve, and its answer back.",
+        *("programs.bridge_command", "bridge", "BRIDGE", "BRIDGE_CODES"),
+    ),
+    "stop": Entry(
+        "Stop the acts of a session, of a tenant, or all, in every process.", "approvals.stop_commands", "stop", "STOP"
+    ),
+    "resume": Entry("End a stop.", "approvals.stop_commands", "resume", "RESUME"),
+    "approvals": Entry(
+        "Look at the requests that wait for an answer, and answer them.", "approvals.approvals_commands", "app"
+    ),
+    "audit": Entry("Read the record, and find out whether it is unchanged.", "audit.audit_commands", "audit_app"),
+    "runs": Entry("Queue runs of agents, look at them, and run what is queued.", "runs.runs_commands", "runs_app"),
+    "token": Entry("Say who may use the HTTP API, for which tenant, and for what.", "token", "token_app"),
 }
-"""One line of at most 80 characters for each command, as the list of commands shows it."""
-
+"""The commands, in the order of the list of commands."""
 
 DECIDING: Final = {
     "": ("init", "chat", "import", "install", "uninstall", "serve", "stop", "resume"),
@@ -103,40 +137,69 @@ def refusing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def command(name: str, help: str, epilog: str | None = None) -> Callable[[Callable[..., None]], object]:  # noqa: A002
-    """Register the decorated function as a command."""
-    register = app.command(name, help=help, epilog=epilog, short_help=IN_SHORT[name])
-    return lambda function: register(refusing(name, function) if name in DECIDING[""] else function)
+def load_command(name: str) -> typer.Typer:
+    """Return a command, loaded from its module: the only function, or the only group, of the app that is returned."""
+    entry = COMMANDS[name]
+    module = import_module(f"amplifier_hooks.cli.{entry.module}")
+    loaded: Any = getattr(module, entry.function)
+    parent = typer.Typer(rich_markup_mode=None, add_completion=False)
+    if isinstance(loaded, typer.Typer):
+        for one in loaded.registered_commands:
+            function = one.callback
+            if function is not None and (known := one.name or function.__name__) in DECIDING[name]:
+                one.callback = refusing(f"{name} {known}", function)
+        parent.add_typer(loaded, name=name, short_help=entry.short)
+        return parent
+    help, epilog = (getattr(module, text) if text else None for text in (entry.help, entry.epilog))  # noqa: A001
+    register = parent.command(name, help=help, epilog=epilog, short_help=entry.short)
+    register(refusing(name, loaded) if name in DECIDING[""] else loaded)
+    return parent
 
 
-command("demo", demo_command.HELP)(demo_command.demo)
-command("init", project_commands.INIT, project_commands.CODES)(project_commands.init)
-command("validate", project_commands.VALIDATE, project_commands.CODES)(project_commands.validate)
-command("list", project_commands.LIST, project_commands.CODES)(project_commands.list_hooks)
-command("test", project_commands.TEST, project_commands.TRIED)(project_commands.try_event)
-command("replay", replay_command.REPLAY, replay_command.REPLAY_CODES)(replay_command.replay)
-command("chat", chat_command.CHAT, chat_command.ENDING)(chat_command.chat)
-command("doctor", doctor.DOCTOR, doctor.DOCTOR_CODES)(doctor.doctor)
-command("ledger", ledger.LEDGER)(ledger.ledger)
-command("report", report_command.REPORT, report_command.REPORT_CODES)(report_command.report)
-command("import", programs_commands.IMPORT)(programs_commands.import_hooks)
-command("install", programs_commands.INSTALL)(programs_commands.install)
-command("uninstall", programs_commands.UNINSTALL)(programs_commands.uninstall)
-command("serve", serve_command.HELP)(serve_command.serve)
-command("bridge", bridge_command.BRIDGE, bridge_command.BRIDGE_CODES)(bridge_command.bridge)
-command("stop", stop_commands.STOP)(stop_commands.stop)
-command("resume", stop_commands.RESUME)(stop_commands.resume)
-for name, group in (
-    ("approvals", approvals_commands.app),
-    ("audit", audit_commands.audit_app),
-    ("runs", runs_commands.runs_app),
-    ("token", token.token_app),
-):
-    for one in group.registered_commands:
-        function = one.callback
-        if function is not None and (known := one.name or function.__name__) in DECIDING[name]:
-            one.callback = refusing(f"{name} {known}", function)
-    app.add_typer(group, name=name, short_help=IN_SHORT[name])
+class LoadedOnUse(Mapping[str, Any]):
+    """The commands by name. A command is loaded when it is looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            if name not in COMMANDS:
+                raise KeyError(name)
+            self._loaded[name] = get_group(load_command(name)).commands[name]
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class Commands(TyperGroup):
+    """The group of all commands. Its list of commands loads none of them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = LoadedOnUse()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the signature is typer's
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # the signature is typer's
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short) for name, entry in COMMANDS.items()])
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # it prints local variables, which hold what tools and hooks were given
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def show_version(wanted: bool) -> None:  # noqa: FBT001  # typer passes the option's value by position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from attrs import frozen
@@ -47,7 +48,7 @@ from approval_backends.rules.conditions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -254,6 +255,11 @@ class RulesModel(StrictRulesModel):
     rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
 
 
+def takes_part(action: RuleAction, finding: ConditionFinding) -> bool:
+    """Return True if a rule takes part in the verdict: an undecided rule does, unless it would allow."""
+    return finding.met is True or (finding.met is None and action != "allow")
+
+
 Condition = ArgumentCondition | CommandCondition | ImpactCondition | PathCondition
 
 
@@ -277,9 +283,18 @@ class Rule:
 
     def check(self, subject: Subject) -> ConditionFinding:
         """Return whether all conditions are met. The first unmet one, else an undecided one, gives the reason."""
+        facts = subject.facts
+        names = (_name_finding(self.event, facts.event, "the event"), _name_finding(self.tool, facts.tool, "the tool"))
+        return self._combine(chain(names, self._findings(subject)), subject)
+
+    def check_conditions(self, subject: Subject) -> ConditionFinding:
+        """Like `check`, for a call of which the event and the tool are known to match."""
+        return self._combine(self._findings(subject), subject)
+
+    def _combine(self, findings: Iterable[ConditionFinding], subject: Subject) -> ConditionFinding:
         doubtful: ConditionFinding | None = None
         last = ConditionFinding(met=True, why="")
-        for last in self._findings(subject):
+        for last in findings:
             if last.met is False:
                 return last
             if last.met is None:
@@ -289,14 +304,10 @@ class Rule:
         return doubtful or last
 
     def _findings(self, subject: Subject) -> Iterator[ConditionFinding]:
-        facts = subject.facts
-        yield _name_finding(self.event, facts.event, "the event")
-        yield _name_finding(self.tool, facts.tool, "the tool")
         if self.risk is not None:
-            met = facts.risk in self.risk
-            yield ConditionFinding(
-                met, f"the risk is {facts.risk}" if met else f"the risk is {facts.risk}, not {self._risks}"
-            )
+            risk = subject.facts.risk
+            met = risk in self.risk
+            yield ConditionFinding(met, f"the risk is {risk}" if met else f"the risk is {risk}, not {self._risks}")
         for condition in self.conditions:
             yield condition.check(subject)
 

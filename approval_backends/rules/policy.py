@@ -11,17 +11,48 @@ from attrs import frozen
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.ports import ActionFacts, RuleAction, RuleVerdict
 from amplifier_hooks.result import STOPS_NOTHING, Assessment, highest
+from amplifier_hooks.text.matching import MatchTimedOut
 from approval_backends.rules.conditions import Subject
-from approval_backends.rules.model import OTHERWISE, parse_rules, read_file
+from approval_backends.rules.model import OTHERWISE, Rule, parse_rules, read_file, takes_part
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable, Iterable
 
 
 STRICTEST_FIRST: Final[tuple[RuleAction, ...]] = ("deny", "ask", "allow")
+SELECTIONS_KEPT: Final = 1_024
+"""Pairs of an event and a tool of which the rules are kept; models choose the names of tools."""
+
+RulesByAction = tuple[tuple[RuleAction, tuple[Rule, ...]], ...]
+"""The rules of each action, the strictest action first, and among them in the order of their names."""
 
 
-@frozen(kw_only=True)
+class RuleIndex:
+    """The rules of a file, and for each event and tool those of them that are about it."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        by_name = sorted(rules, key=lambda rule: rule.id)
+        self.all: RulesByAction = tuple(
+            (action, tuple(rule for rule in by_name if rule.action == action)) for action in STRICTEST_FIRST
+        )
+        self._selected: dict[tuple[str, str], RulesByAction] = {}
+
+    def select(self, event: str, tool: str) -> RulesByAction:
+        """Return the rules about this event and tool. Raises `MatchTimedOut` where a pattern gives no answer."""
+        found = self._selected.get((event, tool))
+        if found is None:
+            if len(self._selected) >= SELECTIONS_KEPT:
+                self._selected.clear()
+            found = tuple(
+                (action, tuple(rule for rule in rules if rule.event.matches(event) and rule.tool.matches(tool)))
+                for action, rules in self.all
+            )
+            self._selected[event, tool] = found
+        return found
+
+
+@frozen
 class ConsideredRule:
     """One rule and its finding about a call. `met` is None if that is undecided, which counts against the call."""
 
@@ -30,11 +61,8 @@ class ConsideredRule:
     line: int
     met: bool | None
     why: str
-
-    @property
-    def matched(self) -> bool:
-        """True if the rule takes part in the verdict: an undecided rule does, unless it would allow."""
-        return self.met is True or (self.met is None and self.action != "allow")
+    matched: bool
+    """True if the rule takes part in the verdict."""
 
     def __str__(self) -> str:
         return f"{self.rule} ({self.action}, line {self.line}): {self.why}"
@@ -110,7 +138,7 @@ class Rules:
     def _take(self, data: bytes) -> None:
         model, lines = parse_rules(data, self._name)
         rules = tuple(rule.to_rule(lines["rules", number]) for number, rule in enumerate(model.rules))
-        self._rules, self._otherwise = rules, model.otherwise
+        self._rules, self._index, self._otherwise = rules, RuleIndex(rules), model.otherwise
         self.report_only = model.report_only
         """True if the verdicts have no effect and are only on record."""
         self.digest = hashlib.sha256(data).hexdigest()
@@ -121,7 +149,12 @@ class Rules:
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
         """Return the verdict of the rules about this call; None if no rule matches."""
-        return self.explain(facts).verdict
+        try:
+            rules = self._index.select(facts.event, facts.tool)
+        except MatchTimedOut:  # such a rule may count against the call
+            return self.explain(facts).verdict
+        subject = Subject(facts)
+        return self._verdict(rules, facts.event, lambda rule: takes_part(rule.action, rule.check_conditions(subject)))
 
     def explain(self, facts: ActionFacts) -> RulesExplanation:
         """Return the verdict that the rules would give to a call, and the reasons. Nothing is run."""
@@ -129,18 +162,16 @@ class Rules:
         considered = []
         for rule in self._rules:
             finding = rule.check(subject)
-            considered.append(
-                ConsideredRule(rule=rule.id, action=rule.action, line=rule.line, met=finding.met, why=finding.why)
-            )
+            part = takes_part(rule.action, finding)
+            considered.append(ConsideredRule(rule.id, rule.action, rule.line, finding.met, finding.why, part))
         matched = {one.rule for one in considered if one.matched}
-        verdict = self._verdict(matched, facts.event)
+        verdict = self._verdict(self._index.all, facts.event, lambda rule: rule.id in matched)
         return RulesExplanation(verdict=verdict, considered=tuple(considered), report_only=self.report_only)
 
-    def _verdict(self, matched: set[str], event: str) -> RuleVerdict | None:
-        """Return the strictest action of the rules that matched, by all that have it, in the order of their names."""
-        for action in STRICTEST_FIRST:
-            found = sorted((r for r in self._rules if r.id in matched and r.action == action), key=lambda r: r.id)
-            if found:
+    def _verdict(self, rules: RulesByAction, event: str, counts: Callable[[Rule], bool]) -> RuleVerdict | None:
+        """Return the strictest action of the rules that count, by all that have it, in the order of their names."""
+        for action, candidates in rules:
+            if found := [rule for rule in candidates if counts(rule)]:
                 given = [Assessment(by=r.id, risk=r.with_risk, reason=r.risk_reason) for r in found if r.with_risk]
                 risk = highest(given)
                 return RuleVerdict(

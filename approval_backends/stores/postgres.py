@@ -45,9 +45,12 @@ POSTGRES_TABLES = Migrations(
                 ADD COLUMN agent TEXT NOT NULL DEFAULT '', ADD COLUMN outcomes JSONB NOT NULL DEFAULT '{}'""",
             """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
-            """CREATE FUNCTION {schema}.approval_age(p_wall BIGINT) RETURNS BIGINT LANGUAGE SQL VOLATILE AS
-                'SELECT CASE WHEN p_wall >= wall - 1000000 THEN store_age + greatest(p_wall - wall, 0) END
-                FROM {schema}.approval_clock'""",
+            # In PL/pgSQL, which plans a statement once for each connection; SQL plans it in each call.
+            """CREATE FUNCTION {schema}.approval_age(p_wall BIGINT) RETURNS BIGINT LANGUAGE plpgsql VOLATILE AS $body$
+            BEGIN
+                RETURN (SELECT CASE WHEN p_wall >= wall - 1000000 THEN store_age + greatest(p_wall - wall, 0) END
+                    FROM {schema}.approval_clock);
+            END $body$""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
                 p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER,

@@ -64,6 +64,22 @@ def test_the_list_of_commands() -> None:
 
 
 @pytest.mark.rule("CLI-3")
+@pytest.mark.parametrize(
+    ("arguments", "loaded"), [(["--help"], set()), (["audit", "--help"], {"audit_commands"})], ids=["all", "audit"]
+)
+def test_help_loads_no_other_command(arguments: list[str], loaded: set[str]) -> None:
+    """The list of commands loads no command, and a command loads its own module only."""
+    program = (
+        "import sys, atexit\nfrom amplifier_hooks.cli.app import COMMANDS, main\n"
+        "modules = {f'amplifier_hooks.cli.{entry.module}' for entry in COMMANDS.values()}\n"
+        "atexit.register(lambda: print(*(modules & sys.modules.keys()), file=sys.stderr))\n"
+        f"sys.argv[1:] = {arguments}\nmain()"
+    )
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert {module.rpartition(".")[2] for module in run.stderr.split()} == loaded
+
+
+@pytest.mark.rule("CLI-3")
 @pytest.mark.parametrize("path", [path for path in COMMANDS if len(path[-1]) > 3], ids=" ".join)
 def test_did_you_mean(path: tuple[str, ...]) -> None:
     """A name with a letter too few is answered with the name, on standard error, with exit code 2."""
