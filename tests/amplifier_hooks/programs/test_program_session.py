@@ -372,6 +372,26 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
         await pool.close()
 
 
+@pytest.mark.rule("APR-12", "DIA-6")
+async def test_a_call_that_ran_is_refused_with_its_result(registry: HookRegistry, tmp_path: Path) -> None:
+    """A call that was approved and has run does not run again under its id, and the program reads its result."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
+        await pool.answer("claude_code", tool("PreToolUse"))
+        (record,) = await approvals.pending(PERSON)
+        allow = next(option.id for option in record.request.options if option.allows)
+        await approvals.decide(record.id, record.digest, allow, PERSON)
+        before, _ = await full_call(pool, stdout="a.txt")
+        assert decision(before) == "allow"
+        again = await pool.answer("claude_code", tool("PreToolUse"))
+        assert decision(again) == "deny"
+        assert said(again)["hookSpecificOutput"]["permissionDecisionReason"] == (
+            'This call has run already, and is not run again. Its result was:\n{"stdout": "a.txt"}'
+        )
+        await pool.close()
+
+
 @pytest.mark.rule("DIA-6")
 async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
     """A question without an answer in time is refused for now; once it is approved, another try of the call runs."""
