@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["NOTHING", "RESULTS", "VERDICT", "Report", "number", "replaced", "verdict"]
+__all__ = ["NOTHING", "RESULTS", "VERDICT", "Report", "loop_version", "number", "replaced", "verdict"]
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 TITLE: Final = "# Benchmark results\n\nEach section is written by `python -m benchmarks NAME --write`.\n"

@@ -6,6 +6,7 @@ has to name this machine, so that no page in a browser can ask in the user's nam
 
 from __future__ import annotations
 
+import asyncio
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ from amplifier_hooks.server.problem_details import problem
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -61,7 +62,11 @@ def create_app(
                 mark_program(request.client.port)
             note_hops(request.headers.get(HOPS_HEADER))
             delivery = request.headers.get(DELIVERY)
-            return exit_response(await sessions.answer_once(request.path_params["program"], body, delivery))
+            leaving = asyncio.create_task(cancel_at_hang_up(request))
+            try:
+                return exit_response(await sessions.answer_once(request.path_params["program"], body, delivery))
+            finally:
+                leaving.cancel()
         except (InvalidPayload, HookRefused, StoreUnavailable) as error:
             return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
@@ -92,6 +97,19 @@ class Admission:
         if self.token is not None and not compare_digest(given.encode(), f"Bearer {self.token}".encode()):
             return problem(401, "unauthorized", "send the token in the header Authorization: Bearer …")
         return None
+
+
+def cancel_at_hang_up(request: Request) -> Coroutine[None, None, None]:
+    """Cancel the calling task when the program hangs up, so that an open question is taken back."""
+    answering = asyncio.current_task()
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if answering is not None:
+            answering.cancel()
+
+    return wait()
 
 
 def mark_program(pid: int) -> None:
