@@ -1,4 +1,4 @@
-"""List the benchmarks, or run one: `python -m benchmarks [NAME [OPTION ...]]`.
+"""List the benchmarks, or run one: `python -m benchmarks [NAME [OPTION ...]]`; with `--uvloop`, in the loops of uvloop.
 
 A benchmark is a module beside this one with a `main(arguments)`; the first line of its docstring tells its subject.
 """
@@ -6,6 +6,7 @@ A benchmark is a module beside this one with a `main(arguments)`; the first line
 from __future__ import annotations
 
 import ast
+import asyncio
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HERE = Path(__file__).parent
+UVLOOP = "--uvloop"
 
 
 def benchmarks() -> dict[str, str]:
@@ -30,11 +32,14 @@ def benchmarks() -> dict[str, str]:
 def main(arguments: Sequence[str]) -> None:
     """Run the benchmark that is named, or list them all."""
     known = benchmarks()
-    name, *rest = arguments or ("",)
+    name, *rest = [one for one in arguments if one != UVLOOP] or ("",)
     if name in known:
+        if UVLOOP in arguments:
+            uvloop = import_module("uvloop")  # of the group `benchmarks`
+            asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
         import_module(f"benchmarks.{name}").main(rest)
         return
-    print("python -m benchmarks NAME [--quick] [--write]\n")
+    print("python -m benchmarks NAME [--quick] [--write] [--uvloop]\n")
     for known_name, what in known.items():
         print(f"  {known_name:10} {what}")
     if name not in ("", "-h", "--help"):

@@ -1,8 +1,9 @@
 """Other dispatchers, each in an environment of its own.
 
 They need versions of shared libraries that we do not, so none of them is a dependency of ours. An environment is made
-under `.bench/` when it is first wanted; `worker.py` runs in it, and measures the peer and the bare loop in the same
-process with the same rounds as ours. A peer that cannot be installed is reported as not installed.
+under `.bench/` when it is first wanted, with the Python and the loop of this process; `worker.py` runs in it, and
+measures the peer and the bare loop in the same process with the same rounds as ours. A peer that cannot be installed is
+reported as not installed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from benchmarks.table import loop_version
 
 __all__ = ["PEERS", "Measured", "ask"]
 
@@ -48,10 +51,12 @@ class Measured:
 
 def ask(name: str, *, quick: bool = False) -> Measured | None:
     """Measure one of them in its own environment; None where it cannot be installed."""
-    python = installed(PEERS[name])
+    other_loop = ["uvloop"] if loop_version() else []
+    python = installed(PEERS[name], *other_loop)
     if python is None:
         return None
-    command = [str(python), "-m", "benchmarks.worker", name, *(["--quick"] if quick else [])]
+    options = [f"--{one}" for one in other_loop] + ["--quick"] * quick
+    command = [str(python), "-m", "benchmarks.worker", name, *options]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if run.returncode:
         print(f"{name} failed:\n{run.stderr}", file=sys.stderr)
@@ -59,9 +64,10 @@ def ask(name: str, *, quick: bool = False) -> Measured | None:
     return Measured(**json.loads(run.stdout.splitlines()[-1]))
 
 
-def installed(requirement: str) -> Path | None:
-    """The interpreter of an environment that has it; made now if need be."""
-    home = CACHE / requirement.replace("==", "-")
+def installed(*requirements: str) -> Path | None:
+    """The interpreter of an environment that has them; made now if need be."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    home = CACHE / "-".join(["peer", version, *(one.replace("==", "-") for one in requirements)])
     python = home / "bin" / "python"
     if (home / "complete").exists():
         return python
@@ -72,11 +78,11 @@ def installed(requirement: str) -> Path | None:
         with TemporaryDirectory() as elsewhere:  # our own pins are not for them
             for command in (
                 [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)],
-                [uv, "pip", "install", "--quiet", "--python", str(python), requirement],
+                [uv, "pip", "install", "--quiet", "--python", str(python), *requirements],
             ):
                 subprocess.run(command, cwd=elsewhere, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"{requirement}: {error}", file=sys.stderr)
+        print(f"{' '.join(requirements)}: {error}", file=sys.stderr)
         return None
     (home / "complete").touch()
     return python

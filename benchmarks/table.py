@@ -4,14 +4,17 @@
     report.table(["case", "ratio", *VERDICT], [["1 hook", "3.10", *verdict(3.1, 7)]])
     report.finish(write=True)
 
-A section says when and on what it was measured: versions, the date, the interpreter and the number of cores. It never
-names a machine.
+A section says when and on what it was measured: versions, the date, the interpreter, its event loop and the number of
+cores. It never names a machine. Sections are of the oldest Python that is supported and of asyncio's own loop; those of
+another Python or loop stand beside them under a title that names it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,13 +23,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["NOTHING", "RESULTS", "VERDICT", "Report", "number", "replaced", "verdict"]
+__all__ = ["NOTHING", "RESULTS", "VERDICT", "Report", "loop_version", "number", "replaced", "verdict"]
 
 RESULTS: Final = Path(__file__).with_name("RESULTS.md")
 TITLE: Final = "# Benchmark results\n\nEach section is written by `python -m benchmarks NAME --write`.\n"
 VERDICT: Final = ("target", "verdict")
 
 NOTHING: Final = "–"  # noqa: RUF001  # the dash of tables
+OLDEST: Final = (3, 11)
 WHOLE_FROM: Final = 100
 ONE_DIGIT_FROM: Final = 10
 
@@ -35,9 +39,9 @@ class Report:
     """The section of one benchmark, printed as it grows."""
 
     def __init__(self, name: str, packages: Sequence[str] = ()) -> None:
-        self.name = name
+        self.name = ", ".join([name, *other_circumstances()])
         self._parts: list[str] = []
-        self.text(f"## {name}")
+        self.text(f"## {self.name}")
         self.text(_circumstances(packages))
 
     def text(self, paragraph: str) -> None:
@@ -87,10 +91,23 @@ def verdict(value: float, target: float) -> tuple[str, str]:
     return f"≤ {target:g}", "met" if value <= target else "**missed**"
 
 
+def other_circumstances() -> list[str]:
+    """Return the Python and the loop of this process where they are not the usual ones."""
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}" if sys.version_info[:2] != OLDEST else ""
+    return [one for one in (python, loop_version().partition(" ")[2].partition(" ")[0]) if one]
+
+
+def loop_version() -> str:
+    """Return the name and version of another loop than asyncio's own."""
+    policy = type(asyncio.get_event_loop_policy()).__module__
+    return f", uvloop {version('uvloop')}" if policy.startswith("uvloop") else ""
+
+
 def _circumstances(packages: Sequence[str]) -> str:
     versions = "".join(f", {package} {version(package)}" for package in packages)
     return (
         f"{datetime.now(UTC):%Y-%m-%d}. amplifier-hooks {version('amplifier-hooks')}{versions}; "
-        f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()}, "
+        f"{platform.python_implementation()} {platform.python_version()}{loop_version()}, "
+        f"{platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores."
     )

@@ -262,5 +262,7 @@ async def memory(peer: Peer) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    if "--uvloop" in sys.argv:
+        asyncio.set_event_loop_policy(import_module("uvloop").EventLoopPolicy())
     print(json.dumps(asyncio.run(work(sys.argv[1], quick="--quick" in sys.argv))), flush=True)
     os._exit(0)  # amplifier-core may crash while the interpreter goes down

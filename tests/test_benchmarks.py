@@ -24,6 +24,13 @@ def test_runs(arguments: list[str]) -> None:
     assert "| ---" in run.stdout
 
 
+def test_another_loop_is_named() -> None:
+    """With an option a benchmark runs in the loops of uvloop, and its section says so."""
+    pytest.importorskip("uvloop", reason="uvloop is not installed: uv sync --group benchmarks")
+    command = [sys.executable, "-m", "benchmarks", "tokens", "--quick", "--uvloop"]
+    assert ", uvloop\n" in subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 def test_lists() -> None:
     """Without a name the command lists the benchmarks; an unknown name is an error."""
     command = [sys.executable, "-m", "benchmarks"]

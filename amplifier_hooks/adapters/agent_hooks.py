@@ -128,7 +128,8 @@ class SessionInterceptor:
         given = await self._texts.merge_into(messages, skip_present=True)
         self._model = ProgramModelCall(self.session, given, context["model"]["id"])
         if not await self._model.admit():
-            return call_denial(self._model)
+            refused = self._model.outcome
+            return denial_verdict(refused.by if refused else None, refused.reason if refused else None)
         ready = await self._texts.ready(self._model.input, messages)
         return change_verdict("$target", ready) if ready != messages else Verdict.allow()
 
@@ -152,7 +153,7 @@ class SessionInterceptor:
         about = context["tool_call"]
         call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
-            return call_denial(call)
+            return denial_verdict(call.outcome.by if call.outcome else None, call.denial)
         earlier = self._calls.pop(call.id, None)
         self._calls[call.id] = call
         if earlier is not None:  # the host reports nothing more about that call
@@ -220,11 +221,6 @@ def message(role: Role, text: str) -> dict[str, Any]:
 def denial_verdict(by: str | None, reason: str | None) -> Verdict:
     """Return a denial. Its reason names the hook in one word, its message tells the model why."""
     return Verdict.deny(reason=f"denied:{by or 'registry'}", message=reason or "no reason given")
-
-
-def call_denial(call: ProgramToolCall | ProgramModelCall) -> Verdict:
-    """Return the denial of a call."""
-    return denial_verdict(call.outcome.by, call.outcome.reason) if call.outcome else denial_verdict(None, None)
 
 
 def change_verdict(path: str, value: Any) -> Verdict:

@@ -283,18 +283,17 @@ class OpenAIAgents:
         context = data.context
         given = as_bytes(context.tool_arguments)
         call = await self._call(context, context.tool_name, given, context.tool_call_id)
-        if await self._is_admitted(context, call):
-            return ToolGuardrailFunctionOutput.allow()
+        if await self._is_admitted(context, call) or (call.outcome is not None and call.outcome.ok):
+            return ToolGuardrailFunctionOutput.allow()  # of a call that ran before, `run` returns the result
         self._forget_call(context, call)
-        reason = call.outcome.reason if call.outcome else None
-        return ToolGuardrailFunctionOutput.reject_content(reason or "denied", output_info={"by": GUARDRAIL})
+        return ToolGuardrailFunctionOutput.reject_content(call.denial, output_info={"by": GUARDRAIL})
 
     def _run(self, plain: FunctionTool) -> Callable[[ToolContext[Any], str], Any]:
         async def run(context: ToolContext[Any], arguments: str) -> Any:
             call = await self._call(context, plain.name, as_bytes(arguments), context.tool_call_id)
             self._forget_call(context, call)
             if not await call.admit():
-                return call.outcome.reason if call.outcome else None
+                return call.outcome.value if call.outcome is not None and call.outcome.ok else call.denial
             try:
                 value = await plain.on_invoke_tool(context, freeze(call.input).decode("ascii"))
             except Exception as error:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import platform
-import socket
 import stat
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from attrs import asdict, frozen
 
+from amplifier_hooks.cli.common.posting import answers, is_free, programs_port
 from amplifier_hooks.errors import MissingExtra, SettingsError
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
@@ -43,7 +43,7 @@ no hook runs.
 DOCTOR_CODES: Final = "Exit codes: 0 everything works, 1 something does not, 2 it was called wrongly."
 STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "bold red"}
 REACHING: Final = 10.0
-"""Seconds to reach a store or a socket."""
+"""Seconds to reach a store."""
 CHECKING: Final = 60.0
 """Seconds for a command of ours in another process."""
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -255,14 +255,14 @@ def check_socket(_patient: Patient) -> Findings:
     path = default_socket()
     if not path.exists():
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-        one.settimeout(REACHING)
-        try:
-            one.connect(os.fspath(path))
-        except OSError:
-            yield "warning", f"{path} was left behind, and no server answers there", f"rm {quote(str(path))}"
-        else:
-            yield "ok", f"a server answers programs at {path}"
+    if not answers(path):
+        yield "warning", f"{path} was left behind, and no server answers there", f"rm {quote(str(path))}"
+        return
+    yield "ok", f"a server answers programs at {path}"
+    port = programs_port()
+    if port is not None and is_free(port):
+        remedy = "end the server, and start it again: amplifier-hooks serve"
+        yield "failed", f"programs post to port {port}, where the server does not listen", remedy
 
 
 CHECKS: Final[Mapping[str, Callable[[Patient], Findings]]] = {

@@ -73,6 +73,18 @@ class Spelling:
 
 
 @frozen(kw_only=True)
+class Posting:
+    """The hooks of a program that post to an address instead of running a command."""
+
+    command: str
+    """Command that prints the program's version after `--version`."""
+    since: tuple[int, ...]
+    """First version in which a post without an answer can block. Earlier ones go on."""
+    never: frozenset[str]
+    """Events, in the program's spelling, at which it skips hooks that post."""
+
+
+@frozen(kw_only=True)
 class Verdict:
     """An answer without any program's spelling. `stop` ends more than this act: the agent must stop."""
 
@@ -122,6 +134,8 @@ class Dialect:
     failures: Literal["open", "closed"] = "open"
     warns: frozenset[int] = frozenset()
     silent_block: bool = True
+    posting: Posting | None = None
+    """The hooks that post; None if the program has no such hooks."""
     merges: bool = False
     """True if the program merges a changed input over the original one."""
     variables: Mapping[str, str] = field(factory=dict)

@@ -16,6 +16,7 @@ from amplifier_hooks.programs.dialect import (
     ABSENT,
     Dialect,
     Field,
+    Posting,
     Spelling,
     Verdict,
     split,
@@ -332,6 +333,7 @@ CLAUDE_CODE: Final = Dialect(
         "darwin": tuple(f"/Library/Application Support/ClaudeCode/{name}" for name in MANAGED),
     },
     timeouts={"UserPromptSubmit": 30.0, "MessageDisplay": 10.0},
+    posting=Posting(command="claude", since=(2, 1, 295), never=frozenset({"SessionStart"})),
     variables={"CLAUDE_PROJECT_DIR": "project"},
     differs=(
         ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),

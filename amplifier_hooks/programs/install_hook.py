@@ -30,6 +30,12 @@ PATH: Final = "/v1/bridge/"
 COMMAND: Final = re.compile(r"amplifier_hooks/bridge\.py|\bamplifier-hooks(?:\.exe)?[\"']? bridge\b")
 """Pattern of the bridge in a command, by its file or by its name."""
 
+EVERY_CALL: Final = frozenset({events.TOOL_PRE, events.TOOL_POST, events.TOOL_ERROR})
+"""Events that come with every tool call, so that the time of a hook counts."""
+
+REMEDY: Final = "?if-down=start-it-with:amplifier-hooks+serve"
+"""Query of the address of a server on this machine. A program that gets no answer shows the address to its model."""
+
 ROOM: Final = 15.0
 """Seconds that a program waits beyond the approver's timeout, so that it receives the outcome."""
 
@@ -39,8 +45,10 @@ class Bridge:
     """A program's way to the server: it runs the bridge, or posts to an address.
 
     With `python`, `file` and `socket` the program runs this machine's bridge, which starts fast. Without them it runs
-    the command `amplifier-hooks` from the PATH of its machine, which finds that machine's socket itself. `waits` is the
-    approver's timeout in seconds. `when_down` is the answer at a gate if no server answers; at every other event the
+    the command `amplifier-hooks` from the PATH of its machine, which finds that machine's socket itself. With `url` it
+    posts: with a `file` to a server on this machine at the events of every call, and runs the bridge at the others,
+    which says how to start the server; without a `file` it posts at all events. `waits` is the approver's timeout in
+    seconds. `when_down` is the answer at a gate if no server answers; at every other event the
     program continues.
     """
 
@@ -48,31 +56,43 @@ class Bridge:
     file: str = ""
     socket: str = ""
     url: str = ""
+    token: str = ""
+    """Token in the settings; without one, a program that posts takes it from its environment."""
     token_variable: str = "AMPLIFIER_HOOKS_TOKEN"  # noqa: S105  # a name
-    """Environment variable with the token, for programs that post."""
+    """Environment variable with the token."""
     waits: float = 300.0
     when_down: WhenDown = "deny"
 
-    def entry(self, dialect: Dialect, spelling: Spelling) -> dict[str, Any]:
-        """Return the hook for one event. Raises `InvalidRegistration` if the program cannot post to an address."""
+    def entry(self, dialect: Dialect, spelling: Spelling) -> dict[str, Any] | None:
+        """Return the hook for one event; None if the program skips it there.
+
+        Raises `InvalidRegistration` if the program cannot post to an address.
+        """
         row = events.find(spelling.ours)
         gate = row is not None and row.gate and spelling.blocks == "deny"
         timeout = round((self.waits + ROOM) * dialect.second)
-        if self.url:
-            if dialect.name != "claude_code":
+        if self.url and (spelling.ours in EVERY_CALL or not self.file):
+            if dialect.posting is None:
                 raise InvalidRegistration(f"{dialect.title} posts to no address; install the command instead")
-            return {
-                "type": "http",
-                "url": f"{self.url.rstrip('/')}{PATH}{dialect.name}",
-                "headers": {"Authorization": f"Bearer ${{{self.token_variable}}}"},
-                "allowedEnvVars": [self.token_variable],
-                "timeout": timeout,
-            } | ({"onFailure": "block"} if gate and self.when_down == "deny" else {})
+            if spelling.theirs in dialect.posting.never:
+                return None
+            return self._post(dialect, timeout, blocks=gate and self.when_down == "deny")
         policy = self.when_down if gate else "allow"
         entry: dict[str, Any] = {"type": "command", "command": self.command(dialect, policy), "timeout": timeout}
         if dialect.name == "claude_code" and policy == "deny":
             entry["onFailure"] = "block"
         return entry
+
+    def _post(self, dialect: Dialect, timeout: int, *, blocks: bool) -> dict[str, Any]:
+        """Return the hook that posts."""
+        url = f"{self.url.rstrip('/')}{PATH}{dialect.name}" + REMEDY * bool(self.file)
+        if self.token:
+            headers: dict[str, Any] = {"headers": {"Authorization": f"Bearer {self.token}"}}
+        else:
+            variable = self.token_variable
+            headers = {"headers": {"Authorization": f"Bearer ${{{variable}}}"}, "allowedEnvVars": [variable]}
+        policy = {"onFailure": "block"} if blocks else {}
+        return {"type": "http", "url": url, **headers, "timeout": timeout, **policy}
 
     def command(self, dialect: Dialect, policy: WhenDown) -> str:
         """Return the shell line that runs the bridge. A missing or crashed bridge counts as a server that is down."""
@@ -95,7 +115,8 @@ def with_bridge(settings: Mapping[str, Any], dialect: Dialect, bridge: Bridge) -
     hooks = changed.setdefault("hooks", {})
     for spelling in dialect.spellings:
         matched = {"matcher": "*"} if spelling.matcher_field == "tool_name" else {}
-        hooks.setdefault(spelling.theirs, []).append({**matched, "hooks": [bridge.entry(dialect, spelling)]})
+        if (entry := bridge.entry(dialect, spelling)) is not None:
+            hooks.setdefault(spelling.theirs, []).append({**matched, "hooks": [entry]})
     return changed
 
 

@@ -211,8 +211,7 @@ class ProgramSession:
         )
 
     async def _not_admitted(self, call: ProgramToolCall) -> Verdict:
-        outcome = call.outcome
-        reason = (outcome and outcome.reason) or ""
+        outcome, reason = call.outcome, call.denial
         if outcome is None or outcome.pending is None:
             if outcome is not None and outcome.cause == "approval_expired":
                 reason = f"{reason}\n{EXPIRED}"

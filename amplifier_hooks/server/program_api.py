@@ -6,11 +6,15 @@ has to name this machine, so that no page in a browser can ask in the user's nam
 
 from __future__ import annotations
 
+import asyncio
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from attrs import define
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from amplifier_hooks.definitions.kinds.event_codec import BLOCKED, HOPS_HEADER, LARGEST_PAYLOAD, ProgramExit, note_hops
 from amplifier_hooks.errors import HookRefused, InvalidPayload
@@ -20,7 +24,10 @@ from amplifier_hooks.server.problem_details import problem
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from amplifier_hooks.programs.session_pool import ProgramSessions
 
@@ -34,29 +41,17 @@ BRIDGE: Final = frozenset({"bridge"})
 
 def create_app(
     sessions: ProgramSessions, trouble: Callable[[], Awaitable[str | None]] | None = None, *, token: str | None = None
-) -> FastAPI:
+) -> ASGIApp:
     """Return the application. With a `token`, every request has to bear it; without one, the socket limits access.
 
     `trouble` returns the reason why the server denies all calls, or None.
     """
-    app = FastAPI(title="amplifier-hooks", docs_url=None, redoc_url=None)
 
-    @app.middleware("http")
-    async def admit(request: Request, call_next: Any) -> Response:
-        if foreign_header(request.scope, BRIDGE) or request.headers.get("origin") is not None:
-            return problem(403, "forbidden", "this server answers programs on this machine, not pages in a browser")
-        given = request.headers.get("authorization", "")
-        if token is not None and not compare_digest(given.encode(), f"Bearer {token}".encode()):
-            return problem(401, "unauthorized", "send the token in the header Authorization: Bearer …")
-        return await call_next(request)  # type: ignore[no-any-return]
-
-    @app.get("/healthz")
-    async def healthz() -> Response:
+    async def healthz(_request: Request) -> Response:
         found = None if trouble is None else await trouble()
         return unhealthy_response(found) if found else JSONResponse({"status": "ok"})
 
-    @app.post("/v1/bridge/{program}")
-    async def bridge(program: str, request: Request) -> Response:
+    async def bridge(request: Request) -> Response:
         body = b""
         async for part in request.stream():
             body += part
@@ -67,11 +62,54 @@ def create_app(
                 mark_program(request.client.port)
             note_hops(request.headers.get(HOPS_HEADER))
             delivery = request.headers.get(DELIVERY)
-            return exit_response(await sessions.answer_once(program, body, delivery))
+            leaving = asyncio.create_task(cancel_at_hang_up(request))
+            try:
+                return exit_response(await sessions.answer_once(request.path_params["program"], body, delivery))
+            finally:
+                leaving.cancel()
         except (InvalidPayload, HookRefused, StoreUnavailable) as error:
             return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
-    return app
+    routes = [Route("/healthz", healthz), Route("/v1/bridge/{program}", bridge, methods=["POST"])]
+    return Admission(Starlette(routes=routes), token)
+
+
+@define
+class Admission:
+    """ASGI middleware that admits programs of this machine, with the token if there is one.
+
+    The application has no more layers than this one and two of Starlette: a program waits for it before every call.
+    """
+
+    app: ASGIApp
+    token: str | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer with a problem."""
+        refused = self._refusal(scope) if scope["type"] == "http" else None
+        await (refused or self.app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if foreign_header(scope, BRIDGE) or headers.get("origin") is not None:
+            return problem(403, "forbidden", "this server answers programs on this machine, not pages in a browser")
+        given = headers.get("authorization", "")
+        if self.token is not None and not compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            return problem(401, "unauthorized", "send the token in the header Authorization: Bearer …")
+        return None
+
+
+def cancel_at_hang_up(request: Request) -> Coroutine[None, None, None]:
+    """Cancel the calling task when the program hangs up, so that an open question is taken back."""
+    answering = asyncio.current_task()
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if answering is not None:
+            answering.cancel()
+
+    return wait()
 
 
 def mark_program(pid: int) -> None:

@@ -8,8 +8,9 @@ module decides nothing.
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from uuid import uuid4
 
 from attrs import define, field
@@ -19,6 +20,7 @@ from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.foreign_code import finish_despite_cancel
 from amplifier_hooks.session.model_call import ModelOutcome
 from amplifier_hooks.session.tool_call import ToolOutcome
+from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.session.coordinator import SessionCoordinator
     from amplifier_hooks.session.tool_call import ToolCall
 
+
+REPEATED: Final = "This call has run already, and is not run again. Its result was:\n"
 
 Became = TypeVar("Became", ToolOutcome[Any], ModelOutcome)
 
@@ -144,6 +148,18 @@ class ProgramToolCall(ProgramCall[ToolOutcome[Any]]):
             return permit is not None and (permit.act.name, permit.act.input) == (tool, frozen_object(given))
         except InputNotFreezable:
             return False
+
+    @property
+    def denial(self) -> str:
+        """Text for the model where the program cannot be given a result in place of the call.
+
+        It is the reason of a denial, or the result that an earlier attempt at this call left.
+        """
+        outcome = self.outcome
+        if outcome is None or not outcome.ok:
+            return (outcome and outcome.reason) or "denied"
+        value = outcome.value
+        return REPEATED + for_model(value if isinstance(value, str) else json.dumps(value))
 
     async def report_mismatch(self, tool: str, given: Any) -> None:
         """Report that the program ran another act. The record has it, the user reads a warning, the call is over."""

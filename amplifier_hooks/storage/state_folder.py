@@ -38,6 +38,8 @@ class StateFolder:
         """Record of `runs serve`, which names the callers who changed a blueprint's hook."""
         self.programs_token = path / "programs.token"
         """Token of programs that post."""
+        self.programs_port = path / "programs.port"
+        """Port to which the programs of this user post, if one does."""
         self.trust = Path(os.environ.get("AMPLIFIER_HOOKS_TRUST") or path / "trust.json")
         """Trusted digests; a variable may name another file."""
         self.ledger = path / "ledger.db"

@@ -81,8 +81,8 @@ class World:
         """Path of the server's socket."""
         return os.fspath(self.folder / "hooks.sock")
 
-    async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel) -> str:
-        """Run the program to its end, and return what it printed."""
+    async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel, **more: str) -> str:
+        """Run the program to its end, with more variables, and return what it printed."""
         home = self.folder / "home"
         home.mkdir()
         self.project.mkdir()
@@ -93,7 +93,7 @@ class World:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=self.project,
-            env={**basic, **env},
+            env={**basic, **env, **more},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -227,6 +227,81 @@ async def test_without_a_server_nothing_runs(program: Program, tmp_path: Path) -
         await here.run(program, {"hooks": tool_events}, model)
     assert not (here.project / "production.txt").exists()
     assert "amplifier-hooks serve" in json.dumps(model.requests[1])
+
+
+@asynccontextmanager
+async def serve(environment: Mapping[str, str], folder: Path, *arguments: str) -> AsyncIterator[None]:
+    """Run `amplifier-hooks serve` for the block, from when it answers programs that post."""
+    argv = [sys.executable, "-m", "amplifier_hooks", "serve", *arguments]
+    process = await asyncio.create_subprocess_exec(*argv, cwd=folder, env=environment, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        told = b""
+        while b"Ctrl-C stops it" not in told:
+            line = await process.stderr.readline()
+            assert line, told.decode()
+            told += line
+        yield
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+@pytest.mark.rule("DIA-2", "DIA-5", "SLF-3")
+async def test_a_stopped_server_blocks_a_program_that_posts(tmp_path: Path) -> None:
+    """Claude Code posts its calls as installed; without the server it blocks calls and prompts, and both say why."""
+    claude_code = PROGRAMS["claude_code"]
+    if not CLAUDE.exists():
+        require("agents", "the claude-agent-sdk wheel here has no program in it")
+    for name in ("bin", "installed", "home"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "claude").symlink_to(CLAUDE)
+    (tmp_path / "guards.py").write_text(
+        "from amplifier_hooks import HookRegistry, HookResult\n"
+        "registry = HookRegistry()\n"
+        "@registry.gate('tool:pre', name='guard')\n"
+        "async def guard(event, data):\n"
+        "    return HookResult.deny('that is never done') if 'forbidden' in str(data['tool_input']) else None\n"
+    )
+    environment = {
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": os.fspath(tmp_path / "home"),
+        "AMPLIFIER_HOOKS_SOCKET": os.fspath(tmp_path / "hooks.sock"),
+    }
+    install = [sys.executable, "-m", "amplifier_hooks", "install", "claude-code", "--yes"]
+    installing = await asyncio.create_subprocess_exec(*install, cwd=tmp_path / "installed", env=environment)
+    assert await installing.wait() == 0
+    settings = json.loads((tmp_path / "installed" / ".claude" / "settings.local.json").read_text())
+    assert settings["hooks"]["PreToolUse"][0]["hooks"][0]["type"] == "http"
+    lines = ("echo hello > made.txt", "echo hello > forbidden.txt", "sh ../decide.sh")
+    calls = [claude_code.command(line) for line in lines]
+
+    async def run(name: str, settings: Mapping[str, Any]) -> tuple[str, ScriptedModel, Path]:
+        (tmp_path / name).mkdir()
+        decide = f"{sys.executable} -m amplifier_hooks resume --yes > said.txt 2>&1; true\n"
+        (tmp_path / name / "decide.sh").write_text(decide)
+        here = World(tmp_path / name, HookRegistry(), None, tmp_path, tmp_path, "")  # type: ignore[arg-type]  # no server
+        async with serving(*calls, Say("finished")) as model:
+            said = await here.run(
+                claude_code, settings, model, AMPLIFIER_HOOKS_SOCKET=environment["AMPLIFIER_HOOKS_SOCKET"]
+            )
+        return said, model, here.project
+
+    async with serve(environment, tmp_path, "--programs", "--hooks", "guards:registry"):
+        _, model, project = await run("served", settings)
+    assert (project / "made.txt").read_text() == "hello\n"
+    assert not (project / "forbidden.txt").exists()
+    assert "that is never done" in json.dumps(model.requests[2])
+    assert "decides in a person's place" in (project / "said.txt").read_text()
+
+    tools = {name: groups for name, groups in settings["hooks"].items() if "Tool" in name}
+    _, model, project = await run("calls", {"hooks": tools})
+    assert not (project / "made.txt").exists()
+    assert "start-it-with:amplifier-hooks+serve" in json.dumps(model.requests[1])
+
+    said, model, _ = await run("prompts", settings)
+    assert model.requests == []
+    assert "Start it with: amplifier-hooks serve" in said
 
 
 FOLDERS: Final = {

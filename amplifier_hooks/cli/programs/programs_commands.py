@@ -11,7 +11,7 @@ from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from attrs import asdict
+from attrs import asdict, evolve
 
 from amplifier_hooks.cli.common.terminal_io import NoInput, Yes, confirm, stop
 from amplifier_hooks.cli.programs.settings_file import (
@@ -49,8 +49,10 @@ Examples:
   amplifier-hooks install claude-code              for you, in this project
   amplifier-hooks install claude-code --shared     for a team, in the file that it commits
   amplifier-hooks install codex --user             for you, in all projects
-  amplifier-hooks install claude-code --http http://127.0.0.1:8642
+  amplifier-hooks install claude-code --http https://hooks.example.org
 
+Claude Code posts its tool calls to the server from version 2.1.295 on, and runs our command at the other events, which
+says how to start a server. An older one, the other programs and a file for a team run the command at each event.
 Codex and Gemini CLI have one file in a project, and a team commits it. The entry in such a file works on every machine
 with amplifier-hooks on its PATH; the one in a file of your own starts faster, and names paths of this machine. The
 change is shown first, and the settings as they were are kept beside them.
@@ -68,6 +70,7 @@ KEPT: Final = ".before-amplifier-hooks"
 
 COMMITTED: Final = "is a file that a team commits: each user of it needs amplifier-hooks on the PATH, and a server."
 OWN: Final = "names paths of this machine: keep it out of version control."
+HELD: Final = "holds a token, and is now for you alone to read: keep it out of version control."
 
 
 class ProgramName(StrEnum):
@@ -190,8 +193,11 @@ def install(
         bool, typer.Option("--shared", help="The settings that a team commits; the command works on every machine.")
     ] = False,
     http: Annotated[
-        str | None, typer.Option(metavar="URL", help="Post to this server instead of running the bridge.")
+        str | None, typer.Option(metavar="URL", help="Post to this server, with AMPLIFIER_HOOKS_TOKEN.")
     ] = None,
+    no_http: Annotated[
+        bool, typer.Option("--no-http", help="Run the bridge at each event, also if the program can post.")
+    ] = False,
     when_down: Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")] = WhenDown.DENY,
     socket: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The server's socket.", show_default=False)
@@ -210,6 +216,9 @@ def install(
     path = dialect.in_home() if user else files[0] if shared else files[-1]
     committed = path == files[0] and not user
     bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
+    port = None
+    if not (committed or no_http or http or socket) and when_down is WhenDown.DENY:
+        bridge, port = posting_bridge(bridge, dialect)
     before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
@@ -228,17 +237,42 @@ def install(
     changed = file_text(after)
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
+    write_settings(path, None if has_bridge(before) else text, changed, port)
+    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
+    if port is not None:
+        print(f"It posts tool calls to port {port}; a server that runs already has to be started again.")
+        print(f"{path.name} {HELD}")
+    elif not http and not user:
+        print(f"{path.name} {COMMITTED if committed else OWN}")
+
+
+def write_settings(path: Path, original: str | None, changed: str, port: int | None) -> None:
+    """Write a settings file; first keep its original, and the port to which the program posts, for `serve`."""
+    from amplifier_hooks.cli.common.posting import keep_port
+
     try:
-        if text is not None and not has_bridge(before) and not kept_of(path).exists():
-            replace(kept_of(path), text)  # as it was before us; never a file that has our hook
-        replace(path, changed)
+        if original is not None and not kept_of(path).exists():
+            replace(kept_of(path), original)  # as it was before us; never a file that has our hook
+        if port is not None:
+            keep_port(port)
+        replace(path, changed, private=port is not None)
     except OSError as error:
         stop(
             f"{path} was left as it is: {error.strerror}. Make its folder writable, or name another: --project, --user"
         )
-    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
-    if not http and not user:
-        print(f"{path.name} {COMMITTED if committed else OWN}")
+
+
+def posting_bridge(bridge: Bridge, dialect: Dialect) -> tuple[Bridge, int | None]:
+    """Return a bridge of this machine that posts, with its port, if the program can; print the reason if it cannot."""
+    from amplifier_hooks.cli.common.posting import programs_token
+    from amplifier_hooks.cli.programs.posting_choice import posting_port
+
+    port, why_not = posting_port(dialect)
+    if port is None:
+        if why_not:
+            print(why_not)
+        return bridge, None
+    return evolve(bridge, url=f"http://127.0.0.1:{port}", token=programs_token()), port
 
 
 def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:

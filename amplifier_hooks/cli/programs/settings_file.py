@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -52,17 +53,23 @@ def file_text(settings: dict[str, Any]) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
+TOKEN: Final = re.compile(r"(Bearer )[\w-]{20,}")
+
+
 def difference(path: Path, before: str, after: str) -> None:
-    """Print the change line by line."""
+    """Print the change line by line, without tokens."""
+    before, after = (TOKEN.sub(r"\1…", text) for text in (before, after))
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
     for line in lines:
         print(for_terminal(line))
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file whole, or not at all. Its permissions stay as they are."""
+def replace(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a file whole, or not at all. Its permissions stay as they are; a `private` one is for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    if private:
+        mode &= 0o700
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -6,11 +6,11 @@ import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
+from amplifier_hooks.cli.common.posting import listener_at, programs_token
 from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
@@ -132,7 +132,7 @@ class Host:
         """
         from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
         from amplifier_hooks.record.beside_the_log import StoredHeads
-        from amplifier_hooks.server.edge.listen import listening, loopback_socket, unix_socket
+        from amplifier_hooks.server.edge.listen import listening, unix_socket
         from amplifier_hooks.server.program_api import create_app
 
         heads, deliveries = await StoredHeads.beside(self.database), await DeliveryStore.beside(self.database)
@@ -161,8 +161,8 @@ class Host:
                 await stack.enter_async_context(listening(create_app(sessions, trouble), unix_socket(self.socket)))
                 stack.callback(self.socket.unlink, missing_ok=True)
                 if self.port is not None:
-                    posting = create_app(sessions, trouble, token=token())
-                    await stack.enter_async_context(listening(posting, loopback_socket(self.port)))
+                    posting = create_app(sessions, trouble, token=programs_token())
+                    await stack.enter_async_context(listening(posting, listener_at(self.port)))
                 yield await trouble()
         finally:
             await self.hooks.close()  # after the program sessions, whose events they get
@@ -195,16 +195,6 @@ def tell_change(change: RegistryChange) -> None:
     else:
         return
     print(for_terminal(text), file=sys.stderr, flush=True)
-
-
-def token() -> str:
-    """Return the token that programs need to post. The first use makes it, in a file that only its owner can read."""
-    path = StateFolder().make().programs_token
-    with suppress(FileExistsError):
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(token_urlsafe(32))
-    return path.read_text("ascii").strip()
 
 
 def host_programs(

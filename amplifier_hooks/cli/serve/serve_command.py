@@ -74,7 +74,11 @@ def serve(
     ] = None,
     http: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="A port at which programs with the token may post.", show_default=False),
+        typer.Option(
+            metavar="PORT",
+            help="A port at which programs with the token may post; otherwise the one that `install` chose. 0: none.",
+            show_default=False,
+        ),
     ] = None,
     approve: Annotated[
         Asking, typer.Option(help="In our inbox, at the program's own prompt, or in both, our inbox first.")
@@ -124,6 +128,9 @@ def serve(
         gateway = Gateway(broker, [Approver(name=user or user_name())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
+    from amplifier_hooks.cli.common.posting import programs_port
+
+    posted = (programs_port() if http is None else http) or None
     if agents is not None and not api:
         raise typer.BadParameter("--agents is about the runs of the HTTP API; add --api")
     serving = Serving(as_json=as_json, in_browser=open_)
@@ -155,9 +162,9 @@ def serve(
                 socket=socket,
                 asking=approve.value,
                 waits=wait,
-                port=http,
+                port=posted,
                 api=place,
-                ports=tuple(one for one in (port if web else 0, api_port if api else 0, http or 0) if one),
+                ports=tuple(one for one in (port if web else 0, api_port if api else 0, posted or 0) if one),
                 unprotected=no_self_protection,
             )
         serving.page = gateway if web else None

@@ -11,9 +11,13 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.agent_hooks import AgentHooksHost, SessionInterceptor, SessionResolver
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from agent_hooks import AgentContext
 
@@ -199,6 +203,32 @@ async def test_a_denial_is_the_hosts_verdict(event: str) -> None:
     name, record = reached[-1]
     assert (record.proceeds, name, record.verdict.reason) == (False, event, "denied:guard")
     assert "not today" in str(record.verdict.message)
+
+
+@pytest.mark.rule("APR-12")
+async def test_a_call_that_ran_is_refused_with_its_result(tmp_path: Path) -> None:
+    """A call that was approved and has run does not run again under its id, and the host reads its result."""
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        emitter = InterceptionEmitter().register(SessionInterceptor(session))
+        about: Any = {"call_id": "one", "name": "write", "args": GIVEN}
+        with pytest.raises(InterceptionBlocked):
+            await emitter.emit(contexts().pre_tool_call(**about))
+        robin = Decider(name="Robin", channel="test")
+        (waiting,) = await approvals.pending(robin)
+        yes = next(one for one in waiting.request.options if one.allows)
+        await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, robin)
+        await emitter.emit(contexts().pre_tool_call(**about))
+        await emitter.emit(contexts().post_tool_call(**about, value="wrote notes"))
+        with pytest.raises(InterceptionBlocked) as refused:
+            await emitter.emit(contexts().pre_tool_call(**about))
+    message = refused.value.result.verdict.message or ""
+    assert message.startswith("This call has run already")
+    assert message.endswith("wrote notes")
 
 
 async def test_a_report_of_a_failure_is_no_result() -> None:

@@ -273,6 +273,30 @@ async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
     assert "Write it?" in told(model)
 
 
+@pytest.mark.rule("APR-12")
+async def test_a_call_that_ran_answers_with_its_result_again(tmp_path: Path) -> None:
+    """A run that is resumed again from the state before a call does not run it twice; the model reads its result."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
+    async with DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals:
+        model = ScriptedModel([[calls("write", path="a")], DONE, DONE])
+        agent = Agent(name="a", tools=[a_tool(ran)], model=model)
+        options: Any = {"hooks": hooks, "approvals": approvals, "approval_wait": 0.0, "session_id": "one"}
+        async with SessionCoordinator(**options) as session:
+            result = await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
+            kept = result.to_state().to_json()
+            (waiting,) = await approvals.pending(ROBIN)
+            yes = next(one for one in waiting.request.options if one.allows)
+            await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
+            for _ in range(2):
+                await OpenAIAgents(session).resume(agent, kept, run_config=QUIET)
+    assert ran == ["a"]
+    assert "wrote a" in told(model, 1)
+    assert "wrote a" in told(model, 2)
+    assert "denied" not in told(model, 2)
+
+
 async def test_a_host_that_approves_for_us_grants_nothing(tmp_path: Path) -> None:
     """A call that the SDK's own approval lets go on is still undecided here, and does not run."""
     ran: list[str] = []

@@ -17,6 +17,7 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
+from amplifier_hooks.cli.common.posting import keep_port
 from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
 from amplifier_hooks.cli.project.read_project import list_trusted
 from amplifier_hooks.definitions import TrustStore, load_files
@@ -231,6 +232,20 @@ def test_socket(patient: Patient, tmp_path: Path) -> None:
         left.bind(str(tmp_path / "run" / "amplifier-hooks.sock"))
         (found,) = looked("socket", patient)
     assert (found.state, found.repair) == ("warning", f"rm {tmp_path / 'run' / 'amplifier-hooks.sock'}")
+
+
+@pytest.mark.rule("CLI-5", "DIA-5")
+def test_a_port_to_which_programs_post(patient: Patient, tmp_path: Path) -> None:
+    """The doctor finds a server that does not listen at the port to which programs post."""
+    with socket.socket() as port, socket.socket(socket.AF_UNIX) as server:
+        port.bind(("127.0.0.1", 0))
+        keep_port(port.getsockname()[1])
+        server.bind(str(tmp_path / "run" / "amplifier-hooks.sock"))
+        server.listen()
+        port.listen()
+        assert [finding.state for finding in looked("socket", patient)] == ["ok"]
+        port.close()
+        assert [finding.state for finding in looked("socket", patient)] == ["ok", "failed"]
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from amplifier_hooks.programs.install_hook import Bridge, is_ours, with_bridge, 
 COMMAND = Bridge(python="/usr/bin/python3", file="/x y/amplifier_hooks/bridge.py", socket="/run/hooks.sock")
 PORTABLE = Bridge()
 POSTS = Bridge(url="http://127.0.0.1:8123")
+BOTH = evolve(COMMAND, url="http://127.0.0.1:8439", token="secret")
 THEIRS = {"type": "command", "command": "their guard"}
 
 GROUPS = st.lists(
@@ -39,9 +41,12 @@ def without_empty(settings: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.rule("DIA-5")
 @pytest.mark.parametrize("dialect", [CLAUDE_CODE, CODEX, GEMINI])
-@given(settings=SETTINGS, bridge=st.sampled_from([COMMAND, PORTABLE]))
-def test_what_was_put_in_comes_out_again(dialect: Dialect, settings: dict[str, Any], bridge: Bridge) -> None:
+@given(settings=SETTINGS, bridge=st.sampled_from([COMMAND, PORTABLE]), posts=st.booleans())
+def test_what_was_put_in_comes_out_again(
+    dialect: Dialect, settings: dict[str, Any], bridge: Bridge, posts: bool
+) -> None:
     """A second installation changes nothing, and a removal restores the settings."""
+    bridge = BOTH if posts and dialect.posting else bridge
     once = with_bridge(settings, dialect, bridge)
     assert with_bridge(once, dialect, bridge) == once
     assert without_empty(without_bridge(once)) == without_empty(settings)
@@ -95,6 +100,26 @@ def test_a_program_that_posts_has_its_token_in_the_environment() -> None:
     assert is_ours(entry)
     with pytest.raises(InvalidRegistration, match="posts to no address"):
         with_bridge({}, CODEX, POSTS)
+
+
+@pytest.mark.rule("DIA-5")
+def test_a_program_posts_what_comes_with_every_call() -> None:
+    """A server on this machine is posted to at tool events alone, a failed post blocks, and the address says why."""
+    hooks = {event: groups[0]["hooks"][0] for event, groups in with_bridge({}, CLAUDE_CODE, BOTH)["hooks"].items()}
+    posts = {event for event, hook in hooks.items() if hook["type"] == "http"}
+    assert posts == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+    assert {event for event in posts if hooks[event].get("onFailure") == "block"} == {"PreToolUse"}
+    assert hooks["PreToolUse"]["headers"] == {"Authorization": "Bearer secret"}
+    assert hooks["PreToolUse"]["url"].endswith("?if-down=start-it-with:amplifier-hooks+serve")
+    assert hooks["UserPromptSubmit"]["command"].endswith("claude_code deny || exit 2")
+    assert hooks["SessionStart"]["type"] == "command"
+
+
+@pytest.mark.rule("DIA-5")
+def test_a_program_gets_no_hook_that_it_would_skip() -> None:
+    """Settings for a server elsewhere have no hook at an event where the program skips hooks that post."""
+    hooks = with_bridge({}, CLAUDE_CODE, POSTS)["hooks"]
+    assert set(hooks) == {spelling.theirs for spelling in CLAUDE_CODE.spellings} - {"SessionStart"}
 
 
 @pytest.mark.parametrize("hooks", [[], "x", {"PreToolUse": "x"}])

@@ -22,6 +22,7 @@ from amplifier_hooks.programs.dialect import Dialect
 from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.program_session import ProgramSession
 from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramOutbox, ProgramSessions
+from amplifier_hooks.server.edge.listen import listening, unix_socket
 from amplifier_hooks.server.program_api import create_app
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -372,6 +373,26 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
         await pool.close()
 
 
+@pytest.mark.rule("APR-12", "DIA-6")
+async def test_a_call_that_ran_is_refused_with_its_result(registry: HookRegistry, tmp_path: Path) -> None:
+    """A call that was approved and has run does not run again under its id, and the program reads its result."""
+    asking(registry)
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
+        await pool.answer("claude_code", tool("PreToolUse"))
+        (record,) = await approvals.pending(PERSON)
+        allow = next(option.id for option in record.request.options if option.allows)
+        await approvals.decide(record.id, record.digest, allow, PERSON)
+        before, _ = await full_call(pool, stdout="a.txt")
+        assert decision(before) == "allow"
+        again = await pool.answer("claude_code", tool("PreToolUse"))
+        assert decision(again) == "deny"
+        assert said(again)["hookSpecificOutput"]["permissionDecisionReason"] == (
+            'This call has run already, and is not run again. Its result was:\n{"stdout": "a.txt"}'
+        )
+        await pool.close()
+
+
 @pytest.mark.rule("DIA-6")
 async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookRegistry, tmp_path: Path) -> None:
     """A question without an answer in time is refused for now; once it is approved, another try of the call runs."""
@@ -601,6 +622,31 @@ async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_pa
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await approvals.pending(PERSON) == []
+        await pool.close()
+
+
+@pytest.mark.rule("DIA-6")
+async def test_a_bridge_that_is_killed_takes_the_question_back(registry: HookRegistry, tmp_path: Path) -> None:
+    """If the program kills its bridge while an approver is asked, the server withdraws the question."""
+    asking(registry)
+    path = os.fspath(tmp_path / "hooks.sock")
+    async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
+        pool = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
+        async with listening(create_app(pool), unix_socket(Path(path))):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", os.fspath(BRIDGE), path, "claude_code", stdin=asyncio.subprocess.PIPE
+            )
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(tool("PreToolUse")).encode())
+            process.stdin.close()
+            with approvals.broker.watch() as watch:
+                while not await approvals.pending(PERSON):
+                    await watch.wait(1.0)
+                process.kill()
+                while await approvals.pending(PERSON):
+                    await watch.wait(1.0)
+            await process.wait()
+        assert [record.status for record in await approvals.broker.store.history()] == ["cancelled"]
         await pool.close()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from attrs import frozen
 from typer.testing import CliRunner, Result
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.storage.state_folder import default_socket
+from amplifier_hooks.cli.common.posting import programs_port
+from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
 
 @frozen
@@ -41,6 +43,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
     monkeypatch.setenv("HOME", os.fspath(tmp_path / "home"))
+    monkeypatch.setenv("PATH", os.defpath)  # without a Claude Code of this machine
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     monkeypatch.delenv("CODEX_HOME", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", os.fspath(tmp_path / "home" / "state"))
@@ -106,6 +109,79 @@ def test_the_personal_file_is_the_default(desk: Desk) -> None:
     assert shared.read_text() == before
     assert sys.executable in (shared.parent / "settings.local.json").read_text()
     assert "keep it out of version control" in told
+
+
+def put_claude(desk: Desk, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Put a Claude Code that prints this version on the PATH."""
+    program = desk.home / "claude"
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{desk.home}{os.pathsep}{os.environ['PATH']}")
+
+
+def kinds_at(path: Path, event: str) -> list[str]:
+    """Return the types of the hooks at an event."""
+    return [hook["type"] for group in json.loads(path.read_text())["hooks"][event] for hook in group["hooks"]]
+
+
+@pytest.mark.rule("DIA-5")
+def test_a_program_that_can_block_without_an_answer_posts(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install chooses posts for it, with a port that serve takes, and a token that only the user can read."""
+    put_claude(desk, monkeypatch, "2.1.295 (Claude Code)")
+    done = desk.run("install", "claude-code", "--yes")
+    assert done.exit_code == 0, done.stderr
+    path = desk.project / ".claude" / "settings.local.json"
+    assert kinds_at(path, "PreToolUse") == ["http"]
+    assert kinds_at(path, "UserPromptSubmit") == ["command"]
+    assert path.stat().st_mode & 0o077 == 0
+    token = StateFolder().programs_token.read_text()
+    assert f"Bearer {token}" in path.read_text()
+    assert token not in done.stdout
+    assert f"http://127.0.0.1:{programs_port()}/" in path.read_text()
+    assert "holds a token" in done.stdout
+    assert "already" in desk.run("install", "claude-code", "--yes").stdout
+    gone = desk.run("uninstall", "claude-code", "--yes")
+    assert token not in gone.stdout
+    assert not path.exists()
+
+
+@pytest.mark.rule("DIA-5")
+@pytest.mark.parametrize(
+    ("version", "options", "said"),
+    [
+        ("2.1.294 (Claude Code)", [], "Claude Code is 2.1.294 here, so it runs a command for each event."),
+        ("nonsense", [], "Claude Code was not found, so it runs a command"),
+        ("2.1.295 (Claude Code)", ["--no-http"], ""),
+        ("2.1.295 (Claude Code)", ["--when-down", "ask"], ""),
+        ("2.1.295 (Claude Code)", ["--socket", "/run/hooks.sock"], ""),
+        ("2.1.295 (Claude Code)", ["--shared"], ""),
+    ],
+)
+def test_other_installations_run_the_bridge(
+    version: str, options: list[str], said: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bridge runs where a post without an answer would not block, in a team's file, and where it is asked for."""
+    put_claude(desk, monkeypatch, version)
+    done = desk.run("install", "claude-code", "--yes", *options)
+    assert said in done.stdout
+    path = desk.project / ".claude" / ("settings.json" if "--shared" in options else "settings.local.json")
+    assert kinds_at(path, "PreToolUse") == ["command"]
+    assert programs_port() is None
+
+
+@pytest.mark.rule("DIA-5")
+def test_a_port_that_was_lost_is_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another program listens at the port, installing again chooses another one."""
+    put_claude(desk, monkeypatch, "2.1.400 (Claude Code)")
+    monkeypatch.setenv("AMPLIFIER_HOOKS_SOCKET", os.fspath(desk.home / "hooks.sock"))
+    desk.run("install", "claude-code", "--yes")
+    lost = programs_port()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", lost or 0))
+        other.listen()
+        assert desk.run("install", "claude-code", "--yes").exit_code == 0
+    assert programs_port() not in (lost, None)
+    assert kinds_at(desk.project / ".claude" / "settings.local.json", "PreToolUse") == ["http"]
 
 
 COMMITTED = [

@@ -309,6 +309,37 @@ def test_programs_may_post(tmp_path: Path) -> None:
         assert "another question" in httpx2.post(url, json=other, headers=named).json()["detail"]
 
 
+@pytest.mark.rule("DIA-5")
+def test_the_server_listens_where_programs_post(tmp_path: Path) -> None:
+    """Without an option the server takes the port that install chose; a port that is taken is named."""
+    kept = tmp_path / "state" / "amplifier-hooks" / "programs.port"
+    kept.parent.mkdir(parents=True, mode=0o700)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    kept.write_text(f"{port}\n")
+    with served(tmp_path):
+        assert httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 401
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        argv = [
+            sys.executable,
+            "-m",
+            "amplifier_hooks",
+            "serve",
+            "--socket",
+            os.fspath(tmp_path / "run" / "hooks.sock"),
+        ]
+        second = subprocess.run(
+            argv, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False
+        )
+        assert second.returncode == 1
+        assert f"port {port}, to which programs post" in second.stderr
+        with served(tmp_path, "--http", "0") as path:
+            assert bridged(path, "ls") == {}
+
+
 @pytest.mark.rule("BCK-6")
 def test_rules_decide_without_a_person(tmp_path: Path) -> None:
     """A file of rules decides before an approver is asked."""
