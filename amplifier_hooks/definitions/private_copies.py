@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 
 from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
 from amplifier_hooks.definitions.files.open_files import place_in
-from amplifier_hooks.definitions.list_files import IMPORT, SHEBANG, FileDigests, shebang
+from amplifier_hooks.definitions.list_files import IMPORT, MOST_INTERPRETERS, SHEBANG, FileDigests, shebang
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile, digest_of_files
 from amplifier_hooks.errors import HookUnavailable
 
@@ -82,9 +82,11 @@ class HookFiles:
             if one.name and one.digest
         }
         words = [places.get(word, word) for word in argv]
-        interpreter = shebang(words[0]) if words[0].startswith(str(self.root)) else []
-        if interpreter:
-            words[:0] = [places.get(f"{SHEBANG}{interpreter[0]}", interpreter[0]), *interpreter[1:]]
+        for _ in range(MOST_INTERPRETERS):
+            line = shebang(words[0]) if words[0].startswith(f"{self.root}{os.sep}") else []
+            if not line:
+                break
+            words[:0] = [places.get(f"{SHEBANG}{word}", word) for word in line]
         return tuple(words)
 
 

@@ -63,7 +63,6 @@ async def test_scripts_run_from_their_copies(argv: str, project: Path) -> None:
         ("[sh, -c, '. ./guard.sh']", "guard.sh", "guard.sh' is not as it was trusted"),
         ("[sh, -c, 'exec ./bin/guard.sh']", "bin", "bin/guard.sh' is not as it was trusted"),
         ("[./guard.sh], cwd: sub", "", "'./guard.sh' was not there when it was trusted"),
-        ("[./prog/sh, guard.sh]", "prog", "prog/sh' is not as it was trusted"),
         ("[guard-of-no-machine]", "", "was not there when it was trusted"),
     ],
 )
@@ -78,15 +77,10 @@ async def test_other_files_are_compared(
         (project / name / "guard.sh").chmod(0o755)
     (project / "bin").symlink_to("v1")
     (project / "sub").mkdir()
-    (project / "prog").mkdir()
-    (project / "prog" / "sh").symlink_to("/bin/sh")
     files = trusted(project, f"command, config: {{argv: {argv}}}")
     if changed == "bin":
         (project / "bin").unlink()
         (project / "bin").symlink_to("v2")
-    elif changed == "prog":
-        (project / "prog" / "sh").unlink()
-        (project / "prog" / "sh").symlink_to("/bin/true")
     elif changed:
         (project / changed).write_text("echo other > ran\n")
     (project / "sub" / "guard.sh").write_text("#!/bin/sh\necho ran > ran\n")
@@ -94,6 +88,40 @@ async def test_other_files_are_compared(
     outcome = await emit_call(files)
     assert (outcome.denied, outcome.answers[0].status) == (True, "unavailable")
     assert why in (outcome.answers[0].error or "")
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.rule("TRU-5")
+@pytest.mark.parametrize("argv", ["./python3", "own", "./line.sh", "./nested", "./sh, guard.sh", "env, ./python3"])
+async def test_programs_of_the_project_run_from_their_copies(
+    argv: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the project runs as it was trusted, with an interpreter's name, on the PATH, or behind a `#!`."""
+    monkeypatch.setenv("PATH", f"{project}{os.pathsep}{os.environ['PATH']}")
+    texts = {"guard.sh": "#!/bin/sh\n", "python3": "#!/bin/sh\n", "own": "#!/bin/sh\n", "interpreter": "#!/bin/sh\n"}
+    for name, line in {**texts, "line.sh": "#!/bin/sh ./guard.sh\n", "nested": "#!./interpreter\n"}.items():
+        (project / name).write_text(f"{line}echo trusted >&2; exit 2\n")
+        (project / name).chmod(0o755)
+    (project / "sh").symlink_to("/bin/sh")
+    files = trusted(project, f"command, config: {{argv: [{argv}]}}")
+    (project / "sh").unlink()
+    for name in ("guard.sh", "python3", "own", "interpreter", "line.sh", "nested", "sh", "env"):
+        (project / name).write_text("#!/bin/sh\ntouch ran; exit 0\n")
+        (project / name).chmod(0o755)
+    assert (await emit_call(files)).reason == "trusted"
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.rule("TRU-5")
+async def test_no_folder_of_the_project_is_on_the_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare name in a trusted script finds no program of the project, also with its folder or `.` on our PATH."""
+    monkeypatch.setenv("PATH", f".{os.pathsep}{project}{os.pathsep}{os.environ['PATH']}")
+    (project / "guard.sh").write_text("#!/bin/sh\ngrep -q secret && exit 2; exit 0\n")
+    (project / "guard.sh").chmod(0o755)
+    files = trusted(project, "command, config: {argv: [./guard.sh]}")
+    (project / "grep").write_text("#!/bin/sh\ntouch ran\n")
+    (project / "grep").chmod(0o755)
+    assert not (await emit_call(files)).denied
     assert not (project / "ran").exists()
 
 
