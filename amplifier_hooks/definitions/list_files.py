@@ -10,21 +10,21 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 from msgspec.structs import replace
 from pydantic import ValidationError
 
 from amplifier_hooks.definitions.files.load_files import OF_ALL
+from amplifier_hooks.definitions.files.plain_files import opened_plainly, read_plainly
 from amplifier_hooks.definitions.install.build_external import CommandConfig
 from amplifier_hooks.definitions.kinds.python_sources import MOST_MODULES, module_name, modules_of
 from amplifier_hooks.definitions.kinds.script_sources import loads_of
-from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
+from amplifier_hooks.definitions.trust import SETS_OWN, UNREAD, FileList, ListedFile
 from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.places import decides_loading, names_of
@@ -65,6 +65,9 @@ MOST_INTERPRETERS: Final = 4
 MOST_LINKS: Final = 40
 """Links that lead to one program, at most."""
 
+LARGEST_HASHED: Final = 512 * 1024 * 1024
+"""Bytes of a file whose digest is made, at most."""
+
 SETTLED: Final = 2_000_000_000
 """Nanoseconds after a change of a file from which its times tell another change."""
 
@@ -91,28 +94,34 @@ class FileDigests:
     _known: dict[str, tuple[Signature, str]] = field(factory=dict, init=False)
 
     def of(self, path: str) -> str:
-        """Return the SHA-256 of a file's content; an empty text if there is no plain file that can be read."""
+        """Return the SHA-256 of a file's content, an empty text if it is missing, and `UNREAD` if it cannot be read."""
+        return self._of(path, known=True)
+
+    def afresh(self, path: str) -> str:
+        """Return as `of` does, from the content as it is now.
+
+        The times of a file do not tell every change: a process that has mapped the file changes it later without them.
+        """
+        return self._of(path, known=False)
+
+    def _of(self, path: str, *, known: bool) -> str:
         try:
-            with open(path, "rb", opener=_open_at_once) as file:  # with an opener
-                found = os.fstat(file.fileno())
+            with opened_plainly(path) as (file, found):
                 changed = max(found.st_mtime_ns, found.st_ctime_ns)
                 signature = (found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, changed)
-                known, digest = self._known.get(path, ((), ""))
-                if signature == known:
+                before, digest = self._known.get(path, ((), ""))
+                if known and signature == before:
                     return digest
-                if not stat.S_ISREG(found.st_mode):
-                    return ""
+                if found.st_size > LARGEST_HASHED:
+                    return UNREAD
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError):
             return ""
+        except (OSError, ValueError):
+            return UNREAD
         if self.now() - changed > SETTLED:
             self._known[path] = signature, digest
         return digest
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def list_files(found: DefinitionSet, digests: FileDigests, known: FileList | None = None) -> FileList:
@@ -122,12 +131,14 @@ def list_files(found: DefinitionSet, digests: FileDigests, known: FileList | Non
     `FilesNotListed`.
     """
     listing = _Listing(digests, {} if known is None else known.programs, found.folder)
+    in_place = _Listing(digests, {}, found.folder, in_place=True)
     pages = tuple(ListedFile(str(path), digest, "copied") for path, digest in found.files.items())
     groups = {SETS_OWN: pages}
     for entry in found.library:
         command = entry.config.get("command")
         if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-            groups[entry.name] = tuple(listing.command(command, found.folder, subject=entry.name, lenient=True))
+            files = in_place.command(command, found.folder, subject=entry.name, lenient=True)
+            groups[entry.name] = tuple(sorted(set(files)))
     for definition in found.definitions:
         if definition.enabled and definition.kind in ("command", "python"):
             groups[definition.hook_id] = tuple(sorted(set(listing.hook(definition, found))))
@@ -151,7 +162,7 @@ SHEBANG: Final = "#!"
 def shebang(path: str) -> list[str]:
     """Return the words of the first line of a script: the interpreter, or its bare name after `env`, and arguments."""
     try:
-        with open(path, "rb", opener=_open_at_once) as script:  # with an opener
+        with opened_plainly(path) as (script, _):
             first = os.fsdecode(script.readline(256))
     except OSError:
         return []
@@ -172,6 +183,8 @@ class _Listing:
     project: Path
     in_place: bool = False
     """True for commands that do not run from copies."""
+    outside: str = field(default=Factory(lambda self: path_outside(self.project), takes_self=True))
+    """The PATH without the folders of the project."""
 
     def file(self, path: str, role: Role, name: str = "") -> ListedFile:
         return ListedFile(path, self.digests.of(path), role, name)
@@ -336,11 +349,13 @@ class _Listing:
             elif (text := _shell_text(path)) is not None:
                 found, _ = self._impact(["sh", "-c", text], cwd, {}, path, lenient=True)
                 waiting += found
-                yield from (self.file(one, "read") for one in found - seen if os.path.isfile(one))  # noqa: PTH113
+                yield from (self.file(one, "read") for one in found - seen if _may_be_file(one))
 
     def _on_path(self, word: str) -> str:
         known = self.programs.get(word) or self.programs.get(f"{SHEBANG}{word}")
-        found = known or shutil.which(word, path=path_outside(self.project)) or shutil.which(word)
+        if known is None and not self.in_place:
+            known = shutil.which(word, path=self.outside)
+        found = known or shutil.which(word)
         return os.path.abspath(found) if found else word  # noqa: PTH100
 
     def _impact(
@@ -370,6 +385,11 @@ class _Listing:
         )
 
 
+def _may_be_file(place: str) -> bool:
+    """Return True for a file, and for a complete name at which nothing lies yet."""
+    return os.path.isfile(place) or not (os.path.lexists(place) or {"…", "*", "?"} & set(place))  # noqa: PTH113
+
+
 def _names_file(place: str) -> bool:
     """Return True if a place stands for one file: a plain file, or a missing one whose name is complete."""
     path = Path(place)
@@ -382,7 +402,8 @@ def _shell_text(path: str) -> str | None:
     if not (Path(first[0]).name in SHELLS if first else path.endswith(".sh")):
         return None
     with suppress(OSError, UnicodeDecodeError):
-        return Path(path).read_text("utf-8") if Path(path).stat().st_size < LONGEST else None
+        text = read_plainly(path, LONGEST)
+        return text.decode("utf-8") if len(text) < LONGEST else None
     return None
 
 
@@ -392,8 +413,13 @@ def _look(path: str) -> FileFact:
 
 
 def lies_in(path: str, project: Path) -> bool:
-    """Return True if a path, or the place to which its links lead, lies in the project."""
+    """Return True if a path, or the place to which its links lead, lies in the project.
+
+    A home folder, and a folder above it, is no project: programs that the user has installed lie in it.
+    """
     folder = os.path.realpath(project)
+    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(folder):  # noqa: PTH111
+        return False
     return any(Path(one).is_relative_to(folder) for one in (os.path.realpath(path), path))
 
 
@@ -408,7 +434,7 @@ def is_installed_program(path: str, project: Path | None) -> bool:
     No file of the project is one, whatever its name is and whatever the PATH has.
     """
     real = os.path.realpath(path)
-    if project is not None and Path(real).is_relative_to(os.path.realpath(project)):
+    if project is not None and lies_in(real, project):
         return False
     plain = os.path.basename(real).removesuffix(".exe").rstrip("0123456789.")  # noqa: PTH119
     folders = (os.path.realpath(folder) for folder in os.get_exec_path())

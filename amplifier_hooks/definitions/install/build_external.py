@@ -114,7 +114,6 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
     """Build the handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable`, `InvalidRegistration`."""
     from amplifier_hooks.definitions.kinds.command import CommandHook
     from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN
-    from amplifier_hooks.definitions.list_files import path_outside
 
     config = CommandConfig.model_validate(definition.config)
     passed = {name: around.variable(name) for name in config.pass_env}
@@ -122,7 +121,7 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
     argv, env = tuple(config.argv), {**passed, **config.env}
     if around.files is not None:
         argv = around.files.start(argv)
-        env = {"PATH": path_outside(around.folder), **env}
+        env = {"PATH": around.files.search_path, **env}
         if argv[1:] == tuple(config.argv[1:]):
             env = {"PYTHONSAFEPATH": "1", **env}  # code of an argument imports nothing of the project
     return CommandHook(

@@ -13,6 +13,8 @@ from typing import Final
 
 from attrs import frozen
 
+from amplifier_hooks.definitions.files.plain_files import read_plainly
+
 LONGEST: Final = 1_048_576
 """Bytes of a script that is read, at most."""
 
@@ -161,35 +163,29 @@ def loads_of(path: str, cwd: Path, interpreters: frozenset[str]) -> Loads | None
     if language is None:
         return None
     try:
-        with open(path, "rb", opener=_open_at_once) as file:  # with an opener
-            text = file.read(LONGEST + 1).decode("utf-8", "replace")
+        text = read_plainly(path, LONGEST + 1).decode("utf-8", "replace")
     except OSError:
         return Loads()  # the list says that it is missing
-    if len(text) > LONGEST:
-        return Loads(unread="is too long to find the names of the files that it loads")
     found: dict[bool, list[str]] = {True: [], False: []}
+    unread = "" if len(text) <= LONGEST else "is too long to find the names of the files that it loads"
     folder = Path(os.path.realpath(path)).parent
-    starts = ((True, language.beside, folder), (False, language.here, cwd))
-    for beside, pattern, start in starts:
+    for beside, pattern, start in ((True, language.beside, folder), (False, language.here, cwd)):
         for name in () if pattern is None else pattern.findall(text):
-            if name.removeprefix("node:").partition("/")[0] in BUILT_IN and language.packages is not None:
-                continue
-            if language.packages is not None and language.packages.match(name):
-                return Loads(unread=f"loads the package {name!r:.80}, whose files no reading tells")
+            package = language.packages is not None and language.packages.match(name)
             target = _file_at(start, name, language.endings)
-            if target is None:
-                return Loads(unread=f"loads {name!r:.80}, which is not there, or only a run tells")
-            found[beside and not name.startswith("/")].append(target)
+            if package and name.removeprefix("node:").partition("/")[0] in BUILT_IN:
+                continue
+            if package:
+                unread = unread or f"loads the package {name!r:.80}, whose files no reading tells"
+            elif target is None:
+                unread = unread or f"loads {name!r:.80}, which is not there, or only a run tells"
+            else:
+                found[beside and not name.startswith("/")].append(target)
     if language.computed.search(text):
-        return Loads(unread="computes the names of files that it loads, or the folders of its modules")
+        unread = unread or "computes the names of files that it loads, or the folders of its modules"
     manifest = _manifest(folder) if language.packages is not None else ()
     settings = (os.path.normpath(cwd / name) for name in language.settings)
-    return Loads((*found[True], *manifest), (*found[False], *settings))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return Loads((*found[True], *manifest), (*found[False], *settings), unread)
 
 
 def _language_of(path: str, interpreters: frozenset[str]) -> Language | None:

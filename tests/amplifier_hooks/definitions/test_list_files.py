@@ -1,5 +1,6 @@
 """The list of files that trust covers."""
 
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 import yaml
 
 from amplifier_hooks.definitions import InvalidDefinitions, load_files
-from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files
-from amplifier_hooks.definitions.trust import FileList, TrustStore, trusted_files
+from amplifier_hooks.definitions.list_files import LARGEST_HASHED, FileDigests, FilesNotListed, list_files
+from amplifier_hooks.definitions.trust import UNREAD, FileList, TrustStore, trusted_files
 
 pytestmark = pytest.mark.rule("TRU-4")
 
@@ -335,6 +336,22 @@ def test_the_guarded_files(project: Path) -> None:
     assert trusted_files(store) == {str(project / "hooks.yaml")}
 
 
+@pytest.mark.rule("TRU-5")
+def test_a_change_without_a_trace_in_the_times(tmp_path: Path) -> None:
+    """A mapped file can change while its times stay; a digest that is made afresh is that of its content."""
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    digests = FileDigests(lambda: path.stat().st_ctime_ns + 3_000_000_000)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 3) as mapped:
+        mapped[:] = b"two"
+        before = digests.of(str(path))
+        known = path.stat().st_mtime_ns
+        mapped[:] = b"six"
+        if path.stat().st_mtime_ns == known:
+            assert digests.of(str(path)) == before
+        assert digests.afresh(str(path)) != before
+
+
 def test_digests_are_kept_until_a_file_changes(tmp_path: Path) -> None:
     """A file is read again after any change of its times, its size or its inode, and a fresh file is read each time."""
     path, now = tmp_path / "file", [0]
@@ -351,6 +368,8 @@ def test_digests_are_kept_until_a_file_changes(tmp_path: Path) -> None:
     os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
     other.replace(path)
     assert digests.of(str(path)) != kept
-    assert digests.of(str(tmp_path)) == digests.of(str(tmp_path / "absent")) == ""
+    assert digests.of(str(tmp_path / "absent")) == digests.of(str(path / "below")) == ""
     os.mkfifo(tmp_path / "pipe")
-    assert digests.of(str(tmp_path / "pipe")) == ""
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", LARGEST_HASHED + 1)
+    assert {digests.of(str(one)) for one in (tmp_path, tmp_path / "pipe", tmp_path / "large")} == {UNREAD}

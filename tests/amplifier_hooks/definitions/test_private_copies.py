@@ -1,6 +1,7 @@
 """Trusted files run from private copies."""
 
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -113,6 +114,20 @@ async def test_programs_of_the_project_run_from_their_copies(
 
 
 @pytest.mark.rule("TRU-5")
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+async def test_a_script_of_node_runs_with_the_files_that_it_loads(project: Path) -> None:
+    """A script in JavaScript and the files that it loads run as they were trusted, `package.json` included."""
+    (project / "lib").mkdir()
+    (project / "package.json").write_text('{"type": "module"}')
+    (project / "guard.js").write_text("import { word } from './lib/word.js'\nconsole.error(word); process.exit(2)\n")
+    (project / "lib" / "word.js").write_text("export const word = 'trusted'\n")
+    files = trusted(project, "command, timeout_ms: 60000, config: {argv: [node, guard.js]}")
+    (project / "lib" / "word.js").write_text("process.exit(0)\n")
+    (project / "package.json").write_text("{}")
+    assert (await emit_call(files)).reason == "trusted"
+
+
+@pytest.mark.rule("TRU-5")
 async def test_no_folder_of_the_project_is_on_the_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bare name in a trusted script finds no program of the project, also with its folder or `.` on our PATH."""
     monkeypatch.setenv("PATH", f".{os.pathsep}{project}{os.pathsep}{os.environ['PATH']}")
@@ -130,7 +145,7 @@ async def test_a_copy_is_compared_and_private(project: Path) -> None:
     """Copies are for their owner alone; a changed copy does not run, and a missing one is no set to put in force."""
     (project / "guard.sh").write_text("#!/bin/sh\nexit 0\n")
     files = trusted(project, "command, config: {argv: [./guard.sh]}")
-    copies = [path for path in files.folder.rglob("*") if path.is_file()]
+    copies = [path for path in files.folder.rglob("[!.]*") if path.is_file()]
     assert sorted(path.name for path in copies) == ["guard.sh", "hooks.yaml"]
     places = [*copies, *(path for one in copies for path in one.parents if path.is_relative_to(files.folder))]
     assert not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in places)
