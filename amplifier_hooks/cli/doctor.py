@@ -132,9 +132,18 @@ def check_tokens(_patient: Patient) -> Findings:
 def check_hooks(patient: Patient) -> Findings:
     """Check the project's file of hooks with `validate`, which imports nothing of a file that is not trusted."""
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
+    from amplifier_hooks.definitions.reload import is_gone
+    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.result import STOPS_NOTHING
 
     path = patient.folder / PROJECT_FILE
+    trust = TrustStore()
+    kept = trust.trusted_list(str(path)) if is_gone(path) else None
+    if kept is not None and not kept.is_removal:
+        denied = "; an approver denied its removal" * trust.denied(str(path), kept.removal())
+        accept = join(["amplifier-hooks", "validate", str(path), "--trust"])
+        yield "warning", f"{path} is gone: its trusted hooks stay in force{denied}", f"put it back, or: {accept}"
+        return
     if not path.exists():
         yield "note", f"{path} is not there: no hooks come from a file", "amplifier-hooks init"
         return
@@ -186,6 +195,19 @@ def check_programs(patient: Patient) -> Findings:
         for hook in found.hooks:
             for text in getattr(hook.handler, "problems", tuple)():
                 yield "warning", f"{path}: {hook.where}: {text}", f"mend {path}"
+
+
+def check_protection(_patient: Patient) -> Findings:
+    """Name the running commands of ours that protect themselves against agents, and those that do not."""
+    from amplifier_hooks.definitions.trust import trusted_files
+    from amplifier_hooks.programs.guarded_processes import running_commands
+
+    for one, protects in running_commands():
+        words = " ".join(one.command[1:])
+        if protects:
+            yield "ok", f"process {one.pid} protects {len(trusted_files())} trusted files: {words:.80}"
+        else:
+            yield "warning", f"process {one.pid} protects nothing: {words:.80}", "start it without --no-self-protection"
 
 
 def check_state(_patient: Patient) -> Findings:
@@ -268,7 +290,7 @@ def check_socket(_patient: Patient) -> Findings:
 CHECKS: Final[Mapping[str, Callable[[Patient], Findings]]] = {
     check.__name__.removeprefix("check_"): check
     for check in (
-        *(check_python, check_terminal, check_tokens, check_hooks, check_programs),
+        *(check_python, check_terminal, check_tokens, check_hooks, check_programs, check_protection),
         *(check_state, check_approvals, check_record, check_socket),
     )
 }

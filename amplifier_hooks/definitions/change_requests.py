@@ -1,19 +1,20 @@
 """A change of trusted files that waits comes in; a request with its differences goes to the approvers.
 
 The approved change is trusted, and takes effect at the next look at the files. A denied one stays out of force, and no
-approver is asked about it again until the files change or the program restarts.
+approver is asked about it again, also after a restart: the store of trust remembers it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import define
 
 from amplifier_hooks.definitions.private_copies import TrustedFiles
 from amplifier_hooks.definitions.reload import EVERY
+from amplifier_hooks.definitions.trust import SETS_OWN
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import HookResult
@@ -21,8 +22,8 @@ from amplifier_hooks.session.coordinator import SessionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
 
-    from amplifier_hooks.definitions.reload import WatchedFiles
     from amplifier_hooks.definitions.trust import FileList, TrustStore
     from amplifier_hooks.ports import ApprovalBackend, AuditSink
 
@@ -33,12 +34,36 @@ TOOL: Final = "TrustHooks"
 ANSWER_WITHIN: Final = 30 * 86_400.0
 """Seconds for which a request stays open. The change waits on after that, without a request."""
 
+AGAIN_AFTER: Final = 60
+"""Looks after which a request that failed is made again."""
+FAILED: Final = ("approval_unavailable", "audit_unavailable", "hook_error", "hook_timeout")
+"""Causes of a denial that no approver gave."""
+
 LONGEST_TEXT: Final = 200_000
 """Characters of one file that a request shows; of a longer file it shows the digest."""
 MOST_TEXT: Final = 600_000
 """Characters of all files that a request shows, so that it stays below the limit of an input."""
 
 log = get_logger(__name__)
+
+
+class Watched(Protocol):
+    """Trusted files that are watched: those of definitions, or modules."""
+
+    @property
+    def path(self) -> Path:
+        """Path that names them."""
+
+    @property
+    def source(self) -> str:
+        """Name of the files in the trust store."""
+
+    @property
+    def waiting(self) -> FileList | None:
+        """Files that wait to be trusted; None if there are none."""
+
+    def question(self, waiting: FileList) -> str:
+        """Return the question about a change that waits."""
 
 
 @define(eq=False)
@@ -49,33 +74,40 @@ class ChangeRequests:
     the decisions.
     """
 
-    files: WatchedFiles
+    files: Watched
     trust: TrustStore
     approvals: ApprovalBackend
     audit: AuditSink
 
     async def follow(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Ask about each change that waits. Runs until it is cancelled, and then withdraws the open request."""
-        asked, asking = "", None
+        """Ask about each change that waits. Runs until it is cancelled, and then withdraws the open request.
+
+        A request that failed, as one does while the store cannot be reached, is made again after a minute.
+        """
+        asked, asking, failed = "", None, 0
         try:
             while True:
+                failed = failed + 1 if asking is not None and asking.done() and asking.result() is None else 0
+                asked = "" if failed > AGAIN_AFTER else asked
                 waiting = self.files.waiting
                 digest = "" if waiting is None else waiting.digest
                 if digest != asked:
                     await _cancel(asking)
-                    asked = digest
-                    asking = None if waiting is None else asyncio.ensure_future(self.ask(waiting))
+                    asked, asking = digest, None
+                    if waiting is not None and not self.trust.denied(self.files.source, waiting):
+                        asking = asyncio.ensure_future(self.ask(waiting))
                 await sleep(EVERY)
         finally:
             await _cancel(asking)
 
-    async def ask(self, waiting: FileList) -> bool:
-        """Ask the approvers about one change, and trust it once one of them approves. Returns True if it is trusted.
+    async def ask(self, waiting: FileList) -> bool | None:
+        """Ask the approvers about one change, and trust it once one of them approves.
 
-        A failure is logged. Cancelling withdraws the request.
+        Returns True if it is trusted, and None if it could not be asked about. A person's denial is remembered. A
+        failure is logged. Cancelling withdraws the request.
         """
         registry = HookRegistry()
-        prompt = f"Put the changed hooks of {self.files.path.name} in force?"
+        prompt = self.files.question(waiting)
         question = HookResult.ask(
             prompt,
             timeout=ANSWER_WITHIN,
@@ -94,15 +126,18 @@ class ChangeRequests:
         try:
             async with session:
                 outcome = await session.call_tool(TOOL, self.change(waiting), accept)
+                if outcome.cause == "denied_by_person":
+                    self.trust.deny(self.files.source, waiting)
         except Exception as problem:  # noqa: BLE001  # the set in force stays, and the next change is asked about
             log.warning("change_request_failed", path=self.files.source, error=repr(problem))
-            return False
-        return outcome.ok
+            return None
+        return None if outcome.cause in FAILED else outcome.ok
 
     def change(self, waiting: FileList) -> dict[str, Any]:
         """Return the differences between the trusted files and those that wait, in the shape of an edit."""
         kept = self.trust.trusted_list(self.files.source)
-        before = {} if kept is None else {one.path: one for one in kept.files}
+        files = () if kept is None else kept.groups.get(SETS_OWN, ()) if waiting.is_removal else kept.files
+        before = {one.path: one for one in files}
         after = {one.path: one for one in waiting.files}
         changed = [
             path
@@ -139,7 +174,7 @@ def _text(files: TrustedFiles, path: str) -> str:
     return ""
 
 
-async def _cancel(asking: asyncio.Future[bool] | None) -> None:
+async def _cancel(asking: asyncio.Future[bool | None] | None) -> None:
     if asking is not None:
         asking.cancel()
         await asyncio.wait([asking])

@@ -10,20 +10,21 @@ import hashlib
 import os
 import re
 import shutil
-import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 from msgspec.structs import replace
 from pydantic import ValidationError
 
 from amplifier_hooks.definitions.files.load_files import OF_ALL
+from amplifier_hooks.definitions.files.plain_files import opened_plainly, read_plainly
 from amplifier_hooks.definitions.install.build_external import CommandConfig
 from amplifier_hooks.definitions.kinds.python_sources import MOST_MODULES, module_name, modules_of
-from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
+from amplifier_hooks.definitions.kinds.script_sources import loads_of
+from amplifier_hooks.definitions.trust import SETS_OWN, UNREAD, FileList, ListedFile
 from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.places import decides_loading, names_of
@@ -52,8 +53,20 @@ UNLISTED: Final = frozenset(
 EVERYTHING: Final = ImpactPolicy(root=os.sep, home=os.path.expanduser("~"), temporary=(os.devnull,))  # noqa: PTH111
 """A policy under which each file counts as the project's, so that each that would run is named."""
 
-ASSIGNED: Final = re.compile(r"\b([A-Za-z_]\w*)=(?=\S)")
+ASSIGNED: Final = re.compile(r"\b([A-Za-z_]\w*)=(?=\S)([^\s;&|]*)")
 """A variable that a word of a command gives a value. The folder of the project is a place to load from here."""
+
+HOMES: Final = re.compile(r"\w*HOME|USERPROFILE|(?:LOCAL)?APPDATA|XDG_\w+", re.IGNORECASE)
+"""Variables that name a folder from which programs read their settings."""
+
+MOST_INTERPRETERS: Final = 4
+"""Scripts whose interpreter is a script, at most in a row: the system starts no longer row."""
+
+MOST_LINKS: Final = 40
+"""Links that lead to one program, at most."""
+
+LARGEST_HASHED: Final = 512 * 1024 * 1024
+"""Bytes of a file whose digest is made, at most."""
 
 SETTLED: Final = 2_000_000_000
 """Nanoseconds after a change of a file from which its times tell another change."""
@@ -81,28 +94,34 @@ class FileDigests:
     _known: dict[str, tuple[Signature, str]] = field(factory=dict, init=False)
 
     def of(self, path: str) -> str:
-        """Return the SHA-256 of a file's content; an empty text if there is no plain file that can be read."""
+        """Return the SHA-256 of a file's content, an empty text if it is missing, and `UNREAD` if it cannot be read."""
+        return self._of(path, known=True)
+
+    def afresh(self, path: str) -> str:
+        """Return as `of` does, from the content as it is now.
+
+        The times of a file do not tell every change: a process that has mapped the file changes it later without them.
+        """
+        return self._of(path, known=False)
+
+    def _of(self, path: str, *, known: bool) -> str:
         try:
-            with open(path, "rb", opener=_open_at_once) as file:  # with an opener
-                found = os.fstat(file.fileno())
+            with opened_plainly(path) as (file, found):
                 changed = max(found.st_mtime_ns, found.st_ctime_ns)
                 signature = (found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, changed)
-                known, digest = self._known.get(path, ((), ""))
-                if signature == known:
+                before, digest = self._known.get(path, ((), ""))
+                if known and signature == before:
                     return digest
-                if not stat.S_ISREG(found.st_mode):
-                    return ""
+                if found.st_size > LARGEST_HASHED:
+                    return UNREAD
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except (OSError, ValueError):
+        except (FileNotFoundError, NotADirectoryError):
             return ""
+        except (OSError, ValueError):
+            return UNREAD
         if self.now() - changed > SETTLED:
             self._known[path] = signature, digest
         return digest
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def list_files(found: DefinitionSet, digests: FileDigests, known: FileList | None = None) -> FileList:
@@ -111,13 +130,15 @@ def list_files(found: DefinitionSet, digests: FileDigests, known: FileList | Non
     A bare program name keeps the path that it has in `known`, so that another PATH finds no other program. Raises
     `FilesNotListed`.
     """
-    listing = _Listing(digests, {} if known is None else known.programs)
+    listing = _Listing(digests, {} if known is None else known.programs, found.folder)
+    in_place = _Listing(digests, {}, found.folder, in_place=True)
     pages = tuple(ListedFile(str(path), digest, "copied") for path, digest in found.files.items())
     groups = {SETS_OWN: pages}
     for entry in found.library:
         command = entry.config.get("command")
         if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-            groups[entry.name] = tuple(listing.command(command, found.folder, subject=entry.name, lenient=True))
+            files = in_place.command(command, found.folder, subject=entry.name, lenient=True)
+            groups[entry.name] = tuple(sorted(set(files)))
     for definition in found.definitions:
         if definition.enabled and definition.kind in ("command", "python"):
             groups[definition.hook_id] = tuple(sorted(set(listing.hook(definition, found))))
@@ -128,7 +149,7 @@ def list_command(
     argv: Sequence[str], folder: Path, digests: FileDigests, variables: Mapping[str, str]
 ) -> tuple[ListedFile, ...]:
     """Return the files of one command that is in no set, and runs in its own place. Raises `FilesNotListed`."""
-    listing = _Listing(digests, {}, in_place=True)
+    listing = _Listing(digests, {}, folder, in_place=True)
     return tuple(sorted(set(listing.command(argv, folder, subject="the command", variables=variables))))
 
 
@@ -141,7 +162,7 @@ SHEBANG: Final = "#!"
 def shebang(path: str) -> list[str]:
     """Return the words of the first line of a script: the interpreter, or its bare name after `env`, and arguments."""
     try:
-        with open(path, "rb", opener=_open_at_once) as script:  # with an opener
+        with opened_plainly(path) as (script, _):
             first = os.fsdecode(script.readline(256))
     except OSError:
         return []
@@ -159,8 +180,11 @@ class _Listing:
 
     digests: FileDigests
     programs: Mapping[str, str]
+    project: Path
     in_place: bool = False
     """True for commands that do not run from copies."""
+    outside: str = field(default=Factory(lambda self: path_outside(self.project), takes_self=True))
+    """The PATH without the folders of the project."""
 
     def file(self, path: str, role: Role, name: str = "") -> ListedFile:
         return ListedFile(path, self.digests.of(path), role, name)
@@ -181,14 +205,31 @@ class _Listing:
         except ValidationError:
             return  # building the hook reports it
         cwd = found.folder / (config.cwd or ".")
-        words = (*config.argv, *shebang(os.path.normpath(cwd / config.argv[0])))
-        assigned = (name for word in words for name in ASSIGNED.findall(word) if name in names_of("loading_paths"))
-        passed = [*(name for name in (*config.env, *config.pass_env) if decides_loading(name)), *assigned]
         lenient = definition.hook_id in found.globs or OF_ALL in found.globs
-        if passed and not lenient:
-            raise FilesNotListed(definition.name, f"the variable {passed[0]!r:.40} decides what its programs load")
+        passed = () if lenient else self.loading_variables(config, cwd)
+        for variable in passed:
+            raise FilesNotListed(definition.name, f"the variable {variable!r:.40} decides what its programs load")
         yield from self.command(config.argv, cwd, subject=definition.name, lenient=lenient, variables=config.env)
         yield from (self.file(path, "read") for path in named)
+        values = {os.path.normpath(cwd / part) for value in config.env.values() for part in value.split(os.pathsep)}
+        yield from (self.file(path, "read") for path in sorted(values) if os.path.isfile(path))  # noqa: PTH113
+
+    def loading_variables(self, config: CommandConfig, cwd: Path) -> Iterator[str]:
+        """Yield the variables of a command that decide what programs load, or lead them into the project."""
+        words = (*config.argv, *shebang(os.path.normpath(cwd / config.argv[0])))
+        assigned = [pair for word in words for pair in ASSIGNED.findall(word)]
+        yield from (name for name in (*config.env, *config.pass_env) if decides_loading(name))
+        yield from (name for name, _ in assigned if name in names_of("loading_paths"))
+        for name, value in (*config.env.items(), *assigned):
+            for part in value.split(os.pathsep):
+                path = os.path.normpath(cwd / part)
+                inside = bool(part) and self.is_project(path)
+                if inside and (HOMES.fullmatch(name) or os.path.isdir(path)):  # noqa: PTH112
+                    yield name
+
+    def is_project(self, path: str) -> bool:
+        """Return True if a path, or the place to which its links lead, lies in the project."""
+        return lies_in(path, self.project)
 
     def command(
         self,
@@ -200,9 +241,14 @@ class _Listing:
         variables: Mapping[str, str] | None = None,
     ) -> Iterator[ListedFile]:
         """Yield the files of a command. Raises `FilesNotListed`, unless its definition lists the others itself."""
-        yield from self.program(argv[0], cwd)
-        runs, reads = self._impact(argv, cwd, variables or {}, subject, lenient=lenient)
-        yield from self.behind(runs, cwd)
+        starts = list(self.program(argv[0], cwd, subject, lenient=lenient))
+        yield from starts
+        known = [starts[0].path, *argv[1:]] if os.sep in argv[0] and starts[0].role == "installed" else argv
+        runs, reads = self._impact(known, cwd, variables or {}, subject, lenient=lenient)
+        own = {one.path for one in starts if one.role != "installed"}
+        yield from self.lines(runs - own, cwd, subject, lenient=lenient)
+        languages = frozenset(os.path.basename(word) for word in argv)  # noqa: PTH119
+        yield from self.behind(runs | own, cwd, subject, languages=languages, lenient=lenient)
         for word in dict.fromkeys(argv[1:]):
             path = os.path.normpath(cwd / word)
             if path in runs and not self.in_place:
@@ -210,25 +256,78 @@ class _Listing:
                 yield self.file(os.path.realpath(path), "copied", word)
             else:
                 reads |= {os.path.normpath(cwd / text) for text in (word, word.partition("=")[2]) if text}
-        runs -= {os.path.normpath(cwd / argv[0])}
+        runs -= {os.path.normpath(cwd / argv[0]), *own}
         yield from (self.file(path, "read") for path in runs | {path for path in reads if os.path.isfile(path)})  # noqa: PTH113
 
-    def program(self, word: str, cwd: Path) -> Iterator[ListedFile]:
-        """Yield the program that a command starts with, and the interpreter of a script."""
-        if os.sep not in word:
-            yield self.file(self._on_path(word), "installed", word)
+    def program(
+        self, word: str, cwd: Path, subject: str, *, lenient: bool, depth: int = 0, mark: str = ""
+    ) -> Iterator[ListedFile]:
+        """Yield the program that a word of a command starts, and of a script the interpreter and its arguments."""
+        found = os.path.normpath(cwd / word) if os.sep in word else self._on_path(word)
+        if os.sep not in found or self.in_place:
+            role: Role = "installed" if os.sep not in word or is_installed_program(found, None) else "read"
+            yield self.file(found, role, f"{mark}{word}")
+        else:
+            found = self._way_out(found)
+            real = os.path.realpath(found)
+            if is_installed_program(found, self.project):
+                if self.is_project(found) and not lenient:
+                    raise FilesNotListed(
+                        subject, f"{word!r:.200} is a link, and the files beside it decide what it loads"
+                    )
+                yield self.file(found, "installed", f"{mark}{word}")
+                return
+            found, role = real, "copied"
+            yield self.file(found, role, f"{mark}{word}")
+        if role == "installed" or depth == MOST_INTERPRETERS:
             return
-        path = os.path.normpath(cwd / word)
-        if is_installed_program(path):
-            yield self.file(path, "installed", word)
-            return
-        path = path if self.in_place else os.path.realpath(path)
-        yield self.file(path, "read" if self.in_place else "copied", word)
-        for interpreter in shebang(path)[:1]:
-            yield self.file(self._on_path(interpreter), "installed", f"{SHEBANG}{interpreter}")
+        interpreter, *arguments = shebang(found) or [""]
+        if interpreter:
+            yield from self.program(interpreter, cwd, subject, lenient=lenient, depth=depth + 1, mark=SHEBANG)
+        for argument in arguments:
+            path = os.path.normpath(cwd / argument)
+            if os.path.isfile(path):  # noqa: PTH113
+                copied = not self.in_place and self.is_project(path)
+                yield self.file(os.path.realpath(path), "copied" if copied else "read", f"{SHEBANG}{argument}")
 
-    def behind(self, scripts: Iterable[str], cwd: Path) -> Iterator[ListedFile]:
-        """Yield the files that scripts name: those that a shell script runs, and modules beside a Python script."""
+    def lines(self, scripts: Iterable[str], cwd: Path, subject: str, *, lenient: bool) -> Iterator[ListedFile]:
+        """Yield the files in the first line of scripts that another program starts, and so not from our words.
+
+        Raises `FilesNotListed` for an interpreter that the system would look for in the project.
+        """
+        for script in scripts:
+            for number, word in enumerate(shebang(script)):
+                path = os.path.normpath(cwd / word)
+                if number == 0 and os.sep in word and self.is_project(path) and not lenient:
+                    raise FilesNotListed(subject, f"{script!r:.200} has the interpreter {word!r:.80} of the project")
+                if os.sep in word and os.path.isfile(path):  # noqa: PTH113
+                    yield self.file(path, "read" if number or self.is_project(path) else "installed")
+
+    def _way_out(self, path: str) -> str:
+        """Return the first place outside of the project to which the links of a path lead, if there is one.
+
+        A virtual environment is left by no link, since a Python finds it by the path that started it.
+        """
+        for _ in range(MOST_LINKS):
+            folder, name = os.path.split(path)
+            if not self.is_project(path) or os.path.exists(os.path.join(folder, "..", "pyvenv.cfg")):  # noqa: PTH110, PTH118
+                break
+            real = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
+            if real == path and os.path.islink(path):  # noqa: PTH114
+                real = os.path.normpath(os.path.join(folder, os.readlink(path)))  # noqa: PTH115, PTH118
+            if real == path:
+                break
+            path = real
+        return path
+
+    def behind(
+        self, scripts: Iterable[str], cwd: Path, subject: str, *, languages: frozenset[str], lenient: bool
+    ) -> Iterator[ListedFile]:
+        """Yield the files that scripts name: files that a script runs or loads, and modules beside a Python script.
+
+        Raises `FilesNotListed` for a script that loads what no reading tells.
+        """
+        beside: Role = "read" if self.in_place else "copied"
         seen: set[str] = set()
         waiting = list(scripts)
         while waiting and len(seen) < MOST_MODULES:
@@ -236,17 +335,27 @@ class _Listing:
             if path in seen:
                 continue
             seen.add(path)
-            if path.endswith(".py"):
+            loads = loads_of(path, cwd, frozenset((*languages, *map(os.path.basename, shebang(path)[:1]))))
+            if loads is not None:
+                if loads.unread and not lenient:
+                    raise FilesNotListed(subject, f"{path!r:.200} {loads.unread}")
+                waiting += [*loads.beside, *loads.here]
+                yield from (self.file(one, beside) for one in loads.beside)
+                yield from (self.file(one, "read") for one in loads.here)
+            elif path.endswith(".py"):
                 script = Path(path if self.in_place else os.path.realpath(path))
-                beside = modules_of(f"{script.stem}:", script.parent).values()
-                yield from (self.file(one, "read" if self.in_place else "copied") for one in beside)
+                modules = modules_of(f"{script.stem}:", script.parent).values()
+                yield from (self.file(one, beside) for one in modules)
             elif (text := _shell_text(path)) is not None:
                 found, _ = self._impact(["sh", "-c", text], cwd, {}, path, lenient=True)
                 waiting += found
-                yield from (self.file(one, "read") for one in found - seen if os.path.isfile(one))  # noqa: PTH113
+                yield from (self.file(one, "read") for one in found - seen if _may_be_file(one))
 
     def _on_path(self, word: str) -> str:
-        found = self.programs.get(word) or shutil.which(word)
+        known = self.programs.get(word) or self.programs.get(f"{SHEBANG}{word}")
+        if known is None and not self.in_place:
+            known = shutil.which(word, path=self.outside)
+        found = known or shutil.which(word)
         return os.path.abspath(found) if found else word  # noqa: PTH100
 
     def _impact(
@@ -276,6 +385,11 @@ class _Listing:
         )
 
 
+def _may_be_file(place: str) -> bool:
+    """Return True for a file, and for a complete name at which nothing lies yet."""
+    return os.path.isfile(place) or not (os.path.lexists(place) or {"…", "*", "?"} & set(place))  # noqa: PTH113
+
+
 def _names_file(place: str) -> bool:
     """Return True if a place stands for one file: a plain file, or a missing one whose name is complete."""
     path = Path(place)
@@ -288,7 +402,8 @@ def _shell_text(path: str) -> str | None:
     if not (Path(first[0]).name in SHELLS if first else path.endswith(".sh")):
         return None
     with suppress(OSError, UnicodeDecodeError):
-        return Path(path).read_text("utf-8") if Path(path).stat().st_size < LONGEST else None
+        text = read_plainly(path, LONGEST)
+        return text.decode("utf-8") if len(text) < LONGEST else None
     return None
 
 
@@ -297,9 +412,30 @@ def _look(path: str) -> FileFact:
     return replace(ask_file_system(path), path=path)
 
 
-def is_installed_program(path: str) -> bool:
-    """Return True for interpreters, and for programs in a folder of the PATH: they run in their own place."""
+def lies_in(path: str, project: Path) -> bool:
+    """Return True if a path, or the place to which its links lead, lies in the project.
+
+    A home folder, and a folder above it, is no project: programs that the user has installed lie in it.
+    """
+    folder = os.path.realpath(project)
+    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(folder):  # noqa: PTH111
+        return False
+    return any(Path(one).is_relative_to(folder) for one in (os.path.realpath(path), path))
+
+
+def path_outside(project: Path) -> str:
+    """Return the PATH of this process without the folders of a project, and without relative ones."""
+    return os.pathsep.join(one for one in os.get_exec_path() if os.path.isabs(one) and not lies_in(one, project))  # noqa: PTH117
+
+
+def is_installed_program(path: str, project: Path | None) -> bool:
+    """Return True for interpreters, and for programs in a folder of the PATH: they run in their own place.
+
+    No file of the project is one, whatever its name is and whatever the PATH has.
+    """
     real = os.path.realpath(path)
+    if project is not None and lies_in(real, project):
+        return False
     plain = os.path.basename(real).removesuffix(".exe").rstrip("0123456789.")  # noqa: PTH119
     folders = (os.path.realpath(folder) for folder in os.get_exec_path())
     return plain in INTERPRETERS or os.path.dirname(real) in folders  # noqa: PTH120

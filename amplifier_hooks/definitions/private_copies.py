@@ -9,8 +9,10 @@ from __future__ import annotations
 import builtins
 import hashlib
 import os
+import stat
 import sys
 import tempfile
+from contextlib import suppress
 from importlib.util import resolve_name
 from pathlib import Path
 from threading import RLock
@@ -19,11 +21,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
+from amplifier_hooks.definitions.copies_in_use import IN_USE
 from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
 from amplifier_hooks.definitions.files.open_files import place_in
-from amplifier_hooks.definitions.list_files import IMPORT, SHEBANG, FileDigests, shebang
-from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile, digest_of_files
+from amplifier_hooks.definitions.files.plain_files import opened_plainly, read_plainly
+from amplifier_hooks.definitions.list_files import (
+    IMPORT,
+    MOST_INTERPRETERS,
+    SHEBANG,
+    FileDigests,
+    path_outside,
+    shebang,
+)
+from amplifier_hooks.definitions.trust import SETS_OWN, UNREAD, FileList, ListedFile, digest_of_files
 from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable, UnsafeStore
+from amplifier_hooks.storage.state_folder import inspect_folder, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +55,8 @@ class HookFiles:
     files: tuple[ListedFile, ...]
     root: Path
     digests: FileDigests
+    search_path: str
+    """PATH of the commands, on which no folder of the project is."""
 
     def copy_of(self, path: str) -> Path:
         """Return the place of a file's copy."""
@@ -54,8 +69,8 @@ class HookFiles:
             if one.role == "installed" or not one.digest or self.digests.of(str(copy)) == one.digest:
                 continue
             try:
-                with open(one.path, "rb") as file:  # noqa: PTH123
-                    content, executable = file.read(LARGEST + 1), os.fstat(file.fileno()).st_mode & 0o100
+                with opened_plainly(one.path) as (file, status):
+                    content, executable = file.read(LARGEST + 1), status.st_mode & 0o100
             except OSError as problem:
                 raise HookUnavailable(f"{one.path!r:.200} cannot be read: {problem.strerror}") from problem
             if len(content) > LARGEST:
@@ -70,7 +85,8 @@ class HookFiles:
             if not one.digest and one.role != "read":
                 raise HookUnavailable(f"{one.name or one.path!r:.200} was not there when it was trusted; {AGAIN}")
             place = str(self.copy_of(one.path)) if one.role == "copied" else one.path
-            if self.digests.of(place) != one.digest:
+            found = self.digests.afresh(place) if one.role == "read" else self.digests.of(place)
+            if found != one.digest or found == UNREAD:
                 what = "the private copy of " if one.role == "copied" else ""
                 raise HookUnavailable(f"{what}{one.path!r:.200} is not as it was trusted; {AGAIN}")
 
@@ -82,17 +98,17 @@ class HookFiles:
             if one.name and one.digest
         }
         words = [places.get(word, word) for word in argv]
-        interpreter = shebang(words[0]) if words[0].startswith(str(self.root)) else []
-        if interpreter:
-            words[:0] = [places.get(f"{SHEBANG}{interpreter[0]}", interpreter[0]), *interpreter[1:]]
+        for _ in range(MOST_INTERPRETERS):
+            line = shebang(words[0]) if words[0].startswith(f"{self.root}{os.sep}") else []
+            if not line:
+                break
+            words[:0] = [places.get(f"{SHEBANG}{word}", word) for word in line]
         return tuple(words)
 
 
 def _write_private(path: Path, content: bytes, mode: int) -> None:
     """Write a file that only its owner can read, and that appears complete."""
-    for folder in (*reversed(path.parents), path.parent):  # `parents=True` would leave the upper ones to the umask
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -114,28 +130,61 @@ class TrustedFiles:
     folder: Path
     digests: FileDigests = field(factory=FileDigests)
     modules: ProjectModules = field(init=False)
+    _search_path: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._search_path = path_outside(Path(self.listed.folder))
         self.modules = ProjectModules(tuple(map(self.of, self.listed.groups)), self.listed.digest)
 
     def of(self, key: str) -> HookFiles:
         """Return the files of a hook, by its hook id, or by the name of a ready-made hook."""
         files = self.listed.groups.get(key, ())
-        return HookFiles(files, self.folder / digest_of_files(files), self.digests)
+        return HookFiles(files, self.folder / digest_of_files(files), self.digests, self._search_path)
 
     def make(self) -> None:
         """Make the copies. Raises `HookUnavailable` for a changed file, and `OSError` if they cannot be written."""
+        IN_USE.hold(self.folder, self._names())
+        _inspect(self.folder)
         for key in self.listed.groups:
             self.of(key).make()
 
     def load(self, environment: Mapping[str, str] | None = None) -> DefinitionSet:
-        """Read the definitions from their copies, whatever the project has now.
+        """Read the definitions from their copies, whatever the project has now. Call `inspect` first.
 
-        Raises `HookUnavailable` if a copy is gone or was changed, and `InvalidDefinitions`.
+        The set of a file that is gone is empty. Raises `HookUnavailable` if a copy is gone or was changed, and
+        `InvalidDefinitions`.
         """
+        if self.listed.is_removal:
+            return DefinitionSet(path=Path(self.listed.start), folder=Path(self.listed.folder))
         pages = self.of(SETS_OWN)
         pages.check()
         return load_files(Path(self.listed.start), environment=environment, copies=pages.root)
+
+    def inspect(self) -> None:
+        """Keep the copies from being removed while this process runs.
+
+        Raises `HookUnavailable` if other users could change them.
+        """
+        with suppress(OSError):  # no process removes copies from a folder in which none can write
+            IN_USE.hold(self.folder, self._names())
+        _inspect(self.folder)
+
+    def _names(self) -> set[str]:
+        return set(map(digest_of_files, self.listed.groups.values()))
+
+
+def _inspect(folder: Path) -> None:
+    """Raise `HookUnavailable` if other users could replace a folder of copies, or a folder above it."""
+    try:
+        for one in (folder, folder.parent):
+            if one.exists():
+                inspect_folder(one)
+        for one in folder.parents[1:]:
+            mode = one.stat().st_mode
+            if os.name == "posix" and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                raise UnsafeStore(f"others may write to {one}; chmod o-w it")
+    except (OSError, StoreUnavailable) as problem:
+        raise HookUnavailable(f"private copies are not safe: {problem}") from problem
 
 
 @define(eq=False)
@@ -180,7 +229,7 @@ class ProjectModules:
         content, path = b"", None
         if files is not None and one is not None:
             path = files.copy_of(one.path)
-            content = path.read_bytes()
+            content = read_plainly(path, LARGEST)
             if hashlib.sha256(content).hexdigest() != one.digest:
                 raise HookUnavailable(f"the private copy of {one.path!r:.200} is not as it was trusted; {AGAIN}")
         elif not any(listed.startswith(f"{module}.") for listed in self._copies):

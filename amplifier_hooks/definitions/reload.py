@@ -42,6 +42,12 @@ EVERY: Final = 1.0
 MOST_WATCHED: Final = 1_000
 
 UNTRUSTED: Final = "it is not trusted as it is now; an approver decides, or: amplifier-hooks validate --trust"
+REMOVED: Final = (
+    "it is gone; an approver decides whether its hooks go, too, or put it back, or: amplifier-hooks validate --trust"
+)
+CHANGED: Final = "Put the changed hooks of {} in force?"
+GONE: Final = "Take the hooks of {} out of force? It is gone."
+DENIED: Final = "an approver denied it as it is now; mend it, or: amplifier-hooks validate --trust"
 
 Signature = tuple[tuple[str, int, int, int, int], ...]
 
@@ -81,6 +87,8 @@ class WatchedFiles:
     """Files of the last set that was read, and files it names; for a set that failed, also missing files."""
     waiting: FileList | None = field(default=None, init=False)
     """Files of the set that waits to be trusted; None if there is none."""
+    _found: DefinitionSet | None = field(default=None, init=False)
+    """The set that waits, as it was read from the bytes that wait."""
     _in_force: str = field(default="", init=False)
     """Digest of the trusted list that is in force."""
     _tried: str = field(default="", init=False)
@@ -94,6 +102,10 @@ class WatchedFiles:
     def source(self) -> str:
         """Name of the files in the trust store. A link keeps its name, wherever it leads later."""
         return os.path.abspath(self.path)  # noqa: PTH100
+
+    def question(self, waiting: FileList) -> str:
+        """Return the question about a change that waits."""
+        return (GONE if waiting.is_removal else CHANGED).format(self.path.name)
 
     def refresh(self) -> Replaced | None:
         """Read the files now, and put them in force. Returns the changes; None if nothing could be put in force.
@@ -130,11 +142,13 @@ class WatchedFiles:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _read(self) -> _Reading | HookError:
+        kept = None if self.trust is None else self.trust.trusted_list(self.source)
+        if kept is not None and is_gone(self.path):
+            return _Reading(DefinitionSet(path=self.path, folder=Path(kept.folder)), kept.removal())
         try:
             found = load_files(self.path, environment=self.environment)
             if self.trust is None:
                 return _Reading(found)
-            kept = self.trust.trusted_list(self.source)
             listed = list_files(found, self._digests, kept)
             if kept is None or kept.digest != listed.digest:
                 TrustedFiles(
@@ -142,12 +156,12 @@ class WatchedFiles:
                 ).make()  # these bytes are shown, and run if trusted
         except HookError as problem:
             return problem
-        except OSError as problem:
+        except Exception as problem:  # noqa: BLE001  # whatever the files are, the watcher goes on
             return HookUnavailable(f"{self.path}: {problem}")
         return _Reading(found, listed)
 
     def _apply(self, result: _Reading | HookError) -> Replaced | None:
-        self.waiting, self._tried = None, self._in_force
+        self.waiting, self._found, self._tried = None, None, self._in_force
         if not isinstance(result, _Reading):
             self._read_before |= set(getattr(result, "files", ()))
             replaced = self._install_trusted()
@@ -156,26 +170,33 @@ class WatchedFiles:
         self._read_before = set(result.paths())
         if result.listed is None:
             return self._install(result.found)
-        self.waiting = result.listed
+        self.waiting, self._found = result.listed, result.found
         replaced = self._install_trusted()
         if self.waiting is not None:
-            self._note_failure(f"{self.path}: {UNTRUSTED}", trusted=False)
+            self._note_failure(f"{self.path}: {self._reason(self.waiting)}", trusted=False)
         return replaced
+
+    def _reason(self, waiting: FileList) -> str:
+        if self.trust is not None and self.trust.denied(self.source, waiting):
+            return DENIED
+        return REMOVED if waiting.is_removal else UNTRUSTED
 
     def _install_trusted(self) -> Replaced | None:
         """Put the set that was trusted last in force, from its private copies, if it is not in force yet."""
         kept = None if self.trust is None else self.trust.trusted_list(self.source)
         if kept is None or self.trust is None:
             return None
+        found = None
         if self.waiting is not None and self.waiting.digest == kept.digest:
-            self.waiting = None
+            self.waiting, found = None, self._found  # which was read from these very bytes
             self.state = evolve(self.state, problem="", problem_since=None, trusted=True)
         if kept.digest == self._tried:
             return None
         self._tried = kept.digest
         files = TrustedFiles(kept, self.trust.copies, self._digests)
         try:
-            replaced = self._install(files.load(self.environment), files)
+            files.inspect()
+            replaced = self._install(found or files.load(self.environment), files)
         except HookError as problem:
             self._note_failure(str(problem))
             return None
@@ -226,6 +247,17 @@ class _Reading:
         """Yield the files that the set was read from, and those that it would run."""
         yield from self.found.files
         yield from (Path(one.path) for one in self.listed.files) if self.listed is not None else ()
+
+
+def is_gone(path: Path) -> bool:
+    """Return True if nothing lies at a path, and False also where that cannot be found out."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _matches(globs: Iterable[FileGlob]) -> Iterator[Path]:

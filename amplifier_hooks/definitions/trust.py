@@ -10,15 +10,18 @@ import hashlib
 import json
 import os
 import tempfile
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import asdict, field, frozen
 
-from amplifier_hooks.storage.state_folder import StateFolder
+from amplifier_hooks.storage.file_lock import locked
+from amplifier_hooks.storage.state_folder import StateFolder, make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Role = Literal["copied", "read", "installed"]
 """Use of a listed file.
@@ -29,6 +32,8 @@ start.
 """
 
 DOMAIN: Final = b"amplifier-hooks/file-list/1\n"
+UNREAD: Final = "unread"
+"""Stands for the digest of a path at which no plain file lies, or one that cannot be read or is too large."""
 SETS_OWN: Final = ""
 """Group of a set's own files, beside one group for each hook."""
 
@@ -40,7 +45,7 @@ class ListedFile:
     path: str
     """Absolute path. The name of a program that is on no PATH stays a name."""
     digest: str
-    """SHA-256 of the content; empty for a file that is missing."""
+    """SHA-256 of the content; empty for a file that is missing, `UNREAD` for one that cannot be read."""
     role: Role
     name: str = ""
     """Bare name of a program that the PATH resolved to `path`."""
@@ -79,6 +84,15 @@ class FileList:
         return _digest((self.folder, self.start, self.about, *groups))
 
     @property
+    def is_removal(self) -> bool:
+        """True for a set whose file is gone: none of its hooks is in force."""
+        return bool(self.start) and SETS_OWN not in self.groups
+
+    def removal(self) -> FileList:
+        """Return the list of this set without its file."""
+        return FileList(folder=self.folder, start=self.start)
+
+    @property
     def files(self) -> tuple[ListedFile, ...]:
         """All files, each once, by path."""
         return tuple(sorted({one for files in self.groups.values() for one in files}))
@@ -89,12 +103,25 @@ class FileList:
         return {one.name: one.path for one in self.files if one.name}
 
 
+MOST_DENIED: Final = 100
+"""Denied lists of one source that are remembered, the last ones."""
+
+
+@frozen
+class _Kept:
+    """The content of a store, by source."""
+
+    trusted: Mapping[str, tuple[FileList, ...]] = field(factory=dict)
+    denied: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    """Digests of the lists that approvers denied since a list of the source was trusted."""
+
+
 @frozen
 class TrustStore:
     """The trusted lists, in one file that only its owner can read, outside of every project.
 
-    Each list has a source: the file of definitions, or the settings that a hook was imported from. Trusting a source
-    anew ends the trust in its earlier content.
+    Each list has a source: the file of definitions, the settings that a hook was imported from, or the name of a
+    module. Trusting a source anew ends the trust in its earlier content, and the denials of the source.
     """
 
     path: Path = field(factory=lambda: StateFolder().trust)
@@ -105,48 +132,89 @@ class TrustStore:
         return self.path.with_name("trusted")
 
     def trusts(self, found: FileList) -> bool:
-        """Return True if a list is trusted. A store that others own or can write trusts nothing."""
-        return any(found.digest == one.digest for lists in self._read().values() for one in lists)
+        """Return True if a list is trusted, and each of its files could be read or is missing.
+
+        A store that others own or can write trusts nothing.
+        """
+        if any(one.digest == UNREAD for one in found.files):
+            return False
+        return any(found.digest == one.digest for lists in self._read().trusted.values() for one in lists)
 
     def trusted_list(self, source: str) -> FileList | None:
         """Return the trusted list of a file of definitions; None if there is none."""
-        return next(iter(self._read().get(source, ())), None)
+        return next(iter(self._read().trusted.get(source, ())), None)
 
     def trust(self, source: str, lists: Iterable[FileList]) -> None:
         """Trust the lists of a source, and no others of that source any more.
 
         Raises `OSError` if the store cannot be written.
         """
-        self._write({**self._read(), source: tuple(lists)})
+        with self._writing():
+            kept = self._read()
+            denied = {one: digests for one, digests in kept.denied.items() if one != source}
+            self._write(_Kept({**kept.trusted, source: tuple(lists)}, denied))
+
+    def deny(self, source: str, found: FileList) -> None:
+        """Remember that an approver denied a list, until another list of the source is trusted. Raises `OSError`."""
+        with self._writing():
+            kept = self._read()
+            digests = (*(one for one in kept.denied.get(source, ()) if one != found.digest), found.digest)
+            self._write(_Kept(kept.trusted, {**kept.denied, source: digests[-MOST_DENIED:]}))
+
+    def denied(self, source: str, found: FileList) -> bool:
+        """Return True if an approver denied a list of a source."""
+        return found.digest in self._read().denied.get(source, ())
+
+    def groups(self) -> Iterator[tuple[ListedFile, ...]]:
+        """Yield the files of each hook of all trusted lists."""
+        for lists in self._read().trusted.values():
+            for one in lists:
+                yield from one.groups.values()
 
     def trusted_files(self) -> frozenset[str]:
         """Return the absolute paths of all files that trusted lists name, also of missing ones, and of all sources."""
-        kept = self._read()
+        kept = self._read().trusted
         named = {one.path for lists in kept.values() for each in lists for one in each.files}
         return frozenset(path for path in (*kept, *named) if Path(path).is_absolute())
 
-    def _read(self) -> dict[str, tuple[FileList, ...]]:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keep other processes from changing the store for the block. Raises `OSError`."""
+        make_private(self.path.parent)
+        with locked(self.path.with_name(f"{self.path.name}.lock")):
+            yield
+
+    def _read(self) -> _Kept:
         try:
             status = self.path.stat()
             if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-                return {}
-            value = json.loads(self.path.read_bytes())
-            return {str(source): tuple(map(_list_from, lists)) for source, lists in value.items()}
-        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            return {}
+                return _Kept()
+            return _parsed(self.path, (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+        except OSError:
+            return _Kept()
 
-    def _write(self, kept: Mapping[str, tuple[FileList, ...]]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def _write(self, kept: _Kept) -> None:
         descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".trust-")  # owner-only, as it is made
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump({source: [asdict(one) for one in lists] for source, lists in kept.items()}, file, indent=1)
+                json.dump(asdict(kept), file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(self.path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+@lru_cache(maxsize=4)
+def _parsed(path: Path, _signature: tuple[int, ...]) -> _Kept:
+    """Return the content of a store, which is replaced as a whole whenever it changes."""
+    try:
+        value = json.loads(path.read_bytes())
+        trusted = {source: tuple(map(_list_from, lists)) for source, lists in value["trusted"].items()}
+        return _Kept(trusted, {source: tuple(map(str, digests)) for source, digests in value["denied"].items()})
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return _Kept()
 
 
 def _list_from(value: Mapping[str, Any]) -> FileList:

@@ -127,19 +127,40 @@ def _is_marked(process: Process) -> bool:
     return False
 
 
+def protection_folder() -> Path:
+    """Return the folder in which commands of ours say that they run, and if they protect themselves against agents."""
+    return marks_folder().with_name("commands")
+
+
+def running_commands() -> Iterator[tuple[Process, bool]]:
+    """Yield each command of ours that guards programs now; True if it protects itself against agents."""
+    with suppress(OSError, ValueError):
+        for path in sorted(protection_folder().iterdir()):
+            found = read_process(int(path.name)) if path.name.isdigit() else None
+            started, _, protects = path.read_text("ascii").partition(" ")
+            if found is not None and found.started == started:
+                yield found, protects == "on"
+
+
 @contextmanager
-def marked() -> Iterator[None]:
+def marked(*, protects: bool = True) -> Iterator[None]:
     """Mark this process as guarded for the block; its children are not to decide in a person's place.
 
-    Raises the errors of `mark`.
+    `running_commands` yields it, with `protects`. Raises the errors of `mark`.
     """
     process = read_process(os.getpid())
-    path = None if process is None else mark(process)
+    path = note = None if process is None else mark(process)
     try:
+        if process is not None:
+            note = protection_folder() / str(process.pid)
+            with suppress(OSError):  # it is for people who look, and no call depends on it
+                note.parent.mkdir(mode=0o700, exist_ok=True)
+                note.write_text(f"{process.started} {'on' if protects else 'off'}", "ascii")
         yield
     finally:
-        if path is not None:
-            path.unlink(missing_ok=True)
+        for one in (path, note):
+            if one is not None:
+                one.unlink(missing_ok=True)
 
 
 def guarded_parent() -> Process | None:

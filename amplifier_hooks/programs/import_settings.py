@@ -75,9 +75,12 @@ class ImportedHook:
     @property
     def files(self) -> FileList:
         """The hook and the files that it runs and reads, as they are now."""
-        now = tuple(evolve(one, digest=self.digests.of(one.path)) for one in self.listed)
+        now = tuple(evolve(one, digest=self._digest(one)) for one in self.listed)
         about = digest_of(freeze(dict(self.definition)))
         return FileList(folder=os.fspath(self.project.resolve()), about=about, groups={SETS_OWN: now})
+
+    def _digest(self, one: ListedFile) -> str:
+        return self.digests.of(one.path) if one.role == "installed" else self.digests.afresh(one.path)
 
     @property
     def when_it_fails(self) -> str:

@@ -52,8 +52,15 @@ class StateFolder:
 
     def make(self) -> Self:
         """Create the folder for its owner alone if it is missing. Raises `OSError` if that fails."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.path)
         return self
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder, and each folder above it that is missing, for its owner alone. Raises `OSError`."""
+    for one in (*reversed(folder.parents), folder):  # `parents=True` would leave the upper ones to the umask
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
 
 
 def default_socket() -> Path:

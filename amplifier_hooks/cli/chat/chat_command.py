@@ -101,7 +101,7 @@ def chat(
         )
         os.chdir(wishes.folder)  # hooks and their commands expect to run there
         done = talk(wishes) if prompt is None else one_turn(wishes, prompt, as_json=as_json)
-        with marked():
+        with marked(protects=not no_self_protection):
             code = asyncio.run(done)
     except (OSError, StoreUnavailable, HookError) as problem:
         typer.echo(f"The chat cannot go on: {for_terminal(str(problem))}", err=True)

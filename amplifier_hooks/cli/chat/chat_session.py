@@ -162,6 +162,9 @@ def agreeing(*, ask: bool) -> Callable[[Path, DefinitionSet], bool]:
     def agree(path: Path, found: DefinitionSet) -> bool:
         if not (ask and is_interactive()):
             return False
+        if not found.files:
+            typer.echo(f"{for_log(str(path))} is gone, and the hooks that were trusted are still in force.", err=True)
+            return ask_yes_no("Go on without them?")
         typer.echo(f"{for_log(str(path))} has not been trusted as it is now. It switches on:", err=True)
         for entry in found.library:
             only = f" ({STOPS_NOTHING})" * entry.report_only

@@ -33,6 +33,8 @@ Examples:
   amplifier-hooks validate
   amplifier-hooks validate hooks/production.yaml --json
   amplifier-hooks validate --trust
+  amplifier-hooks validate guards:registry --trust     the modules behind --hooks guards:registry
+  amplifier-hooks validate blueprints/ --trust         the functions that the hooks of blueprints name
 
 Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read, and
 lets them run as they are now, from private copies; after a change they are not trusted any more.
@@ -145,6 +147,9 @@ def validate(
     if trust:
         refuse_inside_session("amplifier-hooks validate --trust")
     from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
+
+    if validate_other(file, trust=trust, as_json=as_json):
+        return
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import HookError
@@ -186,18 +191,67 @@ def validate(
         }
         print_json({"file": str(path), **facts, "files": [asdict(one) for one in listed]})
     else:
-        for text in flaws:
+        told = (f"{text} (a warning: it could not run as things are)" for text in warnings)
+        for text in (*flaws, *told, *(f"{name} is {STOPS_NOTHING}" for name in report_only)):
             print_text(text)
-        for text in warnings:
-            print_text(f"{text} (a warning: it could not run as things are)")
-        for name in report_only:
-            print_text(f"{name} is {STOPS_NOTHING}")
         verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
         tell_state(project)
     raise typer.Exit(1 if flaws else 0)
+
+
+def validate_other(file: Path | None, *, trust: bool, as_json: bool) -> bool:
+    """Validate modules, or with `trust` the removal of a file. Returns False for a file of hooks."""
+    modules = file is not None and validate_modules(file, trust=trust, as_json=as_json)
+    return modules or (trust and validate_removal(file, as_json=as_json))
+
+
+def validate_modules(name: Path, *, trust: bool, as_json: bool) -> bool:
+    """Show the modules that `MODULE:NAME` or a folder of blueprints needs, and trust them if asked to.
+
+    Returns False for any other name. Nothing is imported.
+    """
+    from amplifier_hooks.cli.project.read_project import pinned_by
+    from amplifier_hooks.errors import HookError
+
+    try:
+        found = pinned_by(name)
+        if found is None:
+            return False
+        if trust and found.waiting is not None:
+            if not as_json:
+                print_listed(found.waiting.files)
+            found.accept()
+    except (HookError, OSError) as problem:
+        stop(str(problem))
+    files = found.current.files
+    if as_json:
+        facts = {"ok": True, "trusted": found.waiting is None, "changed": found.waiting is not None}
+        print_json({"file": str(name), **facts, "files": [asdict(one) for one in files]})
+    else:
+        state = "trusted as they are now" if found.waiting is None else CHANGED
+        print_text(f"{name}: {len(files)} module{'' if len(files) == 1 else 's'} of this folder, {state}.")
+    return True
+
+
+def validate_removal(file: Path | None, *, as_json: bool) -> bool:
+    """Trust the removal of a file whose hooks are in force. Returns False if the file is there, or was not trusted."""
+    from amplifier_hooks.cli.project.read_project import is_removed, project_file, trust_removal
+
+    path = project_file(file)
+    if not is_removed(path):
+        return False
+    try:
+        trust_removal(path)
+    except OSError as problem:
+        stop(f"trust in {path} cannot be kept: {problem}; doctor says what to do")
+    if as_json:
+        print_json({"file": str(path), "ok": True, "removed": True})
+    else:
+        print_text(f"{path} is gone, and that is trusted: none of its hooks is in force any more.")
+    return True
 
 
 def list_hooks(

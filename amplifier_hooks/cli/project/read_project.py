@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shlex
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,11 +15,14 @@ import typer
 from attrs import frozen
 
 from amplifier_hooks.admission.self_protection import SelfProtection
-from amplifier_hooks.definitions import DefinedHooks, WatchedFiles, load_files
+from amplifier_hooks.definitions import DefinedHooks, DefinitionSet, WatchedFiles, load_files
+from amplifier_hooks.definitions.copies_in_use import remove_unused
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
+from amplifier_hooks.definitions.pinned_modules import PinnedModules
 from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
+from amplifier_hooks.definitions.reload import is_gone
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
@@ -28,7 +32,7 @@ from amplifier_hooks.text.escape import for_terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from amplifier_hooks.definitions import DefinitionSet, Plan
+    from amplifier_hooks.definitions import Plan
     from amplifier_hooks.runs.blueprint import Agents
 
 
@@ -44,8 +48,26 @@ def existing_file(named: Path | None = None) -> Path:
     """Return the named file of hooks, or that of this folder. Raises `SettingsError` if it is missing."""
     path = project_file(named)
     if not path.exists():
-        raise SettingsError(path, "it is not there; amplifier-hooks init writes one")
+        remedy = f"{GONE}: amplifier-hooks validate --trust" if is_removed(path) else "amplifier-hooks init writes one"
+        raise SettingsError(path, f"it is not there; {remedy}")
     return path
+
+
+GONE: Final = "the hooks that were trusted stay in force where they run; put it back, or trust its removal"
+
+
+def is_removed(path: Path) -> bool:
+    """Return True if a file of hooks is gone, and an approver has not decided about that."""
+    kept = TrustStore().trusted_list(str(path)) if is_gone(path) else None
+    return kept is not None and not kept.is_removal
+
+
+def trust_removal(path: Path) -> None:
+    """Trust the removal of a file of hooks, so that none of them is in force. Raises `OSError`."""
+    trust = TrustStore()
+    kept = trust.trusted_list(str(path))
+    if kept is not None:
+        trust.trust(str(path), [kept.removal()])
 
 
 @frozen(eq=False)
@@ -120,18 +142,22 @@ def trust_content(found: DefinitionSet, path: Path) -> Project:
     files = list_trusted(found, path, trust)
     project = Project.of(path, found, files)
     trust.trust(str(path), [files.listed])
+    remove_unused(trust)
     return project
 
 
+MODULE_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:\w*")
 ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 @frozen
 class NamedHooks:
-    """A registry, and the watched files if its hooks come from a file."""
+    """A registry, with the watched files or modules from which its hooks come."""
 
     registry: HookRegistry
     files: WatchedFiles | None = None
+    modules: PinnedModules | None = None
+    """The project's modules of a registry that was named."""
 
     def protection(self, *paths: Path | None, ports: tuple[int, ...] = (), off: bool = False) -> SelfProtection:
         """Return the self-protection of a command: our state, its own files, and the files of the hooks in force."""
@@ -177,18 +203,22 @@ def _trusted_by(path: Path, _signature: tuple[int, ...]) -> tuple[str, ...]:
 def hooks_named(name: str | None) -> NamedHooks:
     """Return the hooks of this file, or the registry `MODULE:NAME`; an empty registry without a name.
 
-    Naming a file trusts its current content, once: if its content is another later, the hooks that were trusted first
-    are in force until the change is trusted, also if the file is gone. If the name is that of a function, the function
-    is called for the registry. Modules in the current folder can be named, too. Raises `HookError` for hooks that
-    cannot be read, built or found.
+    Naming a file or a module of this folder trusts its current content, once: if its content is another later, the
+    hooks that were trusted first are in force until the change is trusted, also if the file is gone. If the name is
+    that of a function, the function is called for the registry. Raises `HookError` for hooks that cannot be read, built
+    or found.
     """
     if name is None:
         return NamedHooks(HookRegistry(register_on_error="deny"))
     if not (name.endswith(ENDINGS) or Path(name).is_dir()):
-        return NamedHooks(_import_registry(name))
+        modules = registry_modules(name)
+        return NamedHooks(_import_registry(name, modules), modules=modules)
     path = project_file(Path(name))
-    if TrustStore().trusted_list(str(path)) is None:
+    kept = TrustStore().trusted_list(str(path))
+    if kept is None or (kept.is_removal and is_gone(path)):
         trust_content(load_files(existing_file(path)), path)
+    else:
+        remove_unused(TrustStore())
     return _followed(path)
 
 
@@ -201,10 +231,38 @@ def _followed(path: Path) -> NamedHooks:
     files.refresh()
     if files.hooks.in_force is None:
         raise HookUnavailable(files.state.problem)
-    if files.state.problem:
-        text = f"{path.name} is not taken over, and the hooks that were trusted are in force: {files.state.problem}"
-        typer.echo(for_terminal(text), err=True)
+    tell_problem(path.name, files.state.problem)
     return NamedHooks(files.hooks.registry, files)
+
+
+def tell_problem(name: str, problem: str) -> None:
+    """Print the reason why trusted hooks are in force, and not those that there are now."""
+    if problem:
+        text = f"{name} is not taken over, and the hooks that were trusted are in force: {problem}"
+        typer.echo(for_terminal(text), err=True)
+
+
+def pinned_modules(path: Path, names: Iterable[str], *, looks: bool = False) -> PinnedModules:
+    """Return the modules of this folder that names need, as they were trusted last; print whether a change waits.
+
+    Modules that were never trusted are trusted now, unless the caller only `looks`. Raises `HookUnavailable` for
+    modules that cannot be copied.
+    """
+    try:
+        found = PinnedModules(
+            path, tuple(names), Path.cwd(), TrustStore(), looks=looks, tell=partial(tell_problem, path.name)
+        )
+    except OSError as problem:
+        raise HookUnavailable(f"the modules of {path} cannot be copied: {problem}") from problem
+    if not looks:
+        tell_problem(path.name, found.problem)
+        remove_unused(found.trust)
+    return found
+
+
+def registry_modules(name: str, *, looks: bool = False) -> PinnedModules:
+    """Return the modules of this folder that `MODULE:NAME` needs. Raises as `pinned_modules` does."""
+    return pinned_modules(Path.cwd() / name, [f"{name.partition(':')[0]}:"], looks=looks)
 
 
 def modules_here(names: Iterable[str]) -> ProjectModules:
@@ -220,9 +278,9 @@ def modules_here(names: Iterable[str]) -> ProjectModules:
     return files.modules
 
 
-def _import_registry(name: str) -> HookRegistry:
+def _import_registry(name: str, modules: PinnedModules) -> HookRegistry:
     try:
-        found = import_here(name, "registry")
+        found = _named_object(name, "registry", modules.modules)
         registry = found if isinstance(found, HookRegistry) else found()
     except Exception as error:  # a foreign module may raise anything when it is imported or called
         raise InvalidRegistration(
@@ -239,17 +297,40 @@ def import_here(name: str, default: str) -> Any:  # any object of any module
 
     Without `NAME`, it is the one called `default`. Raises whatever the module raises.
     """
+    return _named_object(name, default, modules_here([f"{name.partition(':')[0]}:"]))
+
+
+def _named_object(name: str, default: str, modules: ProjectModules) -> Any:
     module, _, attribute = name.partition(":")
-    modules = modules_here([f"{module}:"])
     found = modules.load(module) if modules.has(module) else importlib.import_module(module)
     return getattr(found, attribute or default)
 
 
-def functions_of(agents: Agents) -> Callable[[str], Any]:
-    """Return a function that finds what the hooks of these agents name, in installed modules and in this folder."""
+def functions_of(agents: Agents, folder: Path, *, looks: bool = False) -> PinnedModules:
+    """Return the modules of this folder that the hooks in a folder of blueprints name. Raises as `pinned_modules`."""
     hooks = [hook for agent in agents for hook in (agent.hooks.on_run_start, agent.hooks.on_run_finish)]
-    modules = modules_here(hook.handler_ref for hook in hooks if hook is not None and hook.handler_ref is not None)
-    return lambda name: build_hook(name, {}, modules)
+    names = sorted({hook.handler_ref for hook in hooks if hook is not None and hook.handler_ref is not None})
+    return pinned_modules(Path(os.path.abspath(folder)), names, looks=looks)  # noqa: PTH100
+
+
+def find_in(functions: PinnedModules | None) -> Callable[[str], Any]:
+    """Return a function that finds a function by its name, in installed modules and in pinned ones."""
+    return lambda name: build_hook(name, {}, None if functions is None else functions.modules)
+
+
+def pinned_by(name: Path) -> PinnedModules | None:
+    """Return the modules that `MODULE:NAME`, or a folder of blueprints whose functions are trusted, stands for.
+
+    Nothing is trusted by that. Returns None for any other path. Raises as `pinned_modules` does, and the errors of
+    blueprints.
+    """
+    if MODULE_NAME.fullmatch(str(name)) and not name.exists():
+        return registry_modules(str(name), looks=True)
+    if name.is_dir() and not project_file(name).exists():
+        from amplifier_hooks.runs.blueprint import load_agents
+
+        return functions_of(load_agents(name), name, looks=True)
+    return None
 
 
 def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) -> NamedHooks:
@@ -260,6 +341,10 @@ def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) 
     `hooks_named` does.
     """
     path = project_file(folder=folder)
+    if is_removed(path):
+        if not agree(path, DefinitionSet(path=path, folder=path.parent)):
+            return _followed(path)
+        trust_removal(path)
     if not path.exists():
         return hooks_named(None)
     found, trust = load_files(path), TrustStore()

@@ -7,16 +7,19 @@ import json
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from attrs import frozen
+from attrs import field, frozen
 
+from amplifier_hooks.cli.common.follow_hooks import follow_hooks
+from amplifier_hooks.cli.project.read_project import NamedHooks, find_in
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
 from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
 from amplifier_hooks.errors import HookError
+from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.runs.blueprint import load_agents
 from amplifier_hooks.runs.run_errors import BlueprintError
 from amplifier_hooks.text.escape import for_terminal
@@ -24,10 +27,14 @@ from amplifier_hooks.text.escape import for_terminal
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
 
-    from amplifier_hooks.cli.project.read_project import NamedHooks
-    from amplifier_hooks.registry.registry import HookRegistry
+    from amplifier_hooks.definitions.pinned_modules import PinnedModules
     from amplifier_hooks.runs.blueprint import Agents
+    from approval_backends.deferred import DeferredApprovals
 
+
+TRIES: Final = 50
+BETWEEN_TRIES: Final = 0.1
+"""Attempts to write a record while other servers write, and the seconds between two of them."""
 
 Allowed = tuple["list[str] | None", "list[int] | None", "list[str] | None"]
 """Networks, ports and hosts of plain http that options allow."""
@@ -89,10 +96,12 @@ def serve_runs(
     as_json: bool,
 ) -> None:
     """Serve the queue until a signal ends it."""
-    from amplifier_hooks.cli.project.read_project import hooks_named
+    from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
+    from approval_backends.broker import Broker
+    from approval_backends.deferred import DeferredApprovals
     from approval_backends.errors import UnknownStore
-    from approval_backends.stores.address import database_at
+    from approval_backends.stores.address import database_at, store_at
 
     agents = load_or_stop(folder, allowed)
     from amplifier_hooks.runs.run_store import RUN_TABLES
@@ -100,31 +109,24 @@ def serve_runs(
     try:
         database = database_at(store, ACCESS_TABLES, RUN_TABLES)
         named = None if hooks is None else hooks_named(hooks)
+        functions = functions_of(agents, folder)
+        approvals = DeferredApprovals(Broker(store_at(store)))
     except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None
     for line in problems_of(agents):
         typer.echo(for_terminal(line), err=True)
-    run_until_signal(serve_until_cancelled(database, agents, hooks=named, port=port, leases=leases, as_json=as_json))
-
-
-@asynccontextmanager
-async def follow_hooks(hooks: NamedHooks | None) -> AsyncIterator[HookRegistry | None]:
-    """Yield the registry of these hooks, reload it when their file changes, and close the hooks at the end."""
-    if hooks is None:
-        yield None
-        return
-    from amplifier_hooks.cli.serve.host_programs import tell_change
-
-    following = asyncio.ensure_future(hooks.files.watch()) if hooks.files is not None else None
-    undo = hooks.registry.watch(tell_change)
-    try:
-        yield hooks.registry
-    finally:
-        undo()
-        if following is not None:
-            following.cancel()
-            await asyncio.wait({following})
-        await hooks.close()
+    run_until_signal(
+        serve_until_cancelled(
+            database,
+            agents,
+            hooks=named,
+            functions=functions,
+            approvals=approvals,
+            port=port,
+            leases=leases,
+            as_json=as_json,
+        )
+    )
 
 
 @frozen
@@ -132,13 +134,44 @@ class RecordOnDemand:
     """A record that is open during each write only, so that several servers of this machine share it."""
 
     path: Path
+    _turn: asyncio.Lock = field(factory=asyncio.Lock, init=False, eq=False)
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one record. Raise `LogUnavailable`, also while another server writes."""
+        """Append one record, once no other server writes. Raise `LogUnavailable`."""
         from amplifier_hooks.record.log import AuditLog
+        from amplifier_hooks.record.record_errors import LogInUse
 
-        async with AuditLog.open(self.path) as log:
-            await log.write(kind, facts, durable=durable)
+        async with self._turn:
+            for left in reversed(range(TRIES)):
+                try:
+                    async with AuditLog.open(self.path) as log:
+                        await log.write(kind, facts, durable=durable)
+                except LogInUse:
+                    if not left:
+                        raise
+                    await asyncio.sleep(BETWEEN_TRIES)
+                else:
+                    return
+
+
+@asynccontextmanager
+async def follow_trusted(
+    hooks: NamedHooks | None,
+    functions: PinnedModules | None,
+    approvals: DeferredApprovals | None,
+    record: RecordOnDemand,
+) -> AsyncIterator[None]:
+    """Open the approvals and follow hooks and functions for the block; then close the hooks.
+
+    Raises `StoreUnavailable`.
+    """
+    async with AsyncExitStack() as stack:
+        if approvals is not None:
+            await stack.enter_async_context(approvals)
+        named = NamedHooks(HookRegistry()) if hooks is None else hooks
+        stack.push_async_callback(named.close)
+        await stack.enter_async_context(follow_hooks(named, approvals, record, functions))
+        yield
 
 
 async def serve_until_cancelled(
@@ -146,12 +179,13 @@ async def serve_until_cancelled(
     agents: Agents,
     *,
     hooks: NamedHooks | None = None,
+    functions: PinnedModules | None = None,
+    approvals: DeferredApprovals | None = None,
     port: int,
     leases: tuple[float, float],
     as_json: bool,
 ) -> None:
-    """Serve the API of the runs until cancelled."""
-    from amplifier_hooks.cli.project.read_project import functions_of
+    """Serve the API of the runs until cancelled. With `approvals`, approvers decide about changes of trusted hooks."""
     from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
     from amplifier_hooks.runs.run_store import runs_in
@@ -167,15 +201,15 @@ async def serve_until_cancelled(
     record = RecordOnDemand(StateFolder().make().run_record)
     listener = loopback_socket(port)
     async with (
-        follow_hooks(hooks) as registry,
+        follow_trusted(hooks, functions, approvals, record),
         runs_in(database) as store,
         RunCoordinator(
             store,
             agents,
-            registry=registry,
+            registry=None if hooks is None else hooks.registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
-            find=functions_of(agents),
+            find=find_in(functions),
         ) as runs,
         listening(
             create_api(

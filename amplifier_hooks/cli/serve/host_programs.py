@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
+from amplifier_hooks.cli.common.follow_hooks import follow_hooks
 from amplifier_hooks.cli.common.posting import listener_at, programs_token
-from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
+from amplifier_hooks.cli.project.read_project import find_in, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
-from amplifier_hooks.text.escape import for_terminal
 from approval_backends.deferred import DeferredApprovals
 
 if TYPE_CHECKING:
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
-    from amplifier_hooks.definitions import WatchedFiles
+    from amplifier_hooks.definitions.pinned_modules import PinnedModules
     from amplifier_hooks.programs.program_session import Asking
-    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
@@ -45,6 +42,8 @@ class ApiHost:
     """The host names under which clients reach a proxy in front."""
     agents: Agents | None = None
     """The agents whose runs the API queues, in a database with the tables of runs; None leaves out these routes."""
+    functions: PinnedModules | None = None
+    """The modules of the functions that hooks of the agents name."""
 
     @property
     def address(self) -> str:
@@ -93,7 +92,7 @@ class ApiHost:
         from amplifier_hooks.runs.run_store import runs_in
 
         runs = RunCoordinator(
-            runs_in(self.database), agents, registry=registry, variables=dict(os.environ), find=functions_of(agents)
+            runs_in(self.database), agents, registry=registry, variables=dict(os.environ), find=find_in(self.functions)
         )
         async with runs:
             yield runs
@@ -150,11 +149,8 @@ class Host:
         try:
             async with AsyncExitStack() as stack:
                 # Hooks come first and go last: no call is answered while some of them are not in force.
-                if self.hooks.files is not None:
-                    following = asyncio.create_task(self.hooks.files.watch())
-                    stack.callback(following.cancel)
-                    stack.callback(self.hooks.registry.watch(tell_change))
-                    await stack.enter_async_context(self.asking_about_changes(self.hooks.files, log))
+                functions = None if self.api is None else self.api.functions
+                await stack.enter_async_context(follow_hooks(self.hooks, self.options["approvals"], log, functions))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
                 stack.push_async_callback(sessions.close)
@@ -168,33 +164,6 @@ class Host:
             await self.hooks.close()  # after the program sessions, whose events they get
             with suppress(LogUnavailable):  # it was reported at the start, or when it happened
                 await log.close()
-
-    @asynccontextmanager
-    async def asking_about_changes(self, files: WatchedFiles, log: AuditLog) -> AsyncIterator[None]:
-        """Ask the approvers about changes of trusted files for the block."""
-        from amplifier_hooks.definitions.change_requests import ChangeRequests
-
-        if files.trust is None:
-            yield
-            return
-        requests = ChangeRequests(files, files.trust, self.options["approvals"], log)
-        asking = asyncio.create_task(requests.follow())
-        try:
-            yield
-        finally:
-            asking.cancel()
-            await asyncio.wait([asking])
-
-
-def tell_change(change: RegistryChange) -> None:
-    """Print a change of the hooks in force on standard error: a server at a terminal shows no log."""
-    if change.what == "broken":
-        text = f"{change.hook} has changed and is not taken over: {change.detail}"
-    elif change.what in ("defined", "redefined", "undefined"):
-        text = f"Hook {change.hook} is {change.what}."
-    else:
-        return
-    print(for_terminal(text), file=sys.stderr, flush=True)
 
 
 def host_programs(

@@ -136,6 +136,7 @@ def serve(
     serving = Serving(as_json=as_json, in_browser=open_)
     try:
         if programs or api or not web:
+            from amplifier_hooks.cli.project.read_project import functions_of
             from amplifier_hooks.cli.serve.host_programs import ApiHost, host_programs
 
             place = None
@@ -144,13 +145,15 @@ def serve(
                 from amplifier_hooks.server.build_api import API_TABLES
                 from approval_backends.stores.address import database_at
 
+                found = None if agents is None else agents_in(agents)
                 tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
                 place = ApiHost(
                     database=database_at(store, *tables),
                     broker=broker,
                     port=api_port,
                     names=tuple(name or ()),
-                    agents=None if agents is None else agents_in(agents),
+                    agents=found,
+                    functions=None if agents is None or found is None else functions_of(found, agents),
                 )
 
             serving.programs = host_programs(
@@ -168,7 +171,7 @@ def serve(
                 unprotected=no_self_protection,
             )
         serving.page = gateway if web else None
-        with marked():
+        with marked(protects=not no_self_protection):
             asyncio.run(serving.until_stopped(there))
     except (OSError, StoreUnavailable, HookError) as problem:
         remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""

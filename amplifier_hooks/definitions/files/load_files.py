@@ -45,6 +45,7 @@ from amplifier_hooks.definitions.files.open_files import (
     mistake_at,
     nearest_spot,
     read_part,
+    real_path,
 )
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
@@ -199,8 +200,8 @@ def load_files(
     """
     files = OpenedFiles(path.absolute(), copies)
     whole = files.place_of(files.root).is_dir()
-    start = files.root if copies else files.root.resolve()
-    files.root = start if whole else files.root.parent if copies else files.root.parent.resolve()
+    start = files.root if copies else real_path(files.root)
+    files.root = start if whole else files.root.parent if copies else real_path(files.root.parent)
     return Reading(files, environment).read(start, whole=whole)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
+from amplifier_hooks.definitions.files.plain_files import NoPlainFile, opened_plainly
 from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.text.error_sentences import suggestion
 from amplifier_hooks.text.strict_yaml import KeyPath, NotReadable, ParsedDocument, parse_json, parse_yaml
@@ -35,6 +36,7 @@ KEYS: Final[dict[str, tuple[type, str]]] = {
 }
 """Keys of a file, each with the type and the description of its value."""
 
+WRITABLE: Final = "every user may write to it, or it is no plain file; chmod o-w it"
 LARGEST: Final = 1_048_576
 MOST_FILES: Final = 200
 
@@ -101,7 +103,7 @@ class OpenedFiles:
 
         Raises `InvalidDefinitions`.
         """
-        real = path.resolve() if self.copies is None else Path(os.path.normpath(path))  # copies have no links
+        real = real_path(path) if self.copies is None else Path(os.path.normpath(path))  # copies have no links
         if real not in self.read:
             self.read[real] = None
             self.read[real] = self._open_page(real, at or Spot(str(path)))
@@ -111,13 +113,14 @@ class OpenedFiles:
         if not path.is_relative_to(self.root):
             raise mistake_at(at, f"{str(path)!r} is outside of {str(self.root)!r}; files come from there only")
         try:
-            with self.place_of(path).open("rb") as file:
-                found = os.fstat(file.fileno())
+            with opened_plainly(self.place_of(path)) as (file, found):
                 data = file.read(LARGEST + 1)
+        except NoPlainFile:
+            raise mistake_at(Spot(str(path)), WRITABLE) from None
         except OSError as problem:
             raise mistake_at(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_IWOTH:
-            raise mistake_at(Spot(str(path)), "every user may write to it, or it is no plain file; chmod o-w it")
+        if found.st_mode & stat.S_IWOTH:
+            raise mistake_at(Spot(str(path)), WRITABLE)
         if len(data) > LARGEST:
             raise mistake_at(Spot(str(path)), f"it has more than {LARGEST:,} bytes; split what it says")
         try:
@@ -129,6 +132,11 @@ class OpenedFiles:
         if flaws:
             raise InvalidDefinitions(flaws)
         return page
+
+
+def real_path(path: Path) -> Path:
+    """Return a path without links; a link that leads to itself stays, where `Path.resolve` would raise."""
+    return Path(os.path.realpath(path))
 
 
 def place_in(copies: Path, path: Path) -> Path:

@@ -121,6 +121,7 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
     argv, env = tuple(config.argv), {**passed, **config.env}
     if around.files is not None:
         argv = around.files.start(argv)
+        env = {"PATH": around.files.search_path, **env}
         if argv[1:] == tuple(config.argv[1:]):
             env = {"PYTHONSAFEPATH": "1", **env}  # code of an argument imports nothing of the project
     return CommandHook(

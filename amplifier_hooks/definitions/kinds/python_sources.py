@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.definitions.files.plain_files import read_plainly
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.registry.entry_points import list_installed
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 MOST_MODULES: Final = 1_000
+LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a module, at most."""
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 """Folders of installed packages, which are not edited in place."""
 OURS: Final = ("amplifier_hooks", "approval_backends")
@@ -65,7 +68,7 @@ def check_name(name: str, folder: Path) -> None:
 def _names_in(path: Path) -> set[str] | None:
     """Return the names that the code of a module gives a value; None if only an import can tell."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_plainly(path, LARGEST))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
     found: set[str] = set()
@@ -121,7 +124,7 @@ def module_name(path: str, folder: Path) -> str:
 def _imports_of(path: Path, name: str) -> Iterator[str]:
     """Yield the names of all modules that the code of a module may import."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_plainly(path, LARGEST))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return  # the import reports it
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]

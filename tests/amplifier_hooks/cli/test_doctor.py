@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import socket
@@ -21,6 +22,7 @@ from amplifier_hooks.cli.common.posting import keep_port
 from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
 from amplifier_hooks.cli.project.read_project import list_trusted
 from amplifier_hooks.definitions import TrustStore, load_files
+from amplifier_hooks.programs.guarded_processes import marked
 from amplifier_hooks.record.log import AuditLog
 
 if TYPE_CHECKING:
@@ -181,6 +183,28 @@ def test_other_programs(patient: Patient) -> None:
     assert "'missing-program' is not there" in only(found, "warning")[0].text
     settings.write_text("{")
     assert states(looked("programs", patient)) == {"failed"}
+
+
+@pytest.mark.rule("CLI-5", "TRU-7")
+def test_a_file_that_is_gone(patient: Patient) -> None:
+    """The doctor finds a trusted file of hooks that is gone, and its command accepts that."""
+    config(patient, "version: 1\nlibrary:\n  rate_limit: {}\n", trusted=True)
+    (patient.folder / "amplifier-hooks.yaml").unlink()
+    found = only(looked("hooks", patient), "warning")[0]
+    assert "is gone: its trusted hooks stay in force" in found.text
+    words = shlex.split(found.repair.partition("or: ")[2])
+    assert CliRunner().invoke(app, words[1:]).exit_code == 0
+    assert states(looked("hooks", patient)) == {"note"}
+
+
+@pytest.mark.rule("CLI-5", "SLF-2")
+@pytest.mark.parametrize("protects", [True, False])
+def test_protection(patient: Patient, *, protects: bool) -> None:
+    """The doctor names each running command that protects itself against agents, and each that does not."""
+    with marked(protects=protects):
+        found = [one for one in looked("protection", patient) if f"process {os.getpid()} " in one.text]
+        assert states(found) == {"ok" if protects else "warning"}
+    assert not [one for one in looked("protection", patient) if f"process {os.getpid()} " in one.text]
 
 
 # -- places ------------------------------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ import pytest
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions import DefinedHooks, TrustStore, WatchedFiles
-from amplifier_hooks.definitions.change_requests import LONGEST_TEXT, ChangeRequests
+from amplifier_hooks.definitions.change_requests import AGAIN_AFTER, LONGEST_TEXT, ChangeRequests
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.backend import StoreApprovals
 from approval_backends.broker import Broker
 from approval_backends.card.file_diff import change
 from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.memory import MemoryStore
-from tests.stores import until
+from tests.stores import turns, until
 
 pytestmark = pytest.mark.rule("TRU-7")
 
@@ -75,12 +75,28 @@ async def working(tmp_path: Path) -> AsyncIterator[Desk]:
         assert desk.files.waiting is not None
         desk.trust.trust(desk.files.source, [desk.files.waiting])
         desk.look()
-        following = asyncio.create_task(desk.requests.follow(desk.sleep))
-        try:
+        async with following(desk):
             yield desk
+
+
+async def restarted(desk: Desk) -> Desk:
+    """Return the files of a desk as another process sees them, with the same store of trust."""
+    again = Desk(desk.project, desk.broker)
+    await desk.files.hooks.close()
+    again.look()
+    return again
+
+
+@asynccontextmanager
+async def following(desk: Desk) -> AsyncIterator[None]:
+    """Follow the files of a desk for the block, with the approvers."""
+    async with desk.broker:
+        task = asyncio.create_task(desk.requests.follow(desk.sleep))
+        try:
+            yield
         finally:
-            following.cancel()
-            await asyncio.wait([following])
+            task.cancel()
+            await asyncio.wait([task])
 
 
 async def settled(desk: Desk, record: RequestRecord, option: int) -> None:
@@ -202,3 +218,71 @@ async def test_a_program_that_ends_withdraws_its_request(tmp_path: Path) -> None
         ended = await broker.show(record.id, ANN)
     assert ended is not None
     assert ended.status == "cancelled"
+
+
+async def test_a_denial_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    """After a restart no approver is asked about bytes that one denied, and one is asked about others."""
+    async with working(tmp_path) as desk:
+        desk.guard(0)
+        desk.look()
+        await settled(desk, await desk.open_request(), 1)
+    again = await restarted(desk)
+    async with following(again):
+        assert "an approver denied it" in again.files.state.problem
+        again.looked.set()
+        assert await again.denied()
+        assert not await again.broker.pending(ANN)
+        again.guard(1)
+        again.look()
+        assert "exit 1" in str((await again.open_request()).request.arguments)
+        again.guard(0)
+        again.look()
+        assert again.files.waiting is not None
+        assert again.trust.denied(again.files.source, again.files.waiting)
+        again.trust.trust(again.files.source, [again.files.waiting])
+        assert not again.trust.denied(again.files.source, again.files.waiting)
+
+
+@pytest.mark.parametrize("option", [0, 1])
+async def test_the_removal_of_a_file_is_decided(option: int, tmp_path: Path) -> None:
+    """A file that is gone is asked about: approved, its hooks leave; denied, they stay, also after a restart."""
+    async with working(tmp_path) as desk:
+        (desk.project / "hooks.yaml").unlink()
+        desk.look()
+        assert "it is gone" in desk.files.state.problem
+        assert await desk.denied()
+        record = await desk.open_request()
+        assert record.request.prompt == "Take the hooks of hooks.yaml out of force? It is gone."
+        arguments = dict(record.request.arguments)
+        assert arguments["file_path"] == "hooks.yaml"
+        assert (HOOK in arguments["old_string"], arguments["new_string"]) == (True, "")
+        await settled(desk, record, option)
+        desk.look()
+        assert await desk.denied() is bool(option)
+    again = await restarted(desk)
+    async with following(again):
+        again.looked.set()
+        assert await again.denied() is bool(option)
+        assert not await again.broker.pending(ANN)
+        again.guard(3)
+        again.look()
+        assert "exit 3" in str((await again.open_request()).request.arguments)
+        assert await again.denied() is bool(option)
+
+
+async def test_a_request_that_failed_is_made_again(tmp_path: Path) -> None:
+    """Where the record cannot be written, the change waits, and the approvers are asked once it can be."""
+    async with working(tmp_path) as desk:
+        desk.audit.error = OSError("disk full")
+        desk.guard(0)
+        desk.look()
+        for _ in range(AGAIN_AFTER):
+            desk.looked.set()
+            await turns(20)
+        assert not await desk.broker.pending(ANN)
+        desk.audit.error = None
+        for _ in range(AGAIN_AFTER):
+            desk.looked.set()
+            await turns(20)
+        assert "exit 0" in str((await desk.open_request()).request.arguments)
+        assert await desk.denied()

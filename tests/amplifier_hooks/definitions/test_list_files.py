@@ -1,5 +1,6 @@
 """The list of files that trust covers."""
 
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 import yaml
 
 from amplifier_hooks.definitions import InvalidDefinitions, load_files
-from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files
-from amplifier_hooks.definitions.trust import FileList, TrustStore, trusted_files
+from amplifier_hooks.definitions.list_files import LARGEST_HASHED, FileDigests, FilesNotListed, list_files
+from amplifier_hooks.definitions.trust import UNREAD, FileList, TrustStore, trusted_files
 
 pytestmark = pytest.mark.rule("TRU-4")
 
@@ -26,9 +27,16 @@ def project(tmp_path: Path) -> Path:
     (project / "lib.sh").write_text("./guard.sh && . ./lib.sh\n")
     (project / "hooks" / "deep.py").write_text("import rules, json\n")
     (project / "run.sh").write_text("#!/usr/bin/env python3\n")
+    (project / "line.sh").write_text("#!/bin/sh ./guard.sh\n")
+    (project / "nested").write_text("#!./bin/python3\n")
+    (project / "bin" / "python3").write_text("#!/bin/sh\n")
+    (project / "bin" / "sh").symlink_to("/bin/sh")
     (tmp_path / "opt").mkdir()
     (tmp_path / "opt" / "guard.sh").write_text("#!/bin/sh\n")
     (project / "link").symlink_to("hooks")
+    (project / "env" / "bin").mkdir(parents=True)
+    (project / "env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (project / "env" / "bin" / "python3").symlink_to(sys.executable)
     return project
 
 
@@ -70,6 +78,13 @@ def roles(found: FileList, project: Path) -> dict[str, str]:
         ),
         (["grep", "--file=lib.sh"], {}, {"grep": "installed", "lib.sh": "read"}),
         (["sh", "gone.sh"], {}, {"sh": "installed", "gone.sh": "copied"}),
+        (["./line.sh"], {}, {"line.sh": "copied", "sh": "installed", "guard.sh": "copied"}),
+        (["./nested"], {}, {"nested": "copied", "bin/python3": "copied", "sh": "installed"}),
+        (["./bin/python3", "lib.sh"], {}, {"bin/python3": "copied", "sh": "installed", "lib.sh": "read"}),
+        (["./bin/sh", "guard.sh"], {}, {"sh": "installed", "guard.sh": "copied"}),
+        (["sh", "-c", "exec ./line.sh"], {}, {"sh": "installed", "line.sh": "read", "guard.sh": "read"}),
+        (["./guard.sh"], {"env": {"RULES": "lib.sh:none.sh"}}, {"guard.sh": "copied", "lib.sh": "read"}),
+        (["./guard.sh"], {"env": {"HOME": "/nowhere", "LEVEL": "2"}}, {"guard.sh": "copied"}),
     ],
 )
 def test_commands(argv: list[str], config: dict[str, Any], files: dict[str, str], project: Path) -> None:
@@ -88,6 +103,9 @@ def test_commands(argv: list[str], config: dict[str, Any], files: dict[str, str]
         (["sh", "-c", "eval $(cat lib.sh)"], "only a run tells"),
         (["sh", "-c", "cat lib.sh | sh"], "only a run tells"),
         (["node", "-r", "./hooks/rules", "guard.js"], " decides itself"),
+        (["env", "./nested"], "has the interpreter './bin/python3' of the project"),
+        (["./env/bin/python3", "hooks/guard.py"], "files beside it decide"),
+        (["env", "HOME=.", "./guard.sh"], "variable 'HOME' decides"),
     ],
 )
 def test_files_that_cannot_be_listed(argv: list[str], why: str, project: Path) -> None:
@@ -103,9 +121,17 @@ def test_files_that_cannot_be_listed(argv: list[str], why: str, project: Path) -
 
 def test_variables_that_load(project: Path) -> None:
     """A variable that decides what programs load has the hook refused unless it says `files`."""
-    for config in ({"env": {"PYTHONPATH": "hooks"}}, {"pass_env": ["LD_PRELOAD"]}):
+    (project / "inside").symlink_to(project)
+    names = ["PYTHONPATH", "PATH", "NODE_PATH", "GIT_CONFIG_GLOBAL", "BASH_ENV", "ENV", "LD_PRELOAD", "PERL5LIB"]
+    given: list[dict[str, Any]] = [{"env": {name: "hooks"}} for name in names]
+    homes: list[dict[str, Any]] = [
+        {"env": {name: "."}} for name in ("HOME", "XDG_CONFIG_HOME", "GNUPGHOME", "USERPROFILE", "RULES")
+    ]
+    homes += [{"env": {"HOME": value}} for value in ("later", str(project), "inside/later", f"/nowhere:{project}")]
+    for config in (*given, *homes, {"pass_env": ["LD_PRELOAD"]}):
         with pytest.raises(FilesNotListed, match="decides what its programs load"):
             listed(project, config={"argv": ["./guard.sh"], **config})
+        assert listed(project, config={"argv": ["./guard.sh"], **config}, files=[]).files
 
 
 @pytest.mark.parametrize(
@@ -168,14 +194,88 @@ def test_a_bare_name_stays_its_program(project: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", f"{project / 'bin'}{os.pathsep}{os.environ['PATH']}")
     (project / "bin" / "tool").chmod(0o755)
     before = listed(project, config={"argv": ["tool"]})
-    assert before.programs == {"tool": str(project / "bin" / "tool")}
+    assert before.programs["tool"] == str(project / "bin" / "tool")
     other = project / "other" / "tool"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
     monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{os.environ['PATH']}")
     assert listed(project, config={"argv": ["tool"]}, known=before).digest == before.digest
-    assert listed(project, config={"argv": ["tool"]}).programs == {"tool": str(other)}
+    assert listed(project, config={"argv": ["tool"]}).programs["tool"] == str(other)
+
+
+def test_no_file_of_the_project_is_an_installed_program(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of the project is copied, whatever its name is and whatever the PATH has; others are found first."""
+    monkeypatch.setenv("PATH", f"{project / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    for name in ("tool", "python3", "own"):
+        (project / "bin" / name).write_text("#!/bin/sh\n")
+        (project / "bin" / name).chmod(0o755)
+    assert roles(listed(project, config={"argv": ["own"]}), project) == {"bin/own": "copied", "sh": "installed"}
+    [found] = [one for one in listed(project, config={"argv": ["python3", "-V"]}, files=[]).files if one.name]
+    assert (Path(found.path).is_relative_to(project), found.role) == (False, "installed")
+
+
+@pytest.mark.parametrize(
+    ("argv", "texts", "files"),
+    [
+        (
+            ["node", "guard.js"],
+            {"guard.js": "const fs = require('fs'), x = require('./lib/x')\n", "lib/x.js": "import './y.mjs'\n"},
+            {"guard.js": "copied", "lib/x.js": "copied", "lib/y.mjs": "copied", "package.json": "copied"},
+        ),
+        (
+            ["ruby", "guard.rb"],
+            {
+                "guard.rb": "require 'json'\nrequire_relative 'lib/x'\nload './lib/z.rb'\n",
+                "lib/x.rb": "",
+                "lib/z.rb": "",
+            },
+            {"guard.rb": "copied", "lib/x.rb": "copied", "lib/z.rb": "read"},
+        ),
+        (
+            ["perl", "guard.pl"],
+            {"guard.pl": "use strict; do './z.pl';", "z.pl": ""},
+            {"guard.pl": "copied", "z.pl": "read"},
+        ),
+        (
+            ["php", "guard.php"],
+            {"guard.php": "<?php include 'z.php';", "z.php": ""},
+            {"guard.php": "copied", "z.php": "read"},
+        ),
+        (["lua", "guard.lua"], {"guard.lua": "dofile('z.lua')", "z.lua": ""}, {"guard.lua": "copied", "z.lua": "read"}),
+    ],
+)
+def test_scripts_that_load_files(argv: list[str], texts: dict[str, str], files: dict[str, str], project: Path) -> None:
+    """The files that a script loads by a name in its text are listed, and those that they load."""
+    for name, text in {"package.json": "{}", "lib/y.mjs": "", **texts}.items():
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text(text)
+    found = roles(listed(project, config={"argv": argv}), project)
+    assert {name: role for name, role in found.items() if role != "installed" and name != argv[0]} == files
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "why"),
+    [
+        ("guard.js", "require('left-pad')", "loads the package 'left-pad'"),
+        ("guard.mjs", "import x from '#inside'", "loads the package '#inside'"),
+        ("guard.js", "require(name)", "computes the names"),
+        ("guard.js", "require('./gone')", "loads './gone', which is not there"),
+        ("guard.mjs", "await import(`./${name}.js`)", "only a run tells"),
+        ("guard.rb", "$:.unshift 'lib'", "computes the names"),
+        ("guard.pl", "use lib 'lib';", "computes the names"),
+        ("guard.php", "<?php require __DIR__ . '/x.php';", "computes the names"),
+        ("guard.lua", "package.path = './?.lua'", "computes the names"),
+    ],
+)
+def test_scripts_whose_loading_no_reading_tells(script: str, text: str, why: str, project: Path) -> None:
+    """A script that loads a package, or a file with a computed name, is refused unless the definition says `files`."""
+    (project / script).write_text(text)
+    interpreter = {"js": "node", "mjs": "node", "rb": "ruby", "pl": "perl"}.get(script[6:], script[6:])
+    with pytest.raises(FilesNotListed, match=why) as refused:
+        listed(project, config={"argv": [interpreter, script]})
+    assert "write them as files: [GLOB, …]" in str(refused.value)
+    assert listed(project, config={"argv": [interpreter, script]}, files=["lib.sh"]).files
 
 
 def test_modules(project: Path) -> None:
@@ -236,6 +336,22 @@ def test_the_guarded_files(project: Path) -> None:
     assert trusted_files(store) == {str(project / "hooks.yaml")}
 
 
+@pytest.mark.rule("TRU-5")
+def test_a_change_without_a_trace_in_the_times(tmp_path: Path) -> None:
+    """A mapped file can change while its times stay; a digest that is made afresh is that of its content."""
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    digests = FileDigests(lambda: path.stat().st_ctime_ns + 3_000_000_000)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 3) as mapped:
+        mapped[:] = b"two"
+        before = digests.of(str(path))
+        known = path.stat().st_mtime_ns
+        mapped[:] = b"six"
+        if path.stat().st_mtime_ns == known:
+            assert digests.of(str(path)) == before
+        assert digests.afresh(str(path)) != before
+
+
 def test_digests_are_kept_until_a_file_changes(tmp_path: Path) -> None:
     """A file is read again after any change of its times, its size or its inode, and a fresh file is read each time."""
     path, now = tmp_path / "file", [0]
@@ -252,6 +368,8 @@ def test_digests_are_kept_until_a_file_changes(tmp_path: Path) -> None:
     os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
     other.replace(path)
     assert digests.of(str(path)) != kept
-    assert digests.of(str(tmp_path)) == digests.of(str(tmp_path / "absent")) == ""
+    assert digests.of(str(tmp_path / "absent")) == digests.of(str(path / "below")) == ""
     os.mkfifo(tmp_path / "pipe")
-    assert digests.of(str(tmp_path / "pipe")) == ""
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", LARGEST_HASHED + 1)
+    assert {digests.of(str(one)) for one in (tmp_path, tmp_path / "pipe", tmp_path / "large")} == {UNREAD}

@@ -1,6 +1,7 @@
 """Trusted files run from private copies."""
 
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -63,7 +64,6 @@ async def test_scripts_run_from_their_copies(argv: str, project: Path) -> None:
         ("[sh, -c, '. ./guard.sh']", "guard.sh", "guard.sh' is not as it was trusted"),
         ("[sh, -c, 'exec ./bin/guard.sh']", "bin", "bin/guard.sh' is not as it was trusted"),
         ("[./guard.sh], cwd: sub", "", "'./guard.sh' was not there when it was trusted"),
-        ("[./prog/sh, guard.sh]", "prog", "prog/sh' is not as it was trusted"),
         ("[guard-of-no-machine]", "", "was not there when it was trusted"),
     ],
 )
@@ -78,15 +78,10 @@ async def test_other_files_are_compared(
         (project / name / "guard.sh").chmod(0o755)
     (project / "bin").symlink_to("v1")
     (project / "sub").mkdir()
-    (project / "prog").mkdir()
-    (project / "prog" / "sh").symlink_to("/bin/sh")
     files = trusted(project, f"command, config: {{argv: {argv}}}")
     if changed == "bin":
         (project / "bin").unlink()
         (project / "bin").symlink_to("v2")
-    elif changed == "prog":
-        (project / "prog" / "sh").unlink()
-        (project / "prog" / "sh").symlink_to("/bin/true")
     elif changed:
         (project / changed).write_text("echo other > ran\n")
     (project / "sub" / "guard.sh").write_text("#!/bin/sh\necho ran > ran\n")
@@ -98,11 +93,59 @@ async def test_other_files_are_compared(
 
 
 @pytest.mark.rule("TRU-5")
+@pytest.mark.parametrize("argv", ["./python3", "own", "./line.sh", "./nested", "./sh, guard.sh", "env, ./python3"])
+async def test_programs_of_the_project_run_from_their_copies(
+    argv: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the project runs as it was trusted, with an interpreter's name, on the PATH, or behind a `#!`."""
+    monkeypatch.setenv("PATH", f"{project}{os.pathsep}{os.environ['PATH']}")
+    texts = {"guard.sh": "#!/bin/sh\n", "python3": "#!/bin/sh\n", "own": "#!/bin/sh\n", "interpreter": "#!/bin/sh\n"}
+    for name, line in {**texts, "line.sh": "#!/bin/sh ./guard.sh\n", "nested": "#!./interpreter\n"}.items():
+        (project / name).write_text(f"{line}echo trusted >&2; exit 2\n")
+        (project / name).chmod(0o755)
+    (project / "sh").symlink_to("/bin/sh")
+    files = trusted(project, f"command, config: {{argv: [{argv}]}}")
+    (project / "sh").unlink()
+    for name in ("guard.sh", "python3", "own", "interpreter", "line.sh", "nested", "sh", "env"):
+        (project / name).write_text("#!/bin/sh\ntouch ran; exit 0\n")
+        (project / name).chmod(0o755)
+    assert (await emit_call(files)).reason == "trusted"
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.rule("TRU-5")
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+async def test_a_script_of_node_runs_with_the_files_that_it_loads(project: Path) -> None:
+    """A script in JavaScript and the files that it loads run as they were trusted, `package.json` included."""
+    (project / "lib").mkdir()
+    (project / "package.json").write_text('{"type": "module"}')
+    (project / "guard.js").write_text("import { word } from './lib/word.js'\nconsole.error(word); process.exit(2)\n")
+    (project / "lib" / "word.js").write_text("export const word = 'trusted'\n")
+    files = trusted(project, "command, timeout_ms: 60000, config: {argv: [node, guard.js]}")
+    (project / "lib" / "word.js").write_text("process.exit(0)\n")
+    (project / "package.json").write_text("{}")
+    assert (await emit_call(files)).reason == "trusted"
+
+
+@pytest.mark.rule("TRU-5")
+async def test_no_folder_of_the_project_is_on_the_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare name in a trusted script finds no program of the project, also with its folder or `.` on our PATH."""
+    monkeypatch.setenv("PATH", f".{os.pathsep}{project}{os.pathsep}{os.environ['PATH']}")
+    (project / "guard.sh").write_text("#!/bin/sh\ngrep -q secret && exit 2; exit 0\n")
+    (project / "guard.sh").chmod(0o755)
+    files = trusted(project, "command, config: {argv: [./guard.sh]}")
+    (project / "grep").write_text("#!/bin/sh\ntouch ran\n")
+    (project / "grep").chmod(0o755)
+    assert not (await emit_call(files)).denied
+    assert not (project / "ran").exists()
+
+
+@pytest.mark.rule("TRU-5")
 async def test_a_copy_is_compared_and_private(project: Path) -> None:
     """Copies are for their owner alone; a changed copy does not run, and a missing one is no set to put in force."""
     (project / "guard.sh").write_text("#!/bin/sh\nexit 0\n")
     files = trusted(project, "command, config: {argv: [./guard.sh]}")
-    copies = [path for path in files.folder.rglob("*") if path.is_file()]
+    copies = [path for path in files.folder.rglob("[!.]*") if path.is_file()]
     assert sorted(path.name for path in copies) == ["guard.sh", "hooks.yaml"]
     places = [*copies, *(path for one in copies for path in one.parents if path.is_relative_to(files.folder))]
     assert not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in places)

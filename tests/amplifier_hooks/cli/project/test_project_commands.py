@@ -14,17 +14,20 @@ from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.project.read_project import hooks_named, hooks_of_folder
+from amplifier_hooks.cli.project.read_project import functions_of, hooks_named, hooks_of_folder
 from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
-from amplifier_hooks.errors import HookError, HookRefused, UnknownEvent
+from amplifier_hooks.errors import HookError, HookRefused, SettingsError, UnknownEvent
 from amplifier_hooks.library.rate_limit import RateLimit, RateLimitSettings
+from amplifier_hooks.runs.blueprint import load_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from typer.testing import Result
+
+    from amplifier_hooks.definitions import DefinitionSet
 
 FILE = "amplifier-hooks.yaml"
 MODELS = ("ANTHROPIC", "OPENAI")
@@ -473,6 +476,73 @@ def test_naming_a_file_trusts_its_content(guarded: Path, capsys: pytest.CaptureF
     for name in ("nowhere.yaml", "nowhere:registry", "named:other"):
         with pytest.raises(HookError):
             hooks_named(name)
+
+
+@pytest.mark.rule("CLI-7", "TRU-7")
+def test_the_removal_of_a_file_is_accepted_by_hand(guarded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hooks of a file that is gone stay in force, in `chat` as well, until its removal is trusted; then none runs."""
+    hooks_named(FILE)
+    (guarded / FILE).unlink()
+    asked: list[bool] = []
+
+    def agree(path: Path, found: DefinitionSet) -> bool:
+        asked.append(bool(found.files))
+        return False
+
+    assert len(hooks_of_folder(guarded, agree).registry.hooks()) == 2
+    assert "it is gone" in capsys.readouterr().err
+    told = called("list")
+    assert (told.exit_code, "stay in force where they run" in told.output) == (1, True)
+    assert json.loads(called("validate", "--json").stdout)["flaws"]
+    assert json.loads(called("validate", "--trust", "--json").stdout)["removed"] is True
+    assert not hooks_of_folder(guarded, agree).registry.hooks()
+    with pytest.raises(SettingsError, match="it is not there"):
+        hooks_named(FILE)
+    (guarded / FILE).write_text(GUARD)
+    with pytest.raises(HookRefused):
+        hooks_of_folder(guarded, agree)
+    assert not hooks_named(FILE).registry.hooks()
+    assert "is not taken over" in capsys.readouterr().err
+    assert asked == [False, True]
+    assert called("validate", "--trust").exit_code == 0
+    (guarded / FILE).unlink()
+    assert not hooks_of_folder(guarded, lambda path, found: True).registry.hooks()
+
+
+@pytest.mark.rule("CLI-7", "TRU-10")
+def test_modules_that_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--hooks MODULE:NAME runs the modules that were trusted first; `validate` shows and trusts those that wait."""
+    gate = "from amplifier_hooks import HookRegistry\nregistry = HookRegistry()\n"
+    (folder / "named.py").write_text(gate)
+    assert json.loads(called("validate", "named:registry", "--json").stdout)["trusted"] is False
+    assert hooks_named("named:registry").registry.hooks() == ()
+    (folder / "named.py").write_text(f"{gate}registry.gate('tool:pre', lambda event, data: None, name='stop')\n")
+    assert hooks_named("named:registry").registry.hooks() == ()
+    assert "named:registry is not taken over" in capsys.readouterr().err
+    assert str(folder / "named.py") in hooks_named("named:registry").protection().more()
+    assert "the change waits" in called("validate", "named:registry").stdout
+    told = called("validate", "named:registry", "--trust").stdout
+    assert "named.py" in told
+    assert "1 module of this folder, trusted as they are now" in told
+    assert [hook.name for hook in hooks_named("named:registry").registry.hooks()] == ["stop"]
+
+
+@pytest.mark.rule("TRU-10")
+def test_functions_of_blueprints_that_are_named(folder: Path) -> None:
+    """`validate FOLDER` shows and trusts the modules of functions that the blueprints of a folder name."""
+    hook = {"type": "python", "handler_ref": "starts:begin", "on_error": "block"}
+    (folder / "bp").mkdir()
+    (folder / "bp" / "a.json").write_text(
+        json.dumps({"name": "writer", "type": "procedural", "hooks": {"on_run_start": hook}})
+    )
+    (folder / "starts.py").write_text("begin = 'old'\ndef run(event, data): ...\n")
+    functions = functions_of(load_agents(folder / "bp"), folder / "bp")
+    (folder / "starts.py").write_text("begin = 'new'\n")
+    assert "the change waits" in called("validate", "bp").stdout
+    assert functions_of(load_agents(folder / "bp"), folder / "bp").modules.load("starts").begin == "old"
+    assert called("validate", "bp", "--trust").exit_code == 0
+    assert functions_of(load_agents(folder / "bp"), folder / "bp").modules.load("starts").begin == "new"
+    assert functions.modules.load("starts").begin == "old"
 
 
 @pytest.mark.rule("CLI-7", "TRU-6")

@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.project.read_project import hooks_named
+from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
+from amplifier_hooks.definitions import TrustStore
 from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.overrides import OUTDATED
 from amplifier_hooks.runs.run_store import RUN_TABLES
@@ -23,8 +24,13 @@ from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+from approval_backends.broker import Broker
+from approval_backends.deferred import DeferredApprovals
+from approval_backends.lifecycle import Decider
+from approval_backends.stores.address import store_at
 from tests.amplifier_hooks.server.runs.test_run_routes import site
 from tests.runs import agent, agent_hook, python_hook
+from tests.stores import until as look_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,6 +209,63 @@ async def test_serving_with_hooks(
     serving.cancel()
     await asyncio.wait({serving})
     assert (shown["blocked"], shown["error"]) == (True, "no runs today")
+
+
+GUARD_FILE = """version: 1
+hooks:
+- {name: quota, event_type: "run:start", priority: 10, handler_ref: command, config: {argv: [sh, quota.sh]}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.rule("TRU-7", "TRU-10", "CLI-1")
+async def test_serving_asks_about_changes_of_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`serve` asks the approvers of its store about changed hooks and functions; a decision there is its answer."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("AMPLIFIER_HOOKS_TRUST", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hooks.yaml").write_text(GUARD_FILE)
+    (tmp_path / "quota.sh").write_text("exit 2\n")
+    (tmp_path / "starts.py").write_text("def begin(event, data): ...\n")
+    blueprints = Agents([agent(start=python_hook(handler_ref="starts:begin"))])
+    named, functions = hooks_named("hooks.yaml"), functions_of(blueprints, tmp_path / "blueprints")
+    broker = Broker(store_at(str(tmp_path / "approvals.db")))
+    serving = asyncio.ensure_future(
+        serve_until_cancelled(
+            SqliteDatabase(tmp_path / "hooks.db", ACCESS_TABLES, RUN_TABLES),
+            blueprints,
+            hooks=named,
+            functions=functions,
+            approvals=DeferredApprovals(broker),
+            port=0,
+            leases=(60.0, 30.0),
+            as_json=True,
+        )
+    )
+    (tmp_path / "quota.sh").write_text("exit 0\n")
+    (tmp_path / "starts.py").write_text("def begin(event, data): return None\n")
+    ann = Decider(name="ann", channel="cli")
+    async with asyncio.timeout(60), Broker(store_at(str(tmp_path / "approvals.db"))) as elsewhere:
+        while len(found := await elsewhere.pending(ann)) < 2:  # noqa: ASYNC110  # no event of another process
+            await asyncio.sleep(0)  # the approvers poll
+        for one in found:
+            option = one.request.options["hooks.yaml" not in one.request.prompt]
+            await elsewhere.decide(one.id, one.request.digest, option.id, ann)
+        trust = TrustStore()
+        assert named.files is not None
+        files, waiting = named.files, functions.waiting
+        assert waiting is not None
+        await look_until(lambda: not files.state.problem and trust.denied(functions.source, waiting))
+    serving.cancel()
+    await asyncio.wait({serving})
+    told = capsys.readouterr().err
+    assert "hooks.yaml has changed and is not taken over" in told
+    assert "blueprints is not taken over" in told
+    lines = (tmp_path / "state" / "amplifier-hooks" / "runs.jsonl").read_text("ascii").splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert [kinds.count(kind) for kind in ("approval.requested", "tool.done", "tool.denied")] == [2, 1, 1]
 
 
 @pytest.mark.slow
