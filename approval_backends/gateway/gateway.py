@@ -63,7 +63,7 @@ class Gateway(ClientHub):
         super().__init__(broker, bounds=bounds, audit=audit, tails=tails)
         self.approvers = tuple(approvers) or (Approver(name="web user"),)
         self._names = tuple(names)
-        if not self._names and not _is_loopback(host):
+        if not self._names and not is_loopback(host):
             raise ValueError(f"others can reach {host}: say under which names, such as names=['approvals.example.com']")
         self._address = (host, port)
         self._tokens = Approvers(self.approvers)
@@ -195,7 +195,7 @@ class Gateway(ClientHub):
         """Return the hosts that a request to this gateway may name."""
         host, port = self._address
         there = local_names(port, f"[{host}]" if ":" in host else host)
-        return {*self._names, *(there if _is_loopback(host) else ())}
+        return {*self._names, *(there if is_loopback(host) else ())}
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
@@ -209,13 +209,17 @@ def _bound_socket(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise type(error)(error.errno, error.strerror, f"{host}:{port}") from None
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine reaches an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -69,7 +69,10 @@ class StoreView:
                 yield OpenStore(broker, self.viewer(), store.database)
         except StoreUnavailable as problem:
             why = str(problem).removeprefix("store_unavailable: ")  # a word for programs
-            raise Trouble(f"The store {self.name} cannot be used: {why}.") from problem
+            step = "start the server" if "://" in self.name else "look at the file"
+            raise Trouble(
+                f"The store {self.name} cannot be used: {why}; {step}, or name another with --store."
+            ) from problem
 
     def viewer(self) -> Decider:
         """Return the user of this command as a decider."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
+from amplifier_hooks.cli.common.terminal_io import AsJson, count_text, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
@@ -192,7 +192,7 @@ def validate(
             print_text(f"{text} (a warning: it could not run as things are)")
         for name in report_only:
             print_text(f"{name} is {STOPS_NOTHING}")
-        verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
+        verdict = count_text(len(flaws), "mistake") if flaws else f"{count_text(count, 'hook')}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
