@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm, count_text, print_error
+from amplifier_hooks.cli.common.terminal_io import (
+    AsJson,
+    NoInput,
+    Store,
+    Yes,
+    confirm,
+    count_text,
+    error_text,
+    print_error,
+)
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -299,5 +308,5 @@ def report_unreadable() -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        typer.echo(f"The record cannot be read: {for_log(str(problem))}", err=True)
+        typer.echo(f"The record cannot be read: {for_log(error_text(problem))}", err=True)
         raise typer.Exit(1) from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
+from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL, EISDIR, ENOTDIR, EPERM, EROFS
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -68,12 +68,29 @@ def _nothing(mode: str) -> TextIOWrapper:
     return TextIOWrapper(Path(os.devnull).open(f"{mode}b"), encoding="utf-8")
 
 
+REFUSED: Final = {
+    EACCES: "you may not use {}; make it accessible to you, or name another",
+    EPERM: "you may not use {}; make it accessible to you, or name another",
+    EROFS: "{} is on a file system that is read-only; name another",
+    ENOTDIR: "{} is below something that is no folder; name another",
+    EISDIR: "{} is a folder; name a file",
+}
+"""Errors of the system about a file, in words that have the next step."""
+
+
+def error_text(problem: Exception) -> str:
+    """Return an error in words, with the file and the next step where the system refused a file."""
+    if isinstance(problem, OSError) and isinstance(problem.filename, str) and problem.errno in REFUSED:
+        return REFUSED[problem.errno].format(problem.filename)
+    return str(problem)
+
+
 def print_system_error(problem: Exception) -> None:
     """Print why the command could not go on, if standard error still takes it."""
     from amplifier_hooks.text.escape import for_terminal
 
     with suppress(OSError):
-        print(for_terminal(f"The command could not go on: {problem}"), file=sys.stderr)
+        print(for_terminal(f"The command could not go on: {error_text(problem)}"), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about the unwritten rest, too
 
 
@@ -131,11 +148,11 @@ def count_text(number: int, noun: str, nouns: str = "") -> str:
 def start_problem(problem: Exception, **ports: int | None) -> str:
     """Return why a server cannot start, and the next step. `ports` are the ports of its options, by their names."""
     if not isinstance(problem, OSError) or problem.errno not in (EADDRINUSE, EACCES, EADDRNOTAVAIL):
-        return str(problem)
+        return error_text(problem)
     place = problem.filename
     options = [name for name, port in ports.items() if port and str(place).endswith(f":{port}")]
     if not options:  # a file, or a socket that is one
-        return str(problem)
+        return error_text(problem)
     option = f"--{options[0].replace('_', '-')}"
     if problem.errno == EADDRINUSE:
         return f"another program listens at {place}; stop it, or name another port: {option} 0 takes a free one"

@@ -104,7 +104,7 @@ def init(
         path.write_text(text, encoding="utf-8")
         trust_content(load_files(path), path)
     except OSError as problem:
-        stop(f"{path} cannot be written: {problem}")
+        stop(f"{path} cannot be written: {problem.strerror or problem}; make it and its folder writable")
     if as_json:
         print_json({"written": str(path), "kept": str(kept) if kept else None})
         return

@@ -115,7 +115,9 @@ class OpenedFiles:
                 found = os.fstat(file.fileno())
                 data = file.read(LARGEST + 1)
         except OSError as problem:
-            raise mistake_at(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
+            raise mistake_at(
+                at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there and that you may read"
+            ) from None
         if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_IWOTH:
             raise mistake_at(Spot(str(path)), "every user may write to it, or it is no plain file; chmod o-w it")
         if len(data) > LARGEST:

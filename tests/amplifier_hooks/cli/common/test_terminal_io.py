@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amplifier_hooks.cli.common.terminal_io import count_text, start_problem
+from amplifier_hooks.cli.common.terminal_io import count_text, error_text, start_problem
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = f"{sys.executable} -m amplifier_hooks"
@@ -127,7 +127,9 @@ def test_a_port_of_the_system() -> None:
     """A port that needs rights, and an address of another machine, have next steps of their own; files have none."""
     assert "above 1023 with --port" in start_problem(PermissionError(13, "no", "0.0.0.0:80"), port=80)
     assert "--host" in start_problem(OSError(EADDRNOTAVAIL, "no", "10.9.9.9:8437"), port=8437)
-    assert start_problem(PermissionError(13, "no", "/run/x.sock"), port=80) == "[Errno 13] no: '/run/x.sock'"
+    file = PermissionError(13, "no", "/run/x.sock")
+    expected = "you may not use /run/x.sock; make it accessible to you, or name another"
+    assert start_problem(file, port=80) == error_text(file) == expected
     assert start_problem(OSError("full"), port=80) == "full"
 
 
