@@ -68,7 +68,7 @@ def config(patient: Patient, text: str, *, trusted: bool = False) -> None:
 def test_what_is_not_in_use_is_not_looked_at(patient: Patient) -> None:
     """On a working machine nothing has failed, and parts that are not in use have no finding."""
     found = list(run_checks(CHECKS, patient))
-    assert {finding.about for finding in found} == {"python", "terminal", "tokens", "hooks", "state"}
+    assert {finding.about for finding in found} == {"python", "terminal", "hooks", "state"}
     assert "failed" not in states(found)
     assert all(finding.repair for finding in found if finding.state in ("warning", "failed"))
 
