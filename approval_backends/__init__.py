@@ -3,7 +3,8 @@
 A session takes one of these as `approvals`:
 
     terminal        TerminalApprovals: a person at the terminal
-    gateway         WebSocketApprovals: the page, and every client of the Agent Client Protocol
+    gateway         WebSocketApprovals: the page, and every client of the Agent Client Protocol;
+                    MountedApprovals: the page inside an ASGI application of yours, behind its sign-in
     deferred        DeferredApprovals: other programs, now or after a restart, over a store
     race            RacingApprovals: several of these at once; the first valid answer wins
     in_process      InProcessBackend: the base of backends that decide inside this process
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from approval_backends.deferred import DeferredApprovals
     from approval_backends.errors import BackendUnavailable
     from approval_backends.gateway.approvers import Approver
-    from approval_backends.gateway.websocket_approvals import WebSocketApprovals
+    from approval_backends.gateway.websocket_approvals import MountedApprovals, WebSocketApprovals
     from approval_backends.in_process import InProcessBackend
     from approval_backends.lifecycle import Decider
     from approval_backends.race import RacingApprovals
@@ -46,6 +47,7 @@ __all__ = [
     "DeferredApprovals",
     "InProcessBackend",
     "MemoryStore",
+    "MountedApprovals",
     "PostgresStore",
     "RacingApprovals",
     "Rules",
@@ -63,7 +65,7 @@ __getattr__ = load_on_use(
         "deferred": ("DeferredApprovals",),
         "errors": ("BackendUnavailable",),
         "gateway.approvers": ("Approver",),
-        "gateway.websocket_approvals": ("WebSocketApprovals",),
+        "gateway.websocket_approvals": ("MountedApprovals", "WebSocketApprovals"),
         "in_process": ("InProcessBackend",),
         "lifecycle": ("Decider",),
         "race": ("RacingApprovals",),

@@ -38,7 +38,7 @@ from tests.test_exports import PACKAGES, listed
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "specs/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "specs/**/*.md", "amplifier_hooks/.agents/**/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 FENCE = re.compile(r"(`{3,})(\w*)")
@@ -190,3 +190,13 @@ def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     links = LINK.findall(path.read_text(encoding="utf-8"))
     assert not [link for link in links if not (path.parent / link).exists()]
+
+
+@pytest.mark.rule("PKG-6")
+def test_skill_has_its_heading() -> None:
+    """The skill has the front matter by which coding agents find it: its folder's name, and a bounded description."""
+    (skill,) = ROOT.glob("amplifier_hooks/.agents/skills/*/SKILL.md")
+    _, heading, _ = skill.read_text(encoding="utf-8").split("---\n", 2)
+    facts = yaml.safe_load(heading)
+    assert (facts.keys(), facts["name"]) == ({"name", "description"}, skill.parent.name)
+    assert len(facts["description"]) <= 1_024

@@ -19,6 +19,7 @@ import typer
 from attrs import asdict, frozen
 
 from amplifier_hooks.cli.common.posting import answers, is_free, programs_port
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.errors import MissingExtra, SettingsError
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
@@ -123,7 +124,7 @@ def check_tokens(_patient: Patient) -> Findings:
     from amplifier_hooks.injection.tokens.tokenizers import yardstick
 
     named = filter(None, map(os.environ.get, ("ANTHROPIC_MODEL", "OPENAI_MODEL")))
-    for model in (*named, "any other model"):
+    for model in named:
         method = yardstick(model).method
         exact = "exact" if method.startswith("tiktoken:") else "an estimate, rather too high than too low"
         yield "ok", f"{model}: {method}, {exact}"
@@ -189,7 +190,7 @@ def check_programs(patient: Patient) -> Findings:
             yield "failed", str(problem), f"mend {path}"
             continue
         unread = [hook for hook in found.hooks if not trust.trusts(hook.files)]
-        count = f"{path}: {len(found.hooks)} hooks of {dialect.title}, {len(unread)} not trusted"
+        count = f"{path}: {count_text(len(found.hooks), 'hook')} of {dialect.title}, {len(unread)} not trusted"
         repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""
         yield "note" if unread else "ok", count, repair
         for hook in found.hooks:

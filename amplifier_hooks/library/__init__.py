@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.library.subagent_artifacts import SubagentArtifacts
     from amplifier_hooks.library.test_feedback import TestFeedback
     from amplifier_hooks.library.tool_ledger import ToolLedger
+    from amplifier_hooks.library.tracing import Tracing
     from amplifier_hooks.library.type_feedback import TypeFeedback
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "SubagentArtifacts",
     "TestFeedback",
     "ToolLedger",
+    "Tracing",
     "TypeFeedback",
 ]
 
@@ -82,6 +84,7 @@ __getattr__ = load_on_use(
         "subagent_artifacts": ("SubagentArtifacts",),
         "test_feedback": ("TestFeedback",),
         "tool_ledger": ("ToolLedger",),
+        "tracing": ("Tracing",),
         "type_feedback": ("TypeFeedback",),
     },
 )

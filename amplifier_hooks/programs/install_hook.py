@@ -36,6 +36,12 @@ EVERY_CALL: Final = frozenset({events.TOOL_PRE, events.TOOL_POST, events.TOOL_ER
 REMEDY: Final = "?if-down=start-it-with:amplifier-hooks+serve"
 """Query of the address of a server on this machine. A program that gets no answer shows the address to its model."""
 
+ABSENT: Final = (
+    "amplifier-hooks is not installed here, so this call was not decided. Install it, then start it: "
+    'uv tool install "amplifier-hooks[server]"; amplifier-hooks serve --programs'
+)
+"""Message of a shared entry on a machine without the command; the model and the user read it."""
+
 ROOM: Final = 15.0
 """Seconds that a program waits beyond the approver's timeout, so that it receives the outcome."""
 
@@ -102,7 +108,9 @@ class Bridge:
             words = ["amplifier-hooks", "bridge", dialect.name.replace("_", "-"), "--when-down", policy]
         line = shlex.join(words)
         if policy != "allow":
-            return f"{line} || exit 2"
+            if self.python:
+                return f"{line} || exit 2"
+            return f"{line} || {{ command -v amplifier-hooks >/dev/null || echo '{ABSENT}' >&2; exit 2; }}"
         return f"{line} || [ $? -ne 2 ] || exit 2" if dialect.failures == "closed" else line
 
 

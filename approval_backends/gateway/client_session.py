@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import Stop
-    from approval_backends.gateway.gateway import Gateway
+    from approval_backends.gateway.client_hub import ClientHub
     from approval_backends.gateway.wire.frames import Frame, Id
     from approval_backends.lifecycle import Decider, RequestRecord
 
@@ -127,7 +127,7 @@ class ClientSession:
     `dismiss` ends the connection, with a code and a reason. The client's token identifies it, once.
     """
 
-    def __init__(self, gateway: Gateway, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
+    def __init__(self, gateway: ClientHub, dismiss: Callable[[int, str], None], decider: Decider | None) -> None:
         self.decider = decider
         self.attached = False
         self.tailing: str | None = None

@@ -1,10 +1,4 @@
-"""The gateway: one address for all approvers, over one broker.
-
-    store ── wakes ──▶ WaitingRequests ── changes ──▶ every ClientSession ── one sender each ──▶ its client
-    client ── calls, answers ──▶ ClientSession ──▶ RpcMethods ──▶ broker ──▶ store
-
-The store is the truth. Nothing is decided here, and nothing is remembered that a second gateway would have to know.
-"""
+"""The gateway: one address of its own for all approvers, over one broker. It listens, and knows approvers by tokens."""
 
 from __future__ import annotations
 
@@ -14,64 +8,36 @@ import logging
 import os
 import socket
 import time
-from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakSet
 
-from attrs import define
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from amplifier_hooks.errors import ApprovalMismatch
-from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.host_names import local_names
-from approval_backends.card.count_files import find_card_facts
 from approval_backends.gateway.approvers import Approver, Approvers
-from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, ClientSession
+from approval_backends.gateway.client_hub import ClientHub
 from approval_backends.gateway.edge.connection import BoundedConnection, QuietLog
-from approval_backends.gateway.edge.limits import GatewayLimits
 from approval_backends.gateway.edge.origin_check import SOCKET, Admitted, Gate, TurnedAway
-from approval_backends.gateway.gateway_record import GatewayRecord, Tails, WatchedSink
-from approval_backends.gateway.page_files import HEADERS, Assets
-from approval_backends.gateway.rpc_methods import RpcMethods
-from approval_backends.gateway.waiting_requests import RequestChange, WaitingRequests
-from approval_backends.gateway.wire.frames import MAX_MESSAGE, Note, encode_json, write_frame
-from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, notification_text
-from approval_backends.gateway.wire.record_messages import ending, permission, row
+from approval_backends.gateway.page_files import Assets, PageResponse, text_response
+from approval_backends.gateway.wire.frames import MAX_MESSAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
 
     from websockets.asyncio.server import Server
 
     from amplifier_hooks.ports import AuditSink
     from approval_backends.broker import Broker
-    from approval_backends.gateway.wire.messages import TailLine, WireMessage
-    from approval_backends.lifecycle import Decider, RequestRecord
+    from approval_backends.gateway.edge.limits import GatewayLimits
+    from approval_backends.gateway.gateway_record import Tails
+    from approval_backends.lifecycle import Decider
 
 
-RESTARTS: Final = 1012
-GOODBYE: Final = 1.5
-"""Seconds for telling a client why it has to go."""
-AFTER_TROUBLE: Final = 1.0
-QUESTION_AGE: Final = 1.0
-"""Seconds for which the time in a question counts as the time now."""
-
-log = logging.getLogger(__name__)
-
-TELL: Final = {
-    "added": ClientSession.tell_added,
-    "resolved": ClientSession.tell_resolved,
-    "changed": ClientSession.tell_changed,
-}
-"""Tells a client of a change of a request, by the kind of the change."""
-
-
-class Gateway:
+class Gateway(ClientHub):
     """Serves the page and the socket. Use it as an async context manager, or `start` and `stop` it.
 
     The gateway listens on loopback. An address that others can reach needs `names`, the hosts (with port) under which
@@ -94,26 +60,17 @@ class Gateway:
         tails: Tails | None = None,
         assets: Assets | None = None,
     ) -> None:
-        self.bounds = bounds or GatewayLimits()
+        super().__init__(broker, bounds=bounds, audit=audit, tails=tails)
         self.approvers = tuple(approvers) or (Approver(name="web user"),)
         self._names = tuple(names)
-        if not self._names and not _is_loopback(host):
+        if not self._names and not is_loopback(host):
             raise ValueError(f"others can reach {host}: say under which names, such as names=['approvals.example.com']")
         self._address = (host, port)
-        self._broker = broker
         self._tokens = Approvers(self.approvers)
         self._gate = Gate(self._tokens, ())
-        self._waiting = WaitingRequests(broker.store)
-        self._tails = tails or Tails()
-        self._tails.on_line = self._line
-        self.methods = RpcMethods(broker, self._waiting, GatewayRecord(audit, lambda: self._waiting.now), self._tails)
         self._assets = assets or Assets()
-        self._clients: dict[ClientSession, _ClientConnection] = {}
-        self._questions: dict[str, tuple[float, str]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
         self._connections: WeakSet[BoundedConnection] = WeakSet()
         self._server: Server | None = None
-        self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -172,7 +129,7 @@ class Gateway:
         except BaseException:
             listening.close()
             raise
-        self._watching = asyncio.create_task(self._watch())
+        self._follow()
         return self
 
     async def stop(self) -> None:
@@ -181,8 +138,7 @@ class Gateway:
         if server is None:
             return
         server.close(close_connections=False)
-        for client in list(self._clients):
-            self._dismiss(client, RESTARTS, "the gateway stops")
+        self.dismiss_all()
         gone = asyncio.ensure_future(server.wait_closed())
         await asyncio.wait({gone}, timeout=self.bounds.stop_within)
         for connection in list(self._connections):  # in their handshake, or not closing
@@ -194,111 +150,11 @@ class Gateway:
         await asyncio.wait(own)
         self._watching = None
 
-    def watched_sink(self, sink: AuditSink) -> WatchedSink:
-        """Return a sink that writes to `sink`, and shows each line to the clients that follow its session."""
-        return WatchedSink(sink, self._tails)
-
     # -- for client sessions -------------------------------------------------------------------------------------------
 
     def decider_of(self, token: str) -> Decider | None:
         """Return the approver of this token, or None."""
         return self._gate.decider_of(token)
-
-    def register_client(self, client: ClientSession) -> bool:
-        """Return True if the client may have one of the places for authenticated clients; False if all are taken."""
-        others = sum(one.decider is not None for one in self._clients if one is not client)
-        return others < self.bounds.clients
-
-    async def waiting(self, by: Decider) -> list[RequestRecord]:
-        """Return the pending requests that the approver may see, read from the store just now.
-
-        Raises `StoreUnavailable`.
-        """
-        self._tell(await self._waiting.refresh())
-        return list(self._waiting.visible_to(by))
-
-    async def question(self, request_id: str) -> str | None:
-        """Return the parameters of `session/request_permission`, or None for a request that cannot be shown.
-
-        Clients that ask within one second share one text.
-        """
-        record = self._waiting.get(request_id)
-        if record is None:
-            return None
-        made, text = self._questions.get(request_id, (0.0, ""))
-        if time.monotonic() - made > QUESTION_AGE:
-            facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
-            try:
-                text = encode_json(fields(permission(record, self._waiting.now, facts)))
-            except ApprovalMismatch:
-                log.exception("gateway_failed")
-                return None
-            if self._waiting.get(request_id) is None:  # it has ended meanwhile
-                return None
-            self._questions[request_id] = (time.monotonic(), text)
-        return text
-
-    def announce_grants(self) -> None:
-        """Tell every client that a grant was made or ended."""
-        text = write_frame(Note(f"{OURS}grants_changed"))
-        for client in list(self._clients):
-            client.tell_grants_changed(text)
-
-    # -- news ----------------------------------------------------------------------------------------------------------
-
-    async def _watch(self) -> None:
-        """Read the store whenever it changed, and now and then."""
-        trouble = False
-        with self._broker.watch() as watch:
-            while True:
-                pause = AFTER_TROUBLE
-                try:
-                    self._tell(await self._waiting.refresh())
-                    pause, trouble = self._waiting.pause, False
-                except StoreUnavailable as problem:
-                    if not trouble:  # once, not every second
-                        log.warning("gateway_store_unavailable error=%s", problem)
-                    trouble = True
-                except Exception:
-                    log.exception("gateway_failed")
-                await watch.wait(pause)
-
-    def _tell(self, news: Iterable[RequestChange]) -> None:
-        for one in news:
-            try:
-                text = self._note(one)
-            except Exception:  # one odd request that cannot be announced must not silence the others
-                log.exception("gateway_failed")
-                continue
-            for client in list(self._clients):
-                TELL[one.kind](client, one.record, text)
-            if one.kind == "resolved":
-                self._questions.pop(one.record.id, None)
-            if _makes_grant(one.record):
-                self.announce_grants()
-        for client in list(self._clients):
-            client.tell_stops(self._waiting.stops, self._waiting.now)
-
-    def _note(self, one: RequestChange) -> str:
-        record, now = one.record, self._waiting.now
-        message: WireMessage
-        if one.kind == "added":
-            message = Added(row=row(record), server_time=now)
-        elif one.kind == "changed":
-            message = Changed(request_id=record.id, status=record.status, server_time=now)
-        else:
-            message = Resolved(
-                request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
-            )
-        return notification_text(f"{OURS}{one.kind}", message)
-
-    def _line(self, key: tuple[str, str], line: TailLine) -> None:
-        if self._server is None or all(client.tailing is None for client in self._clients):
-            return
-        note = TailNote(session_id=key[1], line=line, server_time=self._waiting.now)
-        text = notification_text(f"{OURS}line", note)
-        for client in list(self._clients):
-            client.tell_line(key, text)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -309,65 +165,10 @@ class Gateway:
         return connection
 
     async def _handle(self, connection: ServerConnection) -> None:
-        """Serve one client, until it leaves or its time is over."""
-        loop = asyncio.get_running_loop()
+        """Serve one client, as the approver of its token if it sent one with its request."""
         admitted = self._admit(connection.request)
         decider = admitted.decider if isinstance(admitted, Admitted) else None
-        client = ClientSession(self, lambda code, reason: self._dismiss(client, code, reason), decider)
-        sender = asyncio.create_task(self._send(client, connection))
-        self._clients[client] = _ClientConnection(connection, sender)
-        if decider is not None and not self.register_client(client):
-            client.dismiss(TOO_SLOW, "all places are taken")
-        self._make_room()
-        timers = [
-            loop.call_later(self.bounds.authenticate_within, self._dismiss_unknown, client),
-            loop.call_later(self.bounds.lifetime, client.dismiss, UNKNOWN_TOKEN, "send your token again"),
-        ]
-        try:
-            async for message in connection:
-                if isinstance(message, str):
-                    await client.handle_message(message)
-        except ConnectionClosed:
-            pass
-        finally:
-            for timer in timers:
-                timer.cancel()
-            sender.cancel()
-            del self._clients[client]
-
-    async def _send(self, client: ClientSession, connection: ServerConnection) -> None:
-        with suppress(ConnectionClosed):
-            while True:
-                await connection.send(await client.next())
-
-    def _dismiss_unknown(self, client: ClientSession) -> None:
-        if client.decider is None:
-            client.dismiss(UNKNOWN_TOKEN, "no token came in time")
-
-    def _make_room(self) -> None:
-        """Dismiss the oldest unauthenticated client if there are too many of them."""
-        strangers = [one for one, seat in self._clients.items() if one.decider is None and not seat.leaving]
-        if len(strangers) > self.bounds.strangers:
-            strangers[0].dismiss(TOO_SLOW, "too many connections without a token")
-
-    def _dismiss(self, client: ClientSession, code: int, reason: str) -> None:
-        """Close a connection. Its sender may be stuck, and would keep the closing frame back."""
-        seat = self._clients.get(client)
-        if seat is not None and not seat.leaving:
-            seat.leaving = True
-            seat.sender.cancel()
-            task = asyncio.create_task(self._say_goodbye(seat.connection, client, code, reason))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-
-    async def _say_goodbye(self, connection: ServerConnection, client: ClientSession, code: int, reason: str) -> None:
-        try:
-            async with asyncio.timeout(GOODBYE):
-                for text in client.last_words():
-                    await connection.send(text)
-                await connection.close(code, reason)
-        except (TimeoutError, ConnectionClosed):
-            connection.transport.abort()
+        await self.serve_client(cast("BoundedConnection", connection), decider)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -382,34 +183,19 @@ class Gateway:
         """Return the page or a part of it for an admitted request, None to open the socket, an error for any other."""
         admitted, path = self._admit(request), _path(request)
         if isinstance(admitted, TurnedAway):
-            return _response(admitted.status, admitted.reason)
+            scheme = {"WWW-Authenticate": "Bearer"} if admitted.status == HTTPStatus.UNAUTHORIZED else {}
+            return _response(text_response(admitted.status, admitted.reason, scheme))
         method = getattr(request, "method", "GET")  # before websockets 17 there is no other
-        if method not in (("GET",) if path == SOCKET else ("GET", "HEAD")):
-            return _response(405, "Only GET.")
         if path == SOCKET:
-            return None
-        asset = self._assets.find(path)
-        if asset is None:
-            return _response(404, "There is nothing here.")
-        known = asset.tag in request.headers.get_all("If-None-Match")
-        body, headers = asset.content_for(",".join(request.headers.get_all("Accept-Encoding")))
-        content = b"" if known or method == "HEAD" else body
-        return _response(304 if known else 200, content, headers, length=None if known else len(body))
+            return None if method == "GET" else _response(text_response(405, "Only GET."))
+        tags, accepted = (request.headers.get_all(name) for name in ("If-None-Match", "Accept-Encoding"))
+        return _response(self._assets.respond(method, path, tags, accepted))
 
     def _own_names(self) -> set[str]:
         """Return the hosts that a request to this gateway may name."""
         host, port = self._address
         there = local_names(port, f"[{host}]" if ":" in host else host)
-        return {*self._names, *(there if _is_loopback(host) else ())}
-
-
-@define
-class _ClientConnection:
-    """A client's connection, the task that sends to it, and whether it was told to go."""
-
-    connection: ServerConnection
-    sender: asyncio.Task[None]
-    leaving: bool = False
+        return {*self._names, *(there if is_loopback(host) else ())}
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
@@ -423,35 +209,27 @@ def _bound_socket(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise type(error)(error.errno, error.strerror, f"{host}:{port}") from None
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine reaches an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-def _makes_grant(record: RequestRecord) -> bool:
-    decision = None if record.status == "approved" else record.decision
-    return decision is not None and any(one.lasts for one in record.request.options if one.id == decision.option)
-
-
 def _path(request: Request) -> str:
     return request.path.partition("?")[0]
 
 
-def _response(
-    status: int, content: str | bytes, headers: Mapping[str, str] | None = None, *, length: int | None = None
-) -> Response:
-    body = content if isinstance(content, bytes) else f"{content}\n".encode()
-    found = {"Content-Type": "text/plain; charset=utf-8", **HEADERS, **(headers or {}), "Connection": "close"}
-    if status != HTTPStatus.NOT_MODIFIED:
-        found["Content-Length"] = str(len(body) if length is None else length)
-    if status == HTTPStatus.UNAUTHORIZED:
-        found["WWW-Authenticate"] = "Bearer"
-    return Response(status, HTTPStatus(status).phrase, Headers(found), body)
+def _response(page: PageResponse) -> Response:
+    headers = Headers({**page.headers, "Connection": "close"})
+    return Response(page.status, HTTPStatus(page.status).phrase, headers, page.body)

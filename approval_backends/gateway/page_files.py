@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from importlib.resources.abc import Traversable
 
 
@@ -72,12 +72,47 @@ class Asset:
         return self.content, headers
 
 
-class Assets:
-    """The files of a folder, each read once."""
+@frozen
+class PageResponse:
+    """A response, for any server. Its headers are complete but for those of the connection."""
 
-    def __init__(self, folder: Traversable | None = None) -> None:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def text_response(status: int, text: str, headers: Mapping[str, str] | None = None) -> PageResponse:
+    """Return a response with one sentence for people."""
+    body = f"{text}\n".encode()
+    found = {"Content-Type": "text/plain; charset=utf-8", **HEADERS, "Content-Length": str(len(body))}
+    return PageResponse(status, {**found, **(headers or {})}, body)
+
+
+BY_TOKEN: Final = b'<meta name="sign-in" content="token">'
+BY_HOST: Final = b'<meta name="sign-in" content="host">'
+"""The line of the page that tells its scripts that the application around it signs approvers in."""
+
+
+class Assets:
+    """The files of a folder, each read once. With `by_host` the page expects no token."""
+
+    def __init__(self, folder: Traversable | None = None, *, by_host: bool = False) -> None:
         self._folder = folder if folder is not None else files("approval_backends").joinpath("web")
+        self._by_host = by_host
         self._assets: dict[str, Asset] = {}
+
+    def respond(self, method: str, path: str, tags: Sequence[str], accepted: Sequence[str]) -> PageResponse:
+        """Return the response to a GET or HEAD of this path. `tags` and `accepted` are headers as they were sent."""
+        if method not in ("GET", "HEAD"):
+            return text_response(405, "Only GET.")
+        asset = self.find(path)
+        if asset is None:
+            return text_response(404, "There is nothing here.")
+        body, headers = asset.content_for(",".join(accepted))
+        if asset.tag in tags:
+            return PageResponse(304, {**HEADERS, **headers}, b"")
+        headers = {**HEADERS, **headers, "Content-Length": str(len(body))}
+        return PageResponse(200, headers, b"" if method == "HEAD" else body)
 
     def find(self, path: str) -> Asset | None:
         """Return the file at this path; None if there is none."""
@@ -90,6 +125,8 @@ class Assets:
             if kind is None or not file.is_file():
                 return None
             content = file.read_bytes()
+            if self._by_host:
+                content = content.replace(BY_TOKEN, BY_HOST)
             tag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'  # weak: it stands for both encodings
             self._assets[name] = Asset(content, gzip.compress(content, mtime=0), kind, tag)
         return self._assets[name]

@@ -38,7 +38,7 @@ export class Link {
   at(ms) { return ms + this.#offset; }
 
   open() {
-    const address = new URL("/acp", location.href);
+    const address = new URL("acp", location.href);
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(address);
     this.#socket = socket;
@@ -67,7 +67,8 @@ export class Link {
     try {
       const capabilities = { _meta: { [META]: { queue: true } } };
       await this.#send("initialize", { protocolVersion: 1, clientCapabilities: capabilities });
-      await this.#send("authenticate", { methodId: "token", _meta: { [META]: { token: this.#token } } });
+      const authenticate = { methodId: "token", _meta: { [META]: { token: this.#token } } };
+      if (this.#token) await this.#send("authenticate", authenticate); // without one, the request itself said who it is
       const attached = await this.ask("attach");
       if (socket !== this.#socket) return;
       clearTimeout(this.#healthy);

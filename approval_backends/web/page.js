@@ -11,7 +11,8 @@ import { dated, h, marked, plural, say, span, time } from "./text.js";
 const PLACES = ["inbox", "history", "grants"];
 const OFFLINE = 15_000;
 
-const token = bearer("#inbox");
+const byHost = $("meta[name=sign-in]").content === "host"; // the application around this page signs people in
+const token = byHost ? "" : bearer("#inbox");
 const me = { name: "", mayDecide: false };
 let link, since, lastAnswer, announceTimer;
 
@@ -157,7 +158,9 @@ const gate = (why) => {
   $("#gate").hidden = false;
   $("#notice").hidden = $("#live").hidden = $("#stop").hidden = true;
   if (!why) return;
-  $("#gate-why").textContent =
+  $("#gate-form").hidden = byHost;
+  if (byHost) $("#gate h1").textContent = "You are signed out";
+  $("#gate-why").textContent = byHost ? "Sign in to the application around this page, and load the page again." :
     "The server does not know this token. Open the address that it printed last, or paste the token here.";
 };
 
@@ -277,4 +280,4 @@ document.addEventListener("visibilitychange", tick);
 tellable();
 themed();
 gated();
-if (token) begin(token); else gate();
+if (token || byHost) begin(token); else gate();

@@ -87,3 +87,20 @@ def program_path(name: str) -> str:
     if not path.exists():
         require("agents", f"{name} is not installed: bash scripts/agents.sh")
     return os.fspath(path)
+
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def plugin_commands(program: str) -> list[list[str]]:
+    """Return the commands that install our plugin into a program, as its users type them."""
+    if program == "claude_code":
+        return [[os.fspath(CLAUDE), "plugin", "install", "amplifier-hooks", "--marketplace", os.fspath(ROOT)]]
+    if program == "codex":
+        plugin = [program_path("codex"), "plugin"]
+        return [
+            [*plugin, "marketplace", "add", os.fspath(ROOT)],
+            [*plugin, "add", "amplifier-hooks-codex@amplifier-hooks"],
+        ]
+    extension = os.fspath(ROOT / "plugins" / "gemini")
+    return [[program_path("gemini"), "extensions", "install", extension, "--consent", "--skip-settings"]]

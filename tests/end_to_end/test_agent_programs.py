@@ -33,11 +33,11 @@ from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.conftest import require
-from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, program_path
+from tests.end_to_end.agent_programs import CLAUDE, PROGRAMS, Program, plugin_commands, program_path
 from tests.scripted_models import Say, ScriptedModel, Use, serving
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
 pytestmark = pytest.mark.agents
 
@@ -81,25 +81,39 @@ class World:
         """Path of the server's socket."""
         return os.fspath(self.folder / "hooks.sock")
 
-    async def run(self, program: Program, settings: Mapping[str, Any], model: ScriptedModel, **more: str) -> str:
-        """Run the program to its end, with more variables, and return what it printed."""
+    async def run(
+        self,
+        program: Program,
+        settings: Mapping[str, Any],
+        model: ScriptedModel,
+        *,
+        first: Sequence[Sequence[str]] = (),
+        path: str | None = None,
+        **more: str,
+    ) -> str:
+        """Run the program to its end, after the commands `first`, with more variables; return what it printed."""
         home = self.folder / "home"
         home.mkdir()
         self.project.mkdir()
         argv, env = program.settled(home, self.project, settings, model.url)
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = path or f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         basic = {"PATH": path, "HOME": os.fspath(home), "TERM": "dumb", "NO_COLOR": "1"}
         basic["AMPLIFIER_HOOKS_SOCKET"] = self.socket
+        for command in first:
+            await self._start(command, {**basic, **env, **more})
+        return await self._start(argv, {**basic, **env, **more})
+
+    async def _start(self, argv: Sequence[str], environment: Mapping[str, str]) -> str:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=self.project,
-            env={**basic, **env, **more},
-            stdin=asyncio.subprocess.DEVNULL,
+            env=environment,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            output, _ = await process.communicate()
+            output, _ = await process.communicate(b"y\n" if "extensions" in argv else b"")  # Gemini CLI asks for trust
         finally:
             if process.returncode is None:
                 process.kill()
@@ -302,6 +316,37 @@ async def test_a_stopped_server_blocks_a_program_that_posts(tmp_path: Path) -> N
     said, model, _ = await run("prompts", settings)
     assert model.requests == []
     assert "Start it with: amplifier-hooks serve" in said
+
+
+@pytest.mark.rule("DIA-12")
+async def test_its_plugin_asks(program: Program, tmp_path: Path) -> None:
+    """With our plugin, which the program installed by itself, a call is asked about and denied as with settings."""
+    async with world(tmp_path) as here:
+        here.registry.gate("tool:pre", name="guard")(
+            lambda event, data: HookResult.deny("never") if "forbidden" in json.dumps(data["tool_input"]) else None
+        )
+        calls = (program.command("echo hello > fine.txt"), program.command("echo hello > forbidden.txt"))
+        async with serving(*calls, Say("finished")) as model:
+            await here.run(program, {}, model, first=plugin_commands(program.dialect))
+        assert (here.project / "fine.txt").exists()
+        assert not (here.project / "forbidden.txt").exists()
+
+
+@pytest.mark.rule("DIA-12")
+async def test_its_plugin_without_the_command(program: Program, tmp_path: Path) -> None:
+    """On a machine without amplifier-hooks the plugin refuses every call, and says what to install."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if node := shutil.which("node"):
+        (folder / "node").symlink_to(node)
+    async with world(tmp_path) as here, serving(program.command("echo hello > a.txt"), Say("finished")) as model:
+        path = f"{folder}{os.pathsep}{os.defpath}"
+        assert shutil.which("amplifier-hooks", path=path) is None
+        said = await here.run(program, {}, model, first=plugin_commands(program.dialect), path=path)
+        assert not (here.project / "a.txt").exists()
+        # `codex exec` prints that a hook blocked the prompt, and not why.
+        expected = "UserPromptSubmit Blocked" if program.dialect == "codex" else "uv tool install"
+        assert expected in said + json.dumps(model.requests)
 
 
 FOLDERS: Final = {

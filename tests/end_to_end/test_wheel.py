@@ -213,6 +213,16 @@ def test_the_default_install_is_small(installed: Path) -> None:
     assert sum(file.stat().st_size for file in site.rglob("*") if file.is_file() and file.suffix != ".pyc") <= 60e6
 
 
+@pytest.mark.slow
+@pytest.mark.rule("PKG-6")
+def test_the_wheel_has_the_skill(installed: Path) -> None:
+    """The wheel brings the skill for coding agents, at the place where they look for the skills of a package."""
+    (site,) = installed.parents[1].glob("lib/*/site-packages")
+    skill = site / "amplifier_hooks" / ".agents" / "skills" / "amplifier-hooks" / "SKILL.md"
+    here = ROOT / skill.relative_to(site)
+    assert skill.read_bytes() == here.read_bytes()
+
+
 def check_call(command: Path, words: str, extra: str, folder: Path) -> None:
     """Check that a call works, or names the extra that it needs and the command that installs it."""
     status, output, messages = call(command, words, folder)

@@ -26,7 +26,7 @@ from amplifier_hooks.cli.approvals.print_requests import (
     to_json,
 )
 from amplifier_hooks.cli.approvals.stop_commands import stop_line
-from amplifier_hooks.cli.common.terminal_io import confirm, print_error, stop
+from amplifier_hooks.cli.common.terminal_io import confirm, count_text, print_error, stop
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.result import STOPS_NOTHING, highest
@@ -226,9 +226,7 @@ async def purge_requests(view: StoreView, seconds: float, *, unrecorded: bool, a
         await desk.broker.store.expire_due()  # an overdue request ends only when a reader notices it
         count = await desk.broker.store.purge(seconds, unrecorded=unrecorded)
         left = [] if unrecorded else await desk.broker.store.list_unrecorded(1)
-    print_line(
-        to_json({"removed": count}) if as_json else f"Removed {count:,} {'request' if count == 1 else 'requests'}."
-    )
+    print_line(to_json({"removed": count}) if as_json else f"Removed {count_text(count, 'request')}.")
     if left:
         print_error("Requests that are not in a record yet were kept. If your program keeps no record: --unrecorded")
 
@@ -248,7 +246,7 @@ async def check_rules(file: Path, *, as_json: bool) -> None:
         found = {"file": str(file), "rules": len(rules), "report_only": rules.report_only, "digest": rules.digest}
         print_line(to_json(found))
     else:
-        count = f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}"
+        count = count_text(len(rules), "rule")
         only = f", {STOPS_NOTHING}" * rules.report_only
         print_line(for_terminal(f"{file}: {count}, digest {rules.digest[:12]}{only}"))
 

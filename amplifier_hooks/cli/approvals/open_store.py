@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 from attrs import frozen
 
-from amplifier_hooks.cli.common.terminal_io import stop, user_name
+from amplifier_hooks.cli.common.terminal_io import error_text, stop, user_name
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
@@ -69,7 +69,10 @@ class StoreView:
                 yield OpenStore(broker, self.viewer(), store.database)
         except StoreUnavailable as problem:
             why = str(problem).removeprefix("store_unavailable: ")  # a word for programs
-            raise Trouble(f"The store {self.name} cannot be used: {why}.") from problem
+            step = "start the server" if "://" in self.name else "look at the file"
+            raise Trouble(
+                f"The store {self.name} cannot be used: {why}; {step}, or name another with --store."
+            ) from problem
 
     def viewer(self) -> Decider:
         """Return the user of this command as a decider."""
@@ -131,6 +134,6 @@ def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False
     try:
         return asyncio.run(work)
     except (Trouble, HookError, OSError) as problem:
-        stop(str(problem))
+        stop(error_text(problem))
     except KeyboardInterrupt:
         stop("Stopped.", 0 if until_interrupted else 1)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import asdict
 
 from amplifier_hooks.approvals import check_digest, grant_keys
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import reach
 from approval_backends.card.impact_lines import impact_lines
@@ -74,7 +75,7 @@ def action(record: RequestRecord) -> Iterator[str]:
     arguments = dict(request.arguments if edited is None else edited)
     if edited is None:
         yield from (f"It {one.text}." for one in impact_lines(request, inline))
-    yield f"Tool {inline(request.tool)}, with {len(arguments)} {'argument' if len(arguments) == 1 else 'arguments'}:"
+    yield f"Tool {inline(request.tool)}, with {count_text(len(arguments), 'argument')}:"
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         kind = "" if isinstance(value, str) else " (JSON)"

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm, print_error
+from amplifier_hooks.cli.common.terminal_io import (
+    AsJson,
+    NoInput,
+    Store,
+    Yes,
+    confirm,
+    count_text,
+    error_text,
+    print_error,
+)
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
@@ -252,14 +261,12 @@ def purge(
     found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than, "--older-than")))
     if found:
         confirm(
-            f"Remove {len(found):,} records for good whose chats ended more than {older_than} ago?",
+            f"Remove {count_text(len(found), 'record')} for good whose chats ended more than {older_than} ago?",
             yes=yes,
             no_input=no_input,
         )
     count = remove_records(found)
-    print_lines(
-        [f'{{"removed": {count}}}' if json else f"Removed {count:,} {'record' if count == 1 else 'records'} of chats."]
-    )
+    print_lines([f'{{"removed": {count}}}' if json else f"Removed {count_text(count, 'record')} of chats."])
 
 
 @contextmanager
@@ -300,8 +307,6 @@ def report_unreadable() -> Iterator[None]:
     """End with code 1 and one sentence when a file of the record cannot be read."""
     try:
         yield
-    except BrokenPipeError:
-        raise
     except OSError as problem:
-        typer.echo(f"The record cannot be read: {for_log(str(problem))}", err=True)
+        typer.echo(f"The record cannot be read: {for_log(error_text(problem))}", err=True)
         raise typer.Exit(1) from None

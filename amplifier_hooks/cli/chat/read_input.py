@@ -18,6 +18,7 @@ from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.cli.audit.find_record import RecordFiles
 from amplifier_hooks.cli.chat.chat_session import Room
 from amplifier_hooks.cli.chat.screen import ChatScreen
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log, for_terminal
@@ -211,7 +212,7 @@ def greet(room: Room, wishes: ChatOptions, screen: ChatScreen) -> None:
     folder = for_log(str(wishes.folder))
     home = for_log(str(Path.home()))
     folder = folder.replace(home, "~", 1) if folder.startswith(f"{home}/") else folder
-    screen.line(f"{model} in {folder}, {hooks} hook{'' if hooks == 1 else 's'}. /help, /quit", escaped=True)
+    screen.line(f"{model} in {folder}, {count_text(hooks, 'hook')}. /help, /quit", escaped=True)
     tools = ", ".join(tool.name for tool in room.conversation.tools)
     screen.line(f"Tools, by the names for matchers: {tools}")
     if model == "script":

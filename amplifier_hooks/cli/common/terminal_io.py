@@ -11,13 +11,40 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL, EISDIR, ENOTDIR, EPERM, EROFS
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from amplifier_hooks.text.escape import for_terminal
+
+
+class Output(TextIOWrapper):
+    """Standard output that ends the command, without a word, when its reader has stopped reading (`| head`).
+
+    It raises `SystemExit` in place of `BrokenPipeError`, so that no handler of other errors takes it for a failure.
+    """
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            _end_unread()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            _end_unread()
+
+
+def _end_unread() -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about the unwritten rest, too
+    raise SystemExit(1)
 
 
 def prepare_streams() -> None:
@@ -32,12 +59,30 @@ def prepare_streams() -> None:
     sys.stderr = sys.stderr or _nothing("w")
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")
-    if isinstance(sys.stdout, TextIOWrapper):  # standard error is so already
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, TextIOWrapper):  # standard error escapes already
+        encoding, at_once = sys.stdout.encoding, sys.stdout.line_buffering
+        sys.stdout = Output(sys.stdout.detach(), encoding, "backslashreplace", line_buffering=at_once)
 
 
 def _nothing(mode: str) -> TextIOWrapper:
     return TextIOWrapper(Path(os.devnull).open(f"{mode}b"), encoding="utf-8")
+
+
+REFUSED: Final = {
+    EACCES: "you may not use {}; make it accessible to you, or name another",
+    EPERM: "you may not use {}; make it accessible to you, or name another",
+    EROFS: "{} is on a file system that is read-only; name another",
+    ENOTDIR: "{} is below something that is no folder; name another",
+    EISDIR: "{} is a folder; name a file",
+}
+"""Errors of the system about a file, in words that have the next step."""
+
+
+def error_text(problem: Exception) -> str:
+    """Return an error in words, with the file and the next step where the system refused a file."""
+    if isinstance(problem, OSError) and isinstance(problem.filename, str) and problem.errno in REFUSED:
+        return REFUSED[problem.errno].format(problem.filename)
+    return str(problem)
 
 
 def print_system_error(problem: Exception) -> None:
@@ -45,8 +90,7 @@ def print_system_error(problem: Exception) -> None:
     from amplifier_hooks.text.escape import for_terminal
 
     with suppress(OSError):
-        if not isinstance(problem, BrokenPipeError):  # a reader that has stopped reading needs no message
-            print(for_terminal(f"The command could not go on: {problem}"), file=sys.stderr)
+        print(for_terminal(f"The command could not go on: {error_text(problem)}"), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about the unwritten rest, too
 
 
@@ -96,6 +140,27 @@ def refuse_inside_session(what: str) -> None:
         )
 
 
+def count_text(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun, in the singular or in the plural."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def start_problem(problem: Exception, **ports: int | None) -> str:
+    """Return why a server cannot start, and the next step. `ports` are the ports of its options, by their names."""
+    if not isinstance(problem, OSError) or problem.errno not in (EADDRINUSE, EACCES, EADDRNOTAVAIL):
+        return error_text(problem)
+    place = problem.filename
+    options = [name for name, port in ports.items() if port and str(place).endswith(f":{port}")]
+    if not options:  # a file, or a socket that is one
+        return error_text(problem)
+    option = f"--{options[0].replace('_', '-')}"
+    if problem.errno == EADDRINUSE:
+        return f"another program listens at {place}; stop it, or name another port: {option} 0 takes a free one"
+    if problem.errno == EACCES:
+        return f"you may not listen at {place}; name a port above 1023 with {option}, and put a proxy in front"
+    return f"this machine has no address {place}; name one of its own with --host"
+
+
 def print_error(text: str) -> None:
     """Print a message on standard error, escaped."""
     typer.echo(for_terminal(text), err=True)
@@ -110,6 +175,7 @@ def stop(why: str, code: int = 1) -> NoReturn:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask; stop instead, without --yes.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
+LAST_PORT: Final = 65_535
 Store = Annotated[
     str | None,
     typer.Option(

@@ -38,6 +38,15 @@ INTENTS: Final[dict[Intent, str]] = {
     "register": "transform (can change it)",
     "observe": "observer",
 }
+FAILURES: Final = {
+    "the failure is logged": "a failure is logged",
+    "that is only on record": "a failure is only on record",
+    "the operation does not run": "a failure stops the operation",
+    "the operation runs without it": "a failure skips it",
+    "the event is denied": "a failure denies",
+    "it is skipped": "a failure skips it",
+}
+"""The effects of a failure, in few words."""
 RANK: Final = {row.name: number for number, row in enumerate(CATALOGUE)}
 LATEST: Final = 1000
 
@@ -100,14 +109,16 @@ def _on_failure(hook: Hook) -> str:
 def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
     """Return the rows as lines for people, grouped by event."""
     running = [row for row in found if row["runs"]]
+    width = max((len(for_log(row["name"])) for row in running), default=0)
     for event, group in groupby(running, key=lambda row: row["event"]):
         yield event if event in RANK else f"around {event}" if event in OPERATIONS else f"every event of {event}"
         for row in group:
             does = INTENTS[row["intent"]] if not row["report_only"] else f"{row['intent']} ({STOPS_NOTHING})"
-            match = "" if row["matcher"] == "*" else f", for {for_log(row['matcher'])}"
-            yield f"  {row['number']:>3}  {for_log(row['name'])}, {does}{match}"
-            yield f"       {row['kind']}, priority {row['priority']} ({row['band']}), {_short_spot(row['where'])}"
-            yield f"       if it fails, {row['on_failure']}"
+            match = "" if row["matcher"] == "*" else f" · for {for_log(row['matcher'])}"
+            kind = f"{row['kind']}, {row['band']} {row['priority']}"
+            name = f"{for_log(row['name']):<{width}}"
+            where = _short_spot(row["where"])
+            yield f"  {row['number']:>3}  {name}  {does} · {FAILURES[row['on_failure']]} · {kind} · {where}{match}"
     for row in found:
         if not row["runs"]:
             yield f"off    {for_log(row['name'])} at {row['event']}, {_short_spot(row['where'])}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, refuse_inside_session, stop
+from amplifier_hooks.cli.common.terminal_io import AsJson, count_text, refuse_inside_session, stop
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
@@ -106,7 +106,7 @@ def init(
         path.write_text(text, encoding="utf-8")
         trust_content(load_files(path), path)
     except OSError as problem:
-        stop(f"{path} cannot be written: {problem}")
+        stop(f"{path} cannot be written: {problem.strerror or problem}; make it and its folder writable")
     if as_json:
         print_json({"written": str(path), "kept": str(kept) if kept else None})
         return
@@ -194,7 +194,7 @@ def validate(
         told = (f"{text} (a warning: it could not run as things are)" for text in warnings)
         for text in (*flaws, *told, *(f"{name} is {STOPS_NOTHING}" for name in report_only)):
             print_text(text)
-        verdict = f"{len(flaws)} wrong" if flaws else f"{count} hook{'' if count == 1 else 's'}, all right"
+        verdict = count_text(len(flaws), "mistake") if flaws else f"{count_text(count, 'hook')}, all right"
         where = str(path).removeprefix(f"{Path.cwd()}/")  # as list shows it
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))

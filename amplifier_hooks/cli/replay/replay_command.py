@@ -79,7 +79,7 @@ def replay(  # typer's options
     chosen = SOURCES[source]
     where = path or chosen.folder()
     if not where.exists():
-        raise typer.BadParameter(f"{where} is not there", param_hint="PATH")
+        raise typer.BadParameter(f"{where} is not there; name a transcript, or a folder of them", param_hint="PATH")
     try:
         files = [hooks] if compare is None else [hooks, compare]
         replays = [_replay_of(one, chosen, rules, always=always) for one in files]

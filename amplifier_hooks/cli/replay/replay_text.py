@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.secrets import Secrets, replace_spans
@@ -105,10 +106,6 @@ class CallText:
         return f"{shown}…" if end < len(text) and shown == covered else shown
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
-
-
 def place_of(finding: Finding) -> str:
     """Return the file and the line of a call."""
     return f"{for_log(finding.path.name)}:{finding.call.line}"
@@ -119,15 +116,16 @@ def place_of(finding: Finding) -> str:
 
 def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:
     """Return the lines about the transcripts."""
-    yield f"{_count(reading.calls, 'call')} of {_count(reading.sessions, 'session')} in {_count(reading.files, 'file')}"
+    calls, sessions = count_text(reading.calls, "call"), count_text(reading.sessions, "session")
+    yield f"{calls} of {sessions} in {count_text(reading.files, 'file')}"
     if reading.without_input:
-        count = _count(reading.without_input, "call")
+        count = count_text(reading.without_input, "call")
         yield f"not replayed: {count} whose arguments are not kept: a record has only their digests,"
         yield "  and the hook tool_ledger keeps them in a ledger beside it (--ledger)"
     if reading.without_folder:
         yield f"without a folder in the transcript, and judged in that of the hooks: {reading.without_folder:,}"
     if reading.problems:
-        yield f"{len(reading.problems):,} lines could not be read:"
+        yield f"{count_text(len(reading.problems), 'line')} could not be read:"
         for path, line, problem in reading.problems[:most]:
             yield f"  {for_log(path.name)}:{line}  {problem}"
 
@@ -151,7 +149,7 @@ def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
         yield from [""] * (number == 0)
         yield f"  {for_log(hook)}: {', '.join(f'{answer} {count:,}' for answer, count in counts.most_common())}"
     for (hook, action), count in sums.would.most_common():
-        yield f"  {for_log(hook)} would have answered {action} {count:,} times, but is {STOPS_NOTHING}"
+        yield f"  {for_log(hook)} would have answered {action} {count_text(count, 'time')}, but is {STOPS_NOTHING}"
     for number, ((answer, tool, reason), count) in enumerate(sums.shapes.most_common(most)):
         yield from ["", "most often:"] * (number == 0)
         yield f"  {count:>8,}  {answer}  {text.cover(tool)}: {text.cover(reason)}"
@@ -161,7 +159,7 @@ def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
 
 def _difference_lines(difference: str, findings: list[Finding], most: int, text: CallText) -> Iterator[str]:
     yield ""
-    yield f"{_count(len(findings), 'call')} {difference}:"
+    yield f"{count_text(len(findings), 'call')} {difference}:"
     for finding in findings[:most]:
         yield f"  {place_of(finding)}  {text.of(finding)}"
         if finding.by:

@@ -7,6 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
+from amplifier_hooks.cli.common.terminal_io import LAST_PORT
+
 HELP: Final = """Queue runs of agents, look at them, and carry them out; hooks run around each of them.
 
 \b
@@ -130,7 +132,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=LAST_PORT, help="0 takes a free one.")] = PORT,
     runner_lease: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a runner may be silent.")
     ] = 60.0,

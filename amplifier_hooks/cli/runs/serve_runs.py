@@ -15,6 +15,7 @@ import typer
 from attrs import field, frozen
 
 from amplifier_hooks.cli.common.follow_hooks import follow_hooks
+from amplifier_hooks.cli.common.terminal_io import count_text, start_problem
 from amplifier_hooks.cli.project.read_project import NamedHooks, find_in
 from amplifier_hooks.cli.runs.ask_coordinator import token_in
 from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
@@ -46,7 +47,7 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
     problems = problems_of(agents)
     for problem in problems:
         typer.echo(for_terminal(problem), err=True)
-    count = f"{len(agents)} agent{'' if len(agents) == 1 else 's'}"
+    count = count_text(len(agents), "agent")
     typer.echo(f"{count}: {', '.join(agent.name for agent in agents)}")
     if problems:
         raise typer.Exit(1)
@@ -78,7 +79,8 @@ def load_or_stop(folder: Path, allowed: Allowed) -> Agents:
         )
     except BlueprintError as problem:
         for line in problem.problems:
-            typer.echo(for_terminal(line), err=True)
+            where = "" if folder.is_dir() else f"{folder}: "
+            typer.echo(for_terminal(f"{where}{line}"), err=True)
         raise typer.Exit(1) from None
     except ValueError as problem:
         raise typer.BadParameter(f"--allow-network: {problem}; write it like 10.0.0.0/8") from None
@@ -125,7 +127,8 @@ def serve_runs(
             port=port,
             leases=leases,
             as_json=as_json,
-        )
+        ),
+        port,
     )
 
 
@@ -223,9 +226,10 @@ async def serve_until_cancelled(
             for point in outdated:
                 typer.echo(for_terminal(f"{blueprint.name}: hooks.{point}: {OUTDATED}"), err=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        count = count_text(len(agents), "agent")
         facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
         typer.echo(
-            facts if as_json else f"Runs of {len(agents)} agents at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
+            facts if as_json else f"Runs of {count} at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
             err=not as_json,
         )
         sys.stdout.flush()
@@ -252,7 +256,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
     run_until_signal(working())
 
 
-def run_until_signal(task: Coroutine[Any, Any, None]) -> None:
+def run_until_signal(task: Coroutine[Any, Any, None], port: int | None = None) -> None:
     """Run a task until it or a signal ends it; print an error that ends it, and end with exit code 1."""
     from amplifier_hooks.storage.database import StoreUnavailable
 
@@ -267,5 +271,5 @@ def run_until_signal(task: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(wait_for_signal())
     except (OSError, StoreUnavailable, HookError) as problem:
-        typer.echo(for_terminal(f"It cannot go on: {problem}"), err=True)
+        typer.echo(for_terminal(f"It cannot go on: {start_problem(problem, port=port)}"), err=True)
         raise typer.Exit(1) from None

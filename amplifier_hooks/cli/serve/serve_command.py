@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import user_name
+from amplifier_hooks.cli.common.terminal_io import LAST_PORT, start_problem, user_name
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
@@ -52,7 +52,9 @@ def serve(
         bool, typer.Option("--programs", help="Answer the hooks of other programs; so by default, without --web.")
     ] = False,
     api: Annotated[bool, typer.Option("--api", help="Serve the HTTP API too; see `amplifier-hooks token`.")] = False,
-    api_port: Annotated[int, typer.Option(metavar="PORT", help="The API's port; 0 takes a free one.")] = API_PORT,
+    api_port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=LAST_PORT, help="The API's port; 0 takes a free one.")
+    ] = API_PORT,
     agents: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.", show_default=False),
@@ -76,6 +78,8 @@ def serve(
         int | None,
         typer.Option(
             metavar="PORT",
+            min=0,
+            max=LAST_PORT,
             help="A port at which programs with the token may post; otherwise the one that `install` chose. 0: none.",
             show_default=False,
         ),
@@ -93,7 +97,7 @@ def serve(
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The page's port; 0 takes a free one.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=LAST_PORT, help="The page's port; 0 takes a free one.")] = PORT,
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST[:PORT]", help="A name under which clients reach a proxy in front; repeatable."),
@@ -117,7 +121,7 @@ def serve(
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
     from approval_backends.gateway.approvers import Approver
-    from approval_backends.gateway.gateway import Gateway
+    from approval_backends.gateway.gateway import Gateway, is_loopback
     from approval_backends.stores.address import store_at
 
     try:
@@ -125,6 +129,9 @@ def serve(
         if store is None:
             StateFolder().make()  # made for its owner alone
         broker = Broker(there, keep_grants=KEPT_GRANTS)
+        if not name and not is_loopback(host):
+            text = f"others can reach {host}; name the proxy with TLS in front: --name approvals.example.com"
+            raise typer.BadParameter(text, param_hint="--host")
         gateway = Gateway(broker, [Approver(name=user or user_name())], host=host, port=port, names=name or ())
     except (ValueError, UnknownStore) as problem:
         raise typer.BadParameter(str(problem)) from None
@@ -175,7 +182,8 @@ def serve(
             asyncio.run(serving.until_stopped(there))
     except (OSError, StoreUnavailable, HookError) as problem:
         remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""
-        typer.echo(f"The server cannot start: {problem}{remedy}", err=True)
+        why = start_problem(problem, port=port if web else None, api_port=api_port, http=http)
+        typer.echo(f"The server cannot start: {why}{remedy}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -118,7 +118,9 @@ class OpenedFiles:
         except NoPlainFile:
             raise mistake_at(Spot(str(path)), WRITABLE) from None
         except OSError as problem:
-            raise mistake_at(at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there") from None
+            raise mistake_at(
+                at, f"{str(path)!r}: {problem.strerror or problem}; name a file that is there and that you may read"
+            ) from None
         if found.st_mode & stat.S_IWOTH:
             raise mistake_at(Spot(str(path)), WRITABLE)
         if len(data) > LARGEST:

@@ -199,9 +199,9 @@ def loopback_socket(port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small answers would wait
         listener.bind(("127.0.0.1", port))
         listener.listen(BACKLOG)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise type(error)(error.errno, error.strerror, f"127.0.0.1:{port}") from None
     return listener
 
 

@@ -7,7 +7,7 @@ import logging
 import socket
 import struct
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from amplifier_hooks.ports import Grant
+    from approval_backends.gateway.edge.connection import BoundedConnection
     from approval_backends.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.rule("BCK-4")
@@ -235,7 +236,8 @@ async def test_viewer_that_stops_reading(queue: bool, events: int) -> None:
             if queue:
                 await lazy.call("attach")
             visitor, seat = list(one._clients.items())[1]
-            seat.connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            connection = cast("BoundedConnection", seat.connection)
+            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             lazy.connection.transport.pause_reading()
             held = 0
             for number in range(events // 2):
@@ -245,11 +247,11 @@ async def test_viewer_that_stops_reading(queue: bool, events: int) -> None:
                 await served(one).withdraw(request.id, "enough")
                 assert (await reader.note("resolved"))["requestId"] == request.id
                 waits = visitor._outbox._bytes + len(visitor._to_ask) * 1_000
-                held = max(held, waits + seat.connection.transport.get_write_buffer_size())
+                held = max(held, waits + connection.transport.get_write_buffer_size())
             assert held < 64 * 1_024 + 64 * 1_024
             if queue:
                 async with asyncio.timeout(SOON):
-                    await seat.connection.wait_closed()
+                    await connection.wait_closed()
             lazy.connection.transport.resume_reading()
         async with Caller(one) as again:
             assert (await again.attach())["queue"] == []
@@ -261,7 +263,7 @@ async def test_answers_that_are_not_read(one: Gateway) -> None:
     async with Caller(one, sock=narrow(one), ping_interval=None) as mara, Caller(one) as bystander:
         await mara.attach()
         await bystander.attach()
-        connection = next(iter(one._clients.values())).connection
+        connection = cast("BoundedConnection", next(iter(one._clients.values())).connection)
         connection.transport.write(b"\x81\x7e" + struct.pack("!H", 60_000) + b"x" * 60_000)
         mara.connection.transport.pause_reading()
         for _ in range(200):

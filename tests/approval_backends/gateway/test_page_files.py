@@ -103,4 +103,4 @@ async def test_own_page() -> None:
     text = page.content.decode()
     found = [part.split('"')[0] for part in text.split('src="')[1:] + text.split('href="')[1:]]
     assert found
-    assert [name for name in found if not name.startswith(("#", "data:")) and assets.find(name) is None] == []
+    assert [name for name in found if not name.startswith(("#", "data:")) and assets.find(f"/{name}") is None] == []

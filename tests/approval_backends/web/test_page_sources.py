@@ -44,7 +44,7 @@ def test_nothing_inline() -> None:
 @pytest.mark.rule("BCK-3")
 def test_everything_named_is_there() -> None:
     """Every file that the page or a script loads is one of its own, and every one of them is loaded."""
-    loaded = {*re.findall(r'(?:href|src)="/assets/([^"]+)"', PAGE["index.html"])}
+    loaded = {*re.findall(r'(?:href|src)="assets/([^"]+)"', PAGE["index.html"])}
     for text in SCRIPTS.values():
         loaded |= set(re.findall(r'from "\./([^"]+)"', text))
     assert loaded == set(PAGE) - {"index.html"}

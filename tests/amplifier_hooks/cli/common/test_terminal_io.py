@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from errno import EADDRNOTAVAIL
 from pathlib import Path
 
 import pytest
 
+from amplifier_hooks.cli.common.terminal_io import count_text, error_text, start_problem
+
+ROOT = Path(__file__).parents[4]
 PROGRAM = f"{sys.executable} -m amplifier_hooks"
 
 
@@ -80,3 +85,56 @@ def test_a_question_that_is_not_answered(command: str, key: str, tmp_path: Path)
     child.close()
     assert child.exitstatus == 1
     assert [one.name for one in tmp_path.iterdir()] == ["hooks.json"]
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize("command", ["replay --from claude-code calls.jsonl", "list hooks.yaml", "--help", "doctor"])
+def test_a_reader_that_stops(command: str, tmp_path: Path) -> None:
+    """A command whose reader has stopped reading says nothing about it."""
+    (tmp_path / "calls.jsonl").write_bytes((ROOT / "examples/replay/session.jsonl").read_bytes())
+    (tmp_path / "hooks.yaml").write_text("version: 1\nlibrary:\n  rate_limit: {}\n")
+    (tmp_path / "amplifier-hooks.yaml").write_text("version: 1\nlibrary:\n  rate_limit: {}\n")
+    told = run(f"{{ {PROGRAM} {command}; echo $? >&2; }} | true", tmp_path)
+    assert told.stderr in (b"1\n", b"0\n")  # 0 where the reader had not left yet
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("serve --web --port", "--port"), ("serve --api --api-port", "--api-port"), ("runs serve . --port", "--port")],
+)
+def test_a_port_that_is_taken(command: str, option: str, tmp_path: Path) -> None:
+    """A server that finds its port taken names the port, and the option that chooses another."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        told = run(f"{PROGRAM} {command} {port}", tmp_path)
+    expected = (
+        f"another program listens at 127.0.0.1:{port}; stop it, or name another port: {option} 0 takes a free one"
+    )
+    assert (told.returncode, told.stderr.decode().strip().endswith(expected)) == (1, True), told.stderr
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize("command", ["serve --port 99999", "serve --api-port -1", "runs serve . --port 70000"])
+def test_a_port_that_is_none(command: str, tmp_path: Path) -> None:
+    """A number that is no port is a usage error."""
+    told = run(f"{PROGRAM} {command}", tmp_path)
+    assert (told.returncode, b"Traceback" in told.stderr, b"port" in told.stderr) == (2, False, True)
+
+
+@pytest.mark.rule("CLI-1")
+def test_a_port_of_the_system() -> None:
+    """A port that needs rights, and an address of another machine, have next steps of their own; files have none."""
+    assert "above 1023 with --port" in start_problem(PermissionError(13, "no", "0.0.0.0:80"), port=80)
+    assert "--host" in start_problem(OSError(EADDRNOTAVAIL, "no", "10.9.9.9:8437"), port=8437)
+    file = PermissionError(13, "no", "/run/x.sock")
+    expected = "you may not use /run/x.sock; make it accessible to you, or name another"
+    assert start_problem(file, port=80) == error_text(file) == expected
+    assert start_problem(OSError("full"), port=80) == "full"
+
+
+@pytest.mark.rule("CLI-1")
+def test_plural() -> None:
+    """A number has its noun in the singular or in the plural."""
+    assert [count_text(number, "hook") for number in (0, 1, 2_000)] == ["0 hooks", "1 hook", "2,000 hooks"]
+    assert count_text(2, "reply", "replies") == "2 replies"

@@ -113,7 +113,7 @@ def test_serve_at_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--web", "--host", "0.0.0.0"], 2, "say under which names"),
+        (["--web", "--host", "0.0.0.0"], 2, "--name approvals.example.com"),
         (
             ["--web", "--store", "/nowhere/approvals.db"],
             1,
