@@ -132,6 +132,7 @@ class SessionCoordinator:
         tool_schemas: The JSON schemas of tools' inputs, by name. An input that hooks changed has to fit, or the call is
             denied as `hook_invalid_output`; an input as the agent sent it is not checked.
         run_id: The run to which the session belongs.
+        clock: The source of time; a test may pass one that it moves itself.
         rules: The rules that decide without a person, at every event that can be stopped.
         cwd: The directory in which the agent works; this program's working directory, unless it is given.
         risk: A function that assesses the risk of a tool call, by name and arguments; a failure counts as "high". The
