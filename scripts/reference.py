@@ -139,7 +139,8 @@ def index() -> Iterator[str]:
     """Return the lines of the page that lists every public name."""
     yield "# What can be imported\n"
     yield WRITTEN
-    yield "A name that is not in `__all__` of its module may change at any time.\n"
+    yield "Every public name by its front door; a name that is not in `__all__` of its module may change at any time.\n"
+    yield "The site, built by `just docs`, has an entry for each, with parameters, return values and errors.\n"
     for door, names in doors().items():
         yield f"## [`{door}`]({door}.md)\n"
         yield f"{first_sentence(door)}\n"
@@ -525,6 +526,7 @@ def errors() -> Iterator[str]:
     """Return the lines of the page that has the tree of errors."""
     yield "# What can be raised\n"
     yield WRITTEN
+    yield "Every error that the packages raise, and below each the errors of its kind.\n"
     for module in ERRORS:
         yield f"## `{module}`\n"
         own = importlib.import_module(module)
@@ -556,6 +558,7 @@ def command() -> Iterator[str]:
     root = typer.main.get_command(cli.app)
     yield "# What can be typed\n"
     yield WRITTEN
+    yield "Every command with its help, as `--help` shows it.\n"
     yield from helped(root, "amplifier-hooks", None)
 
 

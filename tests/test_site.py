@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +59,13 @@ def test_dead_links_are_found(link: str, found: list[str], tmp_path: Path) -> No
     (tmp_path / "other.html").write_text('<h1 id="there">')
     (tmp_path / "page.html").write_text(link)
     assert [*script().dead_links(tmp_path)] == found
+
+
+@pytest.mark.parametrize("name", ["llms.py", "decision_picture.py"])
+def test_what_scripts_write_is_up_to_date(name: str) -> None:
+    """llms.txt lists the pages as they are, and the picture of a decision shows the path as the code has it."""
+    run = subprocess.run([sys.executable, str(ROOT / "scripts" / name)], check=False, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_links_keep_their_targets(tmp_path: Path) -> None:
