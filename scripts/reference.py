@@ -257,11 +257,12 @@ def table(title: str, fields: Iterable[Field]) -> Iterator[str]:
     columns = [True, any(field.type for field in fields), any(field.default for field in fields)]
     columns.append(any(field.meaning for field in fields))
     if columns[-1]:  # without any meaning, the signature has it all
+        yield '<div class="fields" markdown>\n'
         yield row(columns, title, "type", "default", "meaning")
         yield row(columns, *["---"] * 4)
         for name, kind, default, meaning in fields:
             yield row(columns, code(name), code(kind), code(default), cell(meaning))
-        yield ""
+        yield "\n</div>\n"
 
 
 def row(columns: list[bool], *cells: str) -> str:

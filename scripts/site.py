@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT: Final = Path(__file__).parent.parent
 DOCUMENTS: Final = ("*.md", "docs/**/*.md", "examples/**/*.md", "specs/**/*.md", "benchmarks/RESULTS.md")
@@ -96,6 +96,8 @@ class Pages:
         reference = self.folder / "docs" / "reference"
         script = ROOT / "scripts" / "reference.py"
         subprocess.run([sys.executable, str(script), "--site", str(reference)], check=True)
+        for page in self.folder.glob("**/*.md"):
+            page.write_text(without_escapes(page.read_text(encoding="utf-8")), encoding="utf-8")
 
     def place(self, file: Path) -> Path:
         """Return the place of a file's page; that of a README is the index of its folder."""
@@ -132,13 +134,27 @@ class Pages:
             linked.add(target)
             return found[1] + relpath(self.place(target), self.place(file).parent)
 
-        fence, lines = "", []
-        for line in text.splitlines(keepends=True):
-            mark = FENCE.match(line)
-            if mark and (not fence or mark[1] == fence):
-                fence = "" if fence else mark[1]
-            lines.append(line if fence else LINK.sub(lead, line))
-        return "".join(lines), linked
+        return changed_lines(text, lambda line: LINK.sub(lead, line)), linked
+
+
+def without_escapes(text: str) -> str:
+    """Return the text for the build, which takes a bar in code for a bar, also in a table, where code hosts do not."""
+    bars = re.compile(r"`[^`]+`")
+    return changed_lines(
+        text,
+        lambda line: bars.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line,
+    )
+
+
+def changed_lines(text: str, change: Callable[[str], str]) -> str:
+    """Return the text with each line changed that stands in no block of code."""
+    fence, lines = "", []
+    for line in text.splitlines(keepends=True):
+        mark = FENCE.match(line)
+        if mark and (not fence or mark[1] == fence):
+            fence = "" if fence else mark[1]
+        lines.append(line if fence else change(line))
+    return "".join(lines)
 
 
 def is_asset(file: Path) -> bool:

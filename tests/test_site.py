@@ -68,6 +68,12 @@ def test_what_scripts_write_is_up_to_date(name: str) -> None:
     assert (run.returncode, run.stderr) == (0, "")
 
 
+def test_bars_in_code_are_bars() -> None:
+    """A bar in the code of a table's cell is escaped for code hosts, and shown as a bar on the site."""
+    text = "| `a \\| b` | c \\| d |\n`a \\| b`\n```text\n| `a \\| b` |\n```\n"
+    assert script().without_escapes(text) == "| `a | b` | c \\| d |\n`a \\| b`\n```text\n| `a \\| b` |\n```\n"
+
+
 def test_links_keep_their_targets(tmp_path: Path) -> None:
     """A README is the index of its folder, a file of code becomes a page, and text in a block of code stays."""
     pages = script().Pages(tmp_path)
