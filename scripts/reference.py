@@ -29,7 +29,7 @@ from attrs import NOTHING
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import ModuleType
 
 ROOT: Final = Path(__file__).parent.parent
@@ -222,14 +222,18 @@ def entry(name: str, thing: Any) -> Iterator[str]:
         if inspect.isfunction(function) and function.__doc__ and not member.startswith("_"):
             yield f"### `{name}.{member}`\n"
             bound = getattr(thing, member) if isinstance(value, classmethod) else function
-            yield from described(
-                f"{'await ' if inspect.iscoroutinefunction(function) else ''}{member}", bound, own=name
-            )
+            call = f"{'await ' if inspect.iscoroutinefunction(function) else ''}{member}"
+            yield from described(call, bound, own=name, options=parts.parameters)
 
 
-def described(call: str, function: Any, *, own: str) -> Iterator[str]:
-    """Return the lines about a function or method: signature, docstring, parameters, return value, errors."""
+def described(call: str, function: Any, *, own: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Return the lines about a function or method: signature, docstring, parameters, return value, errors.
+
+    `options` has the meanings of the parameters of its class, which a method such as `child` takes, too.
+    """
     parts = docstring(function)
+    if "Unpack[" in str(inspect.signature(function)):
+        parts = parts._replace(parameters={**(options or {}), **parts.parameters})
     yield f"```python\n{call}{called(function)}\n```\n"
     yield f"{prose(parts.text, own)}\n"
     yield from table("parameter", parameters(function, parts))
