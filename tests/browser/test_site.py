@@ -96,5 +96,5 @@ async def test_search(browser: Browser, site: str) -> None:
     await page.wait_for_load_state("networkidle")
     await page.keyboard.press("Control+k")
     await page.keyboard.type("RacingApprovals")
-    await page.locator("a[href*='approval_backends.html']").first.wait_for()
+    await page.locator("a[href$='#racingapprovals']:visible").first.wait_for()
     await page.close()
