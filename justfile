@@ -39,6 +39,10 @@ mutants MODULE *ARGS:
 simulate *ARGS:
     {{ uv }} run --isolated --python {{ env("PYTHON312", "3.12") }} --no-default-groups --group simulation python -m tests.simulation {{ ARGS }}
 
+# build the documents as a site in .site/html, with every link checked
+docs *ARGS:
+    {{ uv }} run --all-extras --group docs scripts/site.py {{ ARGS }}
+
 # make the pictures of the terminal in docs/images anew
 pictures:
     AMPLIFIER_PICTURES=write {{ uv }} run pytest -m "" tests/end_to_end/test_terminal_pictures.py

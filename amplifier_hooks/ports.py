@@ -105,21 +105,33 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     id: str
+    """The id under which the request is claimed and withdrawn."""
     tenant: str
+    """The tenant whose session asks."""
     session: str
+    """The id of the session that asks."""
     agent: str
+    """The name of the agent that acts."""
     event: str
+    """The event at which the act was stopped."""
     tool: str
+    """The tool, or the name of the agent, step or model of another operation."""
     arguments: Mapping[str, Any]
     digest: str
     questions: tuple[Question, ...]
+    """The questions of the hooks and rules."""
     options: tuple[Option, ...]
+    """The answers that count."""
     default: Default
+    """The answer that counts when the time is up."""
     created: datetime
+    """The time of the question."""
     expires: datetime
+    """The end of its time."""
     risk: Risk = "medium"
     """The highest of the assessments."""
     cwd: str = ""
+    """The folder in which the agent works."""
     project: str = ""
     """The session's root. A grant that outlives its session holds there, in every folder of a call."""
     call: str = ""
@@ -155,11 +167,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     option: str
+    """The id of one of the options of the request."""
     by: str
+    """The approver, as the channel authenticated it."""
     channel: str
+    """The kind of place where the approver answered, such as "terminal"."""
     message: str | None = None
     id: str | None = None
     at: datetime | None = None
+    """The time of the answer."""
     arguments: Mapping[str, Any] | None = None
     took: float | None = None
     """Seconds from the question to this answer, where the backend knows both times."""

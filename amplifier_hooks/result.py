@@ -172,25 +172,45 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     action: Action = "continue"
+    """The answer; the other fields give its details."""
     data: Mapping[str, Any] | None = None
+    """Fields that replace those of the payload."""
     reason: str | None = None
+    """The reason of a denial, which the model reads."""
     context_injection: str | None = None
+    """A text for the model."""
     context_injection_role: Role = "system"
+    """The role of that text among the messages."""
     ephemeral: bool = False
+    """True shows that text to the next model call only."""
     append_to_last_tool_result: bool = False
+    """True puts that text behind the result of the last tool call."""
     context_injections: Sequence[ContextInjection] = ()
+    """Further texts for the model."""
     approval_prompt: str | None = None
+    """The question to the approver."""
     approval_options: Sequence[str] | None = None
+    """The labels of its answers; by default, "Allow" and "Deny"."""
     approval_timeout: float = APPROVAL_TIMEOUT
+    """Seconds until the question expires."""
     approval_default: Default = "deny"
+    """The answer that counts when the question expires."""
     approval_scope: Scope = "prompt"
+    """The reach of an "always": calls with the same question and tool, or exactly this action."""
     approval_key: str | None = None
+    """A stable name of the question, in place of its words."""
     suppress_output: bool = False
+    """True hides the text that the hook prints."""
     user_message: str | None = None
+    """A text for the person at the screen, never for the model."""
     user_message_level: Level = "info"
+    """The importance of that text."""
     user_message_source: str | None = None
+    """The source that the screen names; by default, the hook."""
     risk: Risk | None = None
+    """The risk of the action, as the hook assesses it."""
     risk_reason: str | None = None
+    """The reason for that risk, which the card shows."""
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912  # one line a field; a loop over a table takes three times as long
         if self.data is not None:

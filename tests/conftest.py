@@ -29,6 +29,7 @@ GROUPS: Final = {
     "axe_playwright_python": "browser",
     "dbos": "engines",
     "playwright": "browser",
+    "zensical": "docs",
     "procrastinate": "engines",
 }
 """Modules that come with a dependency group only, each with its group."""

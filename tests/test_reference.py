@@ -1,16 +1,58 @@
-"""The reference in docs/ is up to date with the code."""
+"""The reference in docs/ is up to date, and that of the site has every public name with its parameters."""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from amplifier_hooks import HookRegistry
 from amplifier_hooks.registry.registration import HookOptions
+from amplifier_hooks.session.options import SessionOptions
+from tests.test_exports import listed
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "reference.py"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).parent.parent
+SCRIPT: Final = ROOT / "scripts" / "reference.py"
+WAYS: Final = ("register", "on", "gate", "observe", "around", "add", "register_loop_hook", "register_matchers")
+FIELD: Final = re.compile(r"^\| `\**(\w+)` \|.*\| (.*) \|$", re.MULTILINE)
+"""The name and the meaning in a row about a parameter."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the reference of the site. The adapters in it need the SDKs."""
+    for door in listed():
+        importlib.import_module(door)
+    folder = tmp_path_factory.mktemp("reference")
+    subprocess.run([sys.executable, str(SCRIPT), "--site", str(folder)], check=True)
+    return folder
+
+
+def entries(site: Path) -> dict[str, str]:
+    """Return the text of each entry and of each of its members, by its heading."""
+    texts = [path.read_text("utf-8") for path in site.glob("*.md")]
+    return {
+        f"{path.stem}:{part.partition('`')[0]}": part
+        for path, text in zip(site.glob("*.md"), texts, strict=True)
+        for part in re.split(r"^###? `", text, flags=re.MULTILINE)[1:]
+    }
+
+
+def public() -> Iterator[tuple[str, str, Any]]:
+    """Yield each public name with its door and its object."""
+    for door, names in listed().items():
+        module = importlib.import_module(door)
+        yield from ((door, name, getattr(module, name)) for name in names)
 
 
 @pytest.mark.rule("CLI-1", "PKG-1")
@@ -20,10 +62,90 @@ def test_the_reference_is_up_to_date() -> None:
     assert (told.returncode, told.stdout) == (0, ""), told.stderr
 
 
+@pytest.mark.rule("PKG-1")
+def test_every_public_name_is_in_the_list() -> None:
+    """The list of what can be imported has every name of every front door."""
+    page = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
+    parts = {part.partition("`")[0]: part for part in page.split("\n## `")[1:]}
+    assert parts.keys() == listed().keys()
+    assert not [(door, name) for door, names in listed().items() for name in names if f"`{name}`" not in parts[door]]
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PKG-1")
+def test_every_public_name_has_its_parameters(site: Path) -> None:
+    """On the site, each class and function of a front door has an entry with all its parameters; constants a row."""
+    found = entries(site)
+    missing = []
+    for door, name, thing in public():
+        if not inspect.isclass(thing) and not inspect.isroutine(thing):
+            missing += [] if f"`{name}`" in (site / f"{door}.md").read_text("utf-8") else [name]
+            continue
+        entry = found.get(f"{door}:{name}", "")
+        missing += [] if entry else [f"{door}.{name}"]
+        if "\nAlso in [" in entry or getattr(thing, "_is_protocol", False) or issubclass_of(thing, Exception):
+            continue
+        missing += [f"{door}.{name}({one})" for one in names_of(thing) if not re.search(rf"\b{one}\b", entry)]
+    assert missing == []
+
+
+def issubclass_of(thing: Any, kind: type) -> bool:
+    """Return True for a class that is a kind of `kind`."""
+    return inspect.isclass(thing) and issubclass(thing, kind)
+
+
+def names_of(thing: Any) -> list[str]:
+    """Return the names of the parameters of a function or class."""
+    return [name for name in inspect.signature(thing).parameters if name not in ("self", "options")]
+
+
+@pytest.mark.slow
 @pytest.mark.rule("REG-1")
-def test_the_ways_to_register_are_documented() -> None:
-    """The page of what can be imported names every way to register, and every option."""
-    page = (SCRIPT.parent.parent / "docs" / "reference" / "python.md").read_text()
-    ways = ("register", "on", "gate", "observe", "around", "add", "register_loop_hook", "register_matchers")
-    assert [way for way in ways if f"`{way}()`" not in page] == []
-    assert [option for option in HookOptions.__annotations__ if f"`{option}" not in page] == []
+def test_the_ways_to_register_are_documented(site: Path) -> None:
+    """The reference explains every way to register, each of its options, and the errors it raises."""
+    found = entries(site)
+    for way in WAYS:
+        entry = found[f"amplifier_hooks:HookRegistry.{way}"]
+        own = {*inspect.signature(getattr(HookRegistry, way)).parameters} - {"self", "options"}
+        options = HookOptions.__annotations__ if way != "add" else {}
+        explained = {name for name, meaning in FIELD.findall(entry) if meaning.strip()}
+        assert {*own, *options} - explained == set(), way
+        assert "**Raises**" in entry, way
+        assert "**Returns**" in entry, way
+
+
+@pytest.mark.slow
+def test_the_options_of_a_session_are_documented(site: Path) -> None:
+    """The reference explains each option of a session."""
+    table = entries(site)["amplifier_hooks:SessionCoordinator"]
+    rows = dict(FIELD.findall(table))
+    assert [name for name in SessionOptions.__annotations__ if not rows.get(name, "").strip()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PKG-1")
+def test_errors_are_documented() -> None:
+    """The docstring of each public function, and of its class, names every error that its body raises."""
+    silent = []
+    for door, name, thing in public():
+        if not inspect.isclass(thing) and not inspect.isfunction(thing):
+            continue
+        for part in inspect.getmro(thing) if inspect.isclass(thing) else (thing,):
+            if part.__module__.partition(".")[0] not in ("amplifier_hooks", "approval_backends"):
+                continue
+            members = vars(part).items() if inspect.isclass(part) else [(name, part)]
+            for member, value in members:
+                function = inspect.unwrap(getattr(value, "__func__", value))
+                if not inspect.isfunction(function) or member.startswith("_") or not function.__doc__:
+                    continue
+                told = function.__doc__ + (inspect.getdoc(thing) or "") + (inspect.getdoc(part) or "")
+                silent += [f"{door}.{name}.{member}: {error}" for error in raised_in(function) if error not in told]
+    assert sorted({*silent}) == []
+
+
+def raised_in(function: Any) -> set[str]:
+    """Return the names of the errors that the code of a function raises itself."""
+    tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(function)) if function.__qualname__ else "")
+    found = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    called = [one.func for one in found if isinstance(one, ast.Call)]
+    return {one.id for one in called if isinstance(one, ast.Name) and one.id[0].isupper()}

@@ -56,11 +56,15 @@ class HookContext(msgspec.Struct, kw_only=True):
     facts: ClassVar[frozenset[str]] = COMMON_FACTS
     """Names of the facts of an operation: a layer can read them and not change them."""
     event_type: str = ""
+    """The event at which the operation begins."""
     tenant_id: str = ""
+    """The tenant of the operation."""
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     """Notes shared by the layers of one operation."""
     abort: bool = False
+    """True stops the operation, if a layer sets it instead of calling on."""
     abort_reason: str | None = None
+    """The reason for that, which the caller reads."""
     results: list[Answer] = msgspec.field(default_factory=list)
     """One record for each layer that has ended, the innermost first."""
     result: Any = None

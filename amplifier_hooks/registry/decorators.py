@@ -96,6 +96,16 @@ class Registrar(ABC):
 
         A failure is skipped, unless `on_error="deny"` or the registry says otherwise. `thread=True` runs a plain
         function in a small pool of its own.
+
+        Args:
+            event: An event of the catalogue in any spelling, one declared, or a pattern such as `tool:*`.
+            handler: A function `(event, data)`, plain or async, that returns a `HookResult`, a mapping of its fields,
+                or None.
+            priority: The hook's place: lower numbers run first.
+            name: The hook's name in answers and records; by default, that of the handler.
+
+        Raises `InvalidRegistration` for a handler or an option that cannot work, `MisspeltEvent` for a known event in
+        another writing, and `UnknownEvent` for any other unknown event under `strict_events`.
         """
         return self._add("register", event, handler, priority=priority, name=name, **options)
 
@@ -121,6 +131,16 @@ class Registrar(ABC):
         """Register a hook that answers and gets a read-only view of the data.
 
         A failure is skipped; with `on_error="deny"` it denies.
+
+        Args:
+            event: An event of the catalogue in any spelling, one declared, or a pattern such as `tool:*`.
+            handler: A function `(event, data)`, plain or async, that returns a `HookResult`, a mapping of its fields,
+                or None. Without a handler, `on` returns a decorator.
+            priority: The hook's place: lower numbers run first.
+            name: The hook's name in answers and records; by default, that of the handler.
+
+        Raises `InvalidRegistration` for a handler or an option that cannot work, `MisspeltEvent` for a known event in
+        another writing, and `UnknownEvent` for any other unknown event under `strict_events`.
         """
         return self._register_or_decorate("on", event, handler, priority=priority, name=name, **options)
 
@@ -134,6 +154,15 @@ class Registrar(ABC):
         A gate sees changed data a second time; `recheck=False` is for gates that count, such as rate limits. In front
         of a stop (`agent:stop`, `subagent:stop`) a failure is skipped: a denial there would make the agent continue.
         `risk` and `risk_reason` apply to all its questions.
+
+        Args:
+            event: An event of the catalogue that can be stopped, in any spelling, or one declared with `gate=True`.
+            handler: A function `(event, data)`, plain or async, that returns a `HookResult`, a mapping of its fields,
+                or None. Without a handler, `gate` returns a decorator.
+
+        Raises `InvalidRegistration` for a handler or an option that cannot work, `MisspeltEvent` for a known event in
+        another writing, and `UnknownEvent` for any other unknown event, unless no session has started yet; then the
+        first session raises it.
         """
         return self._register_or_decorate("gate", event, handler, **options)
 
@@ -145,6 +174,14 @@ class Registrar(ABC):
         """Register a hook that receives the event and its outcome, last and always, and gives no answer.
 
         `"*"` is every event but `hook:*`. `concurrent=True` lets the hook run beside the other concurrent observers.
+
+        Args:
+            event: An event of the catalogue in any spelling, one declared, or a pattern such as `tool:*`.
+            handler: A function `(event, data, outcome)`, plain or async, whose result is ignored. Without a handler,
+                `observe` returns a decorator.
+
+        Raises `InvalidRegistration` for a handler or an option that cannot work, `MisspeltEvent` for a known event in
+        another writing, and `UnknownEvent` for any other unknown event under `strict_events`.
         """
         return self._register_or_decorate("observe", event, handler, **options)
 
@@ -156,13 +193,27 @@ class Registrar(ABC):
         """Register middleware around an operation: agent, tool, workflow, request, model or memory.
 
         Time spent inside `call_next` does not count against the hook's timeout.
+
+        Args:
+            operation: `agent`, `tool`, `workflow`, `request`, `model` or `memory`.
+            handler: An async function `(context, call_next)`; the operation determines the class of the context.
+                Without a handler, `around` returns a decorator.
+
+        Raises `InvalidRegistration` for an unknown operation, and for a handler or an option that cannot work.
         """
         return self._register_or_decorate("around", operation, handler, **options)
 
     # -- in other programs' shapes -------------------------------------------------------------------------------
 
     def add(self, hook: HookObject, **options: Unpack[MoreOptions]) -> Undo:
-        """Register a hook object, with the event, the name and the priority from its attributes."""
+        """Register a hook object, with the event, the name and the priority from its attributes.
+
+        Args:
+            hook: An object with `name`, `event_type`, `priority`, `enabled` and an async `execute`, which takes
+                `(context, call_next)`.
+
+        Raises `InvalidRegistration` for an object or an option that cannot work.
+        """
         intent, event, handler = object_handler(hook)
         return self._add(intent, event, handler, priority=hook.priority, name=hook.name, **options)
 
@@ -173,12 +224,24 @@ class Registrar(ABC):
 
         `data` is the replaceable part of the payload there. A returned value replaces it; `None` or a failure leaves
         it.
+
+        Args:
+            event: The point of the loop, such as `onIntake`.
+            handler: A function `(context, data)`, plain or async.
+
+        Raises `InvalidRegistration` for a handler or an option that cannot work.
         """
         options["name"] = options.get("name") or handler_name(handler)
         return self._add("on", event, loop_handler(self._row(event), handler), **options)
 
     def register_matchers(self, table: Mapping[str, Iterable[HookMatcher]], **options: Unpack[HookOptions]) -> Undo:
-        """Register a whole table of events and matchers, or nothing of it. The handlers are those of `register`."""
+        """Register a whole table of events and matchers, or nothing of it. The handlers are those of `register`.
+
+        Args:
+            table: The matchers of each event, as agent SDKs write them: `{"PreToolUse": [HookMatcher(…)]}`.
+
+        Raises `InvalidRegistration` for a matcher, a handler or an option that cannot work.
+        """
         added: list[Hook] = []
         try:
             for event, handler, chosen in hooks_of(table):

@@ -53,29 +53,48 @@ Middleware = Callable[[Any, CallNext], Awaitable[object]]
 
 
 class MoreOptions(TypedDict, total=False):
-    """Options of a registration, besides `priority` and `name`; `Registrar` explains them."""
+    """Options of a registration, besides `priority` and `name`."""
 
     match: str | Iterable[str] | re.Pattern[str] | Matcher | None
+    """The tools, by name, glob, expression or kind (`"Write|Edit"`, `"mcp__*"`, `"re:…"`, `"kind:write"`); by default,
+    all events, also those without a tool."""
     timeout: float | None
+    """Seconds that one run may take; None sets no limit. The default is 5."""
     on_error: OnError | None
+    """`"deny"` or `"continue"` after an error, a timeout or an invalid answer. The default is `"deny"` for gates."""
     tenant: str
+    """The only tenant whose events reach the hook; the default "" stands for all."""
     thread: bool
+    """True runs a plain function in a small pool of threads of its own."""
     recheck: bool
+    """False for a gate that looks at an act once, such as one that counts. The default is True."""
     concurrent: bool
+    """True lets observers run side by side."""
     capture: bool | None
+    """True keeps the printed text with the answer, away from all streams; by default, for hooks whose code names
+    `suppress_output`."""
     source: Source
+    """`"definition"` for a hook from a file or a store; the default is `"code"`."""
     budget: float | None
+    """Seconds that the hook shares with the other definitions of its chain; by default half a second for a definition,
+    and no limit for code."""
     risk: Risk | None
+    """The risk of the hook's questions, unless an answer states a higher one."""
     risk_reason: str
+    """The reason for the risk, which the card shows."""
     report_only: bool
+    """True records the answer and withholds its effect."""
     own_event: bool
+    """True for a gate at an event that the host emits itself, and that needs no declaration."""
 
 
 class HookOptions(MoreOptions, total=False):
     """All options of a registration."""
 
     priority: int
+    """The hook's place: lower numbers run first. The default is 0."""
     name: str | None
+    """The hook's name in answers and records; by default, that of the handler."""
 
 
 ARGUMENTS: Final = {

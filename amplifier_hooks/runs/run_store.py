@@ -183,7 +183,7 @@ class RunStore(Openable):
         return [record for record, _ in found]
 
     async def events(self, run: str, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
-        """Return the events of a run after this number, in order."""
+        """Return the events of a run after this number, in order. Raises `CorruptStore` for a row that was damaged."""
         rows = await self.database.fetch("SELECT told FROM {schema}.run WHERE id = $1", run)
         lines = rows[0][0].splitlines() if rows else []
         try:

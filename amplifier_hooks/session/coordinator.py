@@ -132,6 +132,7 @@ class SessionCoordinator:
         tool_schemas: The JSON schemas of tools' inputs, by name. An input that hooks changed has to fit, or the call is
             denied as `hook_invalid_output`; an input as the agent sent it is not checked.
         run_id: The run to which the session belongs.
+        clock: The source of time; a test may pass one that it moves itself.
         rules: The rules that decide without a person, at every event that can be stopped.
         cwd: The directory in which the agent works; this program's working directory, unless it is given.
         risk: A function that assesses the risk of a tool call, by name and arguments; a failure counts as "high". The
@@ -513,8 +514,13 @@ class SessionCoordinator:
     ) -> Coroutine[Any, Any, ToolOutcome[T]]:
         """Run one tool call past the hooks: decide, ask, record, run, notify.
 
-        `cwd` is the folder in which this call happens: its paths are resolved there, and it is part of what is
-        approved. It is the session's folder unless it is given.
+        Args:
+            name: The tool's name, as the model knows it.
+            tool_input: The input from the model: values of JSON.
+            call: The function that does the work, plain or async. It gets the input as the hooks left it.
+            call_id: The model's id of the call. A pending call that is made again with its id goes on where it was.
+            cwd: The folder in which this call happens: its paths are resolved there, and it is part of what is
+                approved. It is the session's folder unless it is given.
 
         A denial comes back as a `ToolOutcome` the model can read, and so does the tool's own exception (`SystemExit`,
         too, and a `CancelledError` if the caller did not cancel this call). Nothing runs that was not recorded first,
@@ -567,7 +573,13 @@ class SessionCoordinator:
     ) -> ModelOutcome:
         """Call the model past the hooks, with these messages or the context's.
 
-        `tool_calls` returns the tool calls in a response, for the hooks that read them. A denial comes back as a
+        Args:
+            call: The function that calls the provider, plain or async: `call(messages)`.
+            messages: The messages in place of the context's.
+            model: The model of this call, in place of the session's.
+            tool_calls: A function that returns the tool calls in a response, for the hooks that read them.
+
+        A denial comes back as a
         `ModelOutcome`, and so does the provider's own exception. Texts for this call only are among the messages.
 
         `call(messages)` also gets `model=`, the name as the hooks left it, if it has a parameter of that name and the
@@ -609,6 +621,14 @@ class SessionCoordinator:
         model: str | None = None,
     ) -> Any:
         """Invoke an agent past the hooks: `call(inputs, system_prompt)` gets both as the hooks left them.
+
+        Args:
+            name: The agent's name.
+            inputs: The agent's inputs; hooks may change them.
+            call: The function that runs the agent, plain or async.
+            definition: The host's own description of the agent, for hooks to read.
+            system_prompt: The agent's system prompt; hooks may change it.
+            model: The agent's model, for hooks to read.
 
         Raises the errors of `call`, and `HookAbortError` when a hook denies or stops it.
         """

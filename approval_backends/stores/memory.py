@@ -99,7 +99,10 @@ class MemoryStore:
         return self._now()
 
     async def submit(self, request: ApprovalRequest) -> RequestRecord:
-        """Keep a copy of the request; one that is there already is returned as it stands."""
+        """Keep a copy of the request; one that is there already is returned as it stands.
+
+        Raises `RequestMismatch` for an id that stands for another act, and `TooManyRequests` at the limit.
+        """
         check_digest(request)
         known = self._find(request.id)
         if known is not None:

@@ -147,7 +147,10 @@ class DatabaseStore(Openable):
 
     @transaction
     def submit(self, request: ApprovalRequest) -> Steps[RequestRecord]:
-        """Keep a request; one that is there already is returned as it stands."""
+        """Keep a request; one that is there already is returned as it stands.
+
+        Raises `RequestMismatch` for an id that stands for another act, and `TooManyRequests` at the limit.
+        """
         check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
         yield Statement(self.LOCK_TENANT, (tenant,))
