@@ -49,8 +49,6 @@ AGAIN: Final = 0.25
 DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
-IDLE: Final = 300.0
-"""Seconds after which an unused connection is not used again; something on the way may have forgotten it."""
 LOCK: Final = 0x616D7068
 """Number of the advisory lock for migrations."""
 
@@ -82,9 +80,6 @@ class PostgresDatabase(Openable):
         self._signals = ChangeSignals()
         self._quoted_schema = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._ready: list[tuple[Any, float]] = []
-        """Connections that the pool has lent and no statement uses, each with the time until which it may be used."""
-        self._waiting = 0
         self._own: set[int] = set()
         self._chance = chance
         self._pause = AGAIN
@@ -132,10 +127,7 @@ class PostgresDatabase(Openable):
         self._signals.notify_all()
         if pool is not None:
             with suppress(Exception):  # the server may be gone; there is nothing left to lose
-                async with asyncio.timeout(self._limit):
-                    while self._ready:
-                        await pool.release(self._ready.pop()[0])
-                    await pool.close()
+                await asyncio.wait_for(pool.close(), self._limit)
 
     async def migrate(self, *migrations: Migrations) -> None:
         """Create or update the tables of further components."""
@@ -203,34 +195,10 @@ class PostgresDatabase(Openable):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        if (pool := self._pool) is None:
+        if self._pool is None:
             raise StoreClosed("the store is not open")
-        async with translate_errors():
-            connection = await self._take(pool)
-            try:
-                yield connection
-            except BaseException:
-                await pool.release(connection)  # after a failure the pool finds out if it can be used again
-                raise
-            if self._waiting or pool is not self._pool:
-                await pool.release(connection)
-            else:
-                self._ready.append((connection, asyncio.get_running_loop().time() + IDLE))
-
-    async def _take(self, pool: asyncpg.Pool[asyncpg.Record]) -> Any:
-        """Return a connection. One that is ready costs nothing; the pool takes half as long as a small statement."""
-        while self._ready:
-            connection, until = self._ready.pop()
-            if is_open(connection):
-                if asyncio.get_running_loop().time() < until:
-                    return connection
-                connection.terminate()
-            await pool.release(connection)
-        self._waiting += 1
-        try:
-            return await pool.acquire(timeout=self._limit)
-        finally:
-            self._waiting -= 1
+        async with translate_errors(), self._pool.acquire(timeout=self._limit) as connection:
+            yield connection
 
     async def _connect(self, *_dsn: object, **options: Any) -> Any:
         return await connect_first(self._hosts, self._limit, **options)
@@ -323,16 +291,6 @@ async def connect_first(dsns: list[str], limit: float, **options: Any) -> Any:
 def _take_step(migration: Migrations) -> Script[bool]:
     yield Statement(ALONE, (LOCK,))  # from here on no other process migrates
     return (yield from migration.take_step())
-
-
-def is_open(connection: Any) -> bool:
-    """Return True if a connection of the pool can be used; the pool takes one back that the server has closed."""
-    import asyncpg
-
-    try:
-        return not connection.is_closed()
-    except asyncpg.InterfaceError:
-        return False
 
 
 async def _do_nothing(_connection: object) -> None:
