@@ -241,6 +241,7 @@ def install(
     print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
     if port is not None:
         print(f"It posts tool calls to port {port}; a server that runs already has to be started again.")
+        print("Where other people use this machine, install it with --no-http.")
         print(f"{path.name} {HELD}")
     elif not http and not user:
         print(f"{path.name} {COMMITTED if committed else OWN}")
