@@ -954,11 +954,15 @@ def mixed() -> tuple[HookRegistry, list[str]]:
                 await asyncio.Event().wait()
         notes.append("timed itself")
 
+    async def fail(event: str, data: Mapping[str, Any]) -> None:
+        # A new error each time: the traceback of a kept one keeps the frames of all callers, and so the loop.
+        raise ValueError("x")
+
     registry.gate(TOOL_PRE, noting(notes), name="gate")
     registry.on(TOOL_PRE, hang, timeout=0.02, name="hang")
     registry.on(TOOL_PRE, wait, name="wait")
     registry.on(TOOL_PRE, limit_itself, name="limit itself")
-    registry.on(TOOL_PRE, raising(ValueError("x")), name="raise")
+    registry.on(TOOL_PRE, fail, name="raise")
     registry.on(TOOL_PRE, lambda event, data: notes.append("thread"), thread=True, name="thread")
     return registry, notes
 
