@@ -51,6 +51,14 @@ pictures:
 bench *ARGS:
     {{ uv }} run python -m benchmarks {{ ARGS }}
 
+# test an end of the supported range: just bounds oldest, or just bounds newest langchain
+bounds *ARGS:
+    {{ uv }} run --no-project scripts/bounds.py {{ ARGS }}
+
+# build the release from the last commit, and check it in empty environments; uploads nothing
+release:
+    {{ uv }} run --group release scripts/release.py
+
 # pin the whole dependency tree in pyproject.toml: just pin, or just pin --upgrade
 pin *ARGS:
     {{ uv }} run --no-project scripts/pin.py {{ ARGS }}

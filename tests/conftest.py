@@ -22,7 +22,7 @@ settings.register_profile("dev", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=300, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-PARTS: Final = frozenset({"agents", "chromium", "postgres"})
+PARTS: Final = frozenset({"agents", "chromium", "containers", "postgres"})
 GROUPS: Final = {
     "acp": "agents",
     "agent_framework": "agents",
