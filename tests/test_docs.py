@@ -200,3 +200,31 @@ def test_skill_has_its_heading() -> None:
     facts = yaml.safe_load(heading)
     assert (facts.keys(), facts["name"]) == ({"name", "description"}, skill.parent.name)
     assert len(facts["description"]) <= 1_024
+
+
+def table(document: str, heading: str) -> dict[str, dict[str, str]]:
+    """Read the first table after a heading: each row by its first cell, its cells by their columns."""
+    text = (ROOT / document).read_text(encoding="utf-8").partition(f"{heading}\n")[2]
+    lines = re.search(r"(?m)(?:^\|.*\n)+", text)
+    assert lines is not None
+    columns, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[0].splitlines()]
+    return {row[0]: dict(zip(columns[1:], row[1:], strict=True)) for row in rows}
+
+
+def test_the_readme_compares_as_the_page_does() -> None:
+    """Each row of the README's comparison is one of docs/comparison.md, and its columns name versions."""
+    short, whole = table("README.md", "## Beside others"), table("docs/comparison.md", "# Beside others")
+    assert short
+    for name, row in short.items():
+        assert row.items() <= whole[name].items()
+        assert all(re.search(r" \d+\.\d+\.\d+\S*$", column) for column in row.keys() - {"here"})
+
+
+def test_the_readme_is_short() -> None:
+    """The README has less than 200 lines, and each quick start at most ten lines of code."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 200
+    starts = text.partition("## I want to")[2].partition("\n## ")[0]
+    codes = re.findall(r"```(?:python|sh)\n(.*?)```", starts, re.DOTALL)
+    assert len(codes) == starts.count("\n### ") == 5
+    assert max(sum(bool(line) for line in code.splitlines()) for code in codes) <= 10
