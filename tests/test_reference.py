@@ -56,6 +56,7 @@ def public() -> Iterator[tuple[str, str, Any]]:
 
 
 @pytest.mark.rule("CLI-1", "PKG-1")
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="written with 3.11; enums have another signature later")
 def test_the_reference_is_up_to_date() -> None:
     """The names, errors and commands in docs/reference/ are those of the code."""
     told = subprocess.run([sys.executable, str(SCRIPT)], check=False, capture_output=True, text=True)
