@@ -5,9 +5,11 @@ from amplifier_hooks import HookRegistry
 from amplifier_hooks.library import KeepGoing
 
 registry = HookRegistry()
-KeepGoing.from_config({"promise": "TASK COMPLETE", "store": ":memory:"}).register(registry)
+keep_going = KeepGoing.from_config({"promise": "TASK COMPLETE", "store": ":memory:"})
+keep_going.register(registry)
 outcome = await registry.emit("agent:stop", {"response": "I fixed two of three tests."})
 print(outcome.action, "-", outcome.reason)
+await keep_going.close()
 ```
 
 ```output
