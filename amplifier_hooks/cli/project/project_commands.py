@@ -33,7 +33,7 @@ Examples:
   amplifier-hooks validate
   amplifier-hooks validate hooks/production.yaml --json
   amplifier-hooks validate --trust
-  amplifier-hooks validate guards:registry --trust     the modules behind --hooks guards:registry
+  amplifier-hooks validate guards:registry --trust     the modules that define a registry
   amplifier-hooks validate blueprints/ --trust         the functions that the hooks of blueprints name
 
 Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read, and

@@ -202,7 +202,7 @@ def test_report_only_hooks(folder: Path) -> None:
     """A report-only hook stops nothing in a replay either, and its answers are counted."""
     configure(folder, "version: 1\nlibrary:\n  protected_paths: {report_only: true}\n")
     told = run(transcript(folder, call("Write", file_path="/shop/.env", content="x")))
-    assert "protected_paths would have answered ask_user 1 times, but is report-only: it stops nothing" in told.stdout
+    assert "protected_paths would have answered ask_user 1 time, but is report-only: it stops nothing" in told.stdout
     assert "protected_paths is report-only: it stops nothing" in told.stdout
     assert answers(folder.parent / "claude") == {"allowed": 1}
 
@@ -213,7 +213,7 @@ def test_lines_that_cannot_be_read(folder: Path) -> None:
     path.write_text("{broken\n" + path.read_text())
     told = run(path)
     assert told.exit_code == 0
-    assert "1 lines could not be read:\n  s1.jsonl:1  this is no JSON that all readers understand alike" in told.stdout
+    assert "1 line could not be read:\n  s1.jsonl:1  this is no JSON that all readers understand alike" in told.stdout
     assert json.loads(run(path, "--json").stdout)["read"]["problems"] == [
         {"file": str(path), "line": 1, "problem": "this is no JSON that all readers understand alike"}
     ]
