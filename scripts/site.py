@@ -100,8 +100,8 @@ class Pages:
             page.write_text(without_escapes(page.read_text(encoding="utf-8")), encoding="utf-8")
 
     def place(self, file: Path) -> Path:
-        """Return the place of a file's page; that of a README is the index of its folder."""
-        name = file.relative_to(ROOT)
+        """Return the place of a file's page; that of a README is its folder's index. The build skips dot folders."""
+        name = Path(*(part.lstrip(".") for part in file.relative_to(ROOT).parts))
         if file.is_dir():
             name /= "index.md"
         elif file.suffix == ".md":
