@@ -43,6 +43,8 @@ no hook runs.
 """
 DOCTOR_CODES: Final = "Exit codes: 0 everything works, 1 something does not, 2 it was called wrongly."
 STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "bold red"}
+SERVE: Final = "amplifier-hooks serve --programs --web --hooks FILE"
+"""Command that answers other programs."""
 REACHING: Final = 10.0
 """Seconds to reach a store."""
 CHECKING: Final = 60.0
@@ -189,6 +191,13 @@ def check_programs(patient: Patient) -> Findings:
         except SettingsError as problem:
             yield "failed", str(problem), f"mend {path}"
             continue
+        if found.ours:
+            entries = "1 entry" if found.ours == 1 else f"{found.ours} entries"
+            yield "ok", f"{path}: {dialect.title} asks amplifier-hooks, with {entries}", ""
+            if not answers(default_socket()):
+                yield "warning", f"no server answers {dialect.title}, so its calls are refused", SERVE
+            if not found.hooks:
+                continue
         unread = [hook for hook in found.hooks if not trust.trusts(hook.files)]
         count = f"{path}: {count_text(len(found.hooks), 'hook')} of {dialect.title}, {len(unread)} not trusted"
         repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""

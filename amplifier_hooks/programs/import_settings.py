@@ -25,6 +25,7 @@ from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import HookUsageError, InvalidRegistration, SettingsError
 from amplifier_hooks.impact.places import UNKNOWN
 from amplifier_hooks.programs.dialect_codec import DialectCodec
+from amplifier_hooks.programs.install_hook import is_ours
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.matching import ANY, Matcher, compile_matcher
 from amplifier_hooks.text.strict_json import load_json
@@ -106,6 +107,8 @@ class Settings:
     dialect: Dialect
     hooks: tuple[ImportedHook, ...]
     skipped: tuple[Skipped, ...]
+    ours: int = 0
+    """Number of entries with which the program asks this system; no hook is made of them."""
 
     def register(self, registry: Registrar, trust: TrustStore, **options: Any) -> Callable[[], None]:
         """Register every hook of the file, and return the undo. Each runs only while its content is trusted."""
@@ -137,7 +140,13 @@ def read_settings(
         raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
     for name, groups in table.items():
         reading.read_event(str(name), groups)
-    return Settings(path=path, dialect=dialect, hooks=tuple(reading.hooks), skipped=tuple(reading.skipped))
+    return Settings(
+        path=path,
+        dialect=dialect,
+        hooks=tuple(reading.hooks),
+        skipped=tuple(reading.skipped),
+        ours=len(reading.ours),
+    )
 
 
 def _load_object(path: Path) -> dict[str, Any]:
@@ -164,6 +173,7 @@ class _Reading:
     digests: FileDigests
     hooks: list[ImportedHook]
     skipped: list[Skipped]
+    ours: list[str] = field(factory=list)
 
     def skip_others(self, keys: Iterable[str]) -> None:
         """Skip settings about approvals, trust, the record or limits: a file may only name hooks."""
@@ -191,6 +201,9 @@ class _Reading:
 
     def _read_hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
         kind = definition.get("type") if isinstance(definition, dict) else None
+        if is_ours(definition):
+            self.ours.append(where)
+            return
         if not isinstance(kind, str) or kind not in KNOWN:
             self.skipped.append(Skipped(where, f"is of type {kind!r:.40}, which is not run here"))
             return

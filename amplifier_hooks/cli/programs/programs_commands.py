@@ -238,7 +238,7 @@ def install(
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     write_settings(path, None if has_bridge(before) else text, changed, port)
-    print(f"{dialect.title} now asks amplifier-hooks. Start it with: amplifier-hooks serve --programs")
+    print(f"{dialect.title} now asks amplifier-hooks. Start it: amplifier-hooks serve --programs --web --hooks FILE")
     if port is not None:
         print(f"It posts tool calls to port {port}; a server that runs already has to be started again.")
         print("Where other people use this machine, install it with --no-http.")

@@ -10,6 +10,7 @@ from attrs import define, frozen
 
 from amplifier_hooks.cli.common.follow_hooks import follow_hooks
 from amplifier_hooks.cli.common.posting import listener_at, programs_token
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.cli.project.read_project import find_in, hooks_named
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
@@ -114,6 +115,14 @@ class Host:
     """The port at which programs with the token may post; none if None."""
     api: ApiHost | None = None
     """The HTTP API; none if None."""
+
+    @property
+    def hooks_line(self) -> str:
+        """A sentence with the number of hooks in force; without any it says that nothing is stopped, and the remedy."""
+        count = len(self.hooks.registry.hooks())
+        if count:
+            return f"{count_text(count, 'hook')} {'is' if count == 1 else 'are'} in force."
+        return "No hook is in force, so no call is stopped. Name your hooks, such as: --hooks amplifier-hooks.yaml"
 
     @property
     def report_only(self) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ HELP: Final = """Serve other agent programs, the page where people approve, or b
 
 \b
 Examples:
-  amplifier-hooks serve                            other programs' tool calls, through the hooks of your plugins
   amplifier-hooks serve --hooks amplifier-hooks.yaml   their tool calls, through the hooks of a file
   amplifier-hooks serve --hooks guards:registry    their tool calls, through a registry of your own
   amplifier-hooks serve --programs --web           with the page where people approve, in one process
@@ -227,6 +226,7 @@ class Serving:
                 from amplifier_hooks.result import STOPS_NOTHING
                 from amplifier_hooks.text.escape import for_terminal
 
+                typer.echo(for_terminal(self.programs.hooks_line), err=True)
                 for name in self.programs.report_only:
                     typer.echo(for_terminal(f"{name} is {STOPS_NOTHING}"), err=True)
                 if trouble is not None:

@@ -22,7 +22,9 @@ from amplifier_hooks.cli.common.posting import keep_port
 from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
 from amplifier_hooks.cli.project.read_project import list_trusted
 from amplifier_hooks.definitions import TrustStore, load_files
+from amplifier_hooks.programs.dialects import CLAUDE_CODE
 from amplifier_hooks.programs.guarded_processes import marked
+from amplifier_hooks.programs.install_hook import Bridge, with_bridge
 from amplifier_hooks.record.log import AuditLog
 
 if TYPE_CHECKING:
@@ -65,6 +67,18 @@ def config(patient: Patient, text: str, *, trusted: bool = False) -> None:
     if trusted:
         found, trust = load_files(path), TrustStore()
         trust.trust(str(path), [list_trusted(found, path, trust).listed])
+
+
+@pytest.mark.rule("CLI-5", "DIA-5")
+def test_a_program_that_asks_us(patient: Patient) -> None:
+    """Our own entries in a program's settings are no foreign hooks; without a server the doctor names the command."""
+    path = patient.folder / ".claude" / "settings.local.json"
+    path.parent.mkdir()
+    settings = with_bridge({}, CLAUDE_CODE, Bridge(python="python3", file="/x/amplifier_hooks/bridge.py", socket="/s"))
+    path.write_text(json.dumps(settings))
+    asks, silent = looked("programs", patient)
+    assert (asks.state, "Claude Code asks amplifier-hooks" in asks.text) == ("ok", True)
+    assert (silent.state, silent.repair) == ("warning", "amplifier-hooks serve --programs --web --hooks FILE")
 
 
 @pytest.mark.rule("CLI-5")

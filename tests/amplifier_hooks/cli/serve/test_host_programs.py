@@ -123,6 +123,17 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": os.fspath(folder), "XDG_STATE_HOME": os.fspath(folder / "state")}
 
 
+@pytest.mark.rule("CLI-1")
+async def test_serving_tells_the_hooks_in_force(own_state: Path) -> None:
+    """A server without a hook says that it stops no call, and names the remedy; with hooks it says their number."""
+    async with hosted(own_state) as host:
+        assert host.hooks_line == (
+            "No hook is in force, so no call is stopped. Name your hooks, such as: --hooks amplifier-hooks.yaml"
+        )
+        host.hooks.registry.observe("tool:post", name="watch")(lambda event, data, outcome: None)
+        assert host.hooks_line == "1 hook is in force."
+
+
 @contextmanager
 def served(folder: Path, *arguments: str) -> Iterator[Path]:
     """The command, running until the block ends; yields its socket."""
