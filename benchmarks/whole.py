@@ -238,12 +238,12 @@ class Watch:
         self.ran += 1
         return ANSWER
 
-    def asked(self) -> None:
+    def note_question(self) -> None:
         """Note that the model is asked."""
         if self.since:
             self.taken.append(perf_counter() - self.since)
 
-    def answered(self, *, calls: bool) -> None:
+    def note_answer(self, *, calls: bool) -> None:
         """Note that the model has answered, with a call or without one."""
         self.since = perf_counter() if calls else 0.0
 
@@ -267,9 +267,9 @@ def openai_agents(session: SessionCoordinator | None) -> Calls:
         """A scripted model that is watched."""
 
         async def get_response(self, *arguments: Any, **options: Any) -> Any:
-            watch.asked()
+            watch.note_question()
             answer = await super().get_response(*arguments, **options)
-            watch.answered(calls=self.remaining_steps > 0)
+            watch.note_answer(calls=self.remaining_steps > 0)
             return answer
 
     async def invoked(_context: Any, _given: str) -> str:
@@ -312,14 +312,14 @@ def langchain(session: SessionCoordinator | None) -> Calls:
             return self
 
         async def _agenerate(self, *_arguments: Any, **_options: Any) -> ChatResult:
-            watch.asked()
+            watch.note_question()
             calls: Any = [{"name": TOOL, "args": GIVEN, "id": f"c{next(ids)}"}] if left[0] else []
             left[0] -= 1
-            watch.answered(calls=bool(calls))
+            watch.note_answer(calls=bool(calls))
             return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
 
         def _generate(self, *_arguments: Any, **_options: Any) -> ChatResult:
-            raise NotImplementedError
+            raise NotImplementedError  # LangChain demands it; the agent here calls only the async one
 
     async def shell(command: str) -> str:
         """Run."""
@@ -348,10 +348,10 @@ def pydantic_ai(session: SessionCoordinator | None) -> Calls:
     watch, ids, left = Watch(), count(), [0]
 
     async def model(_messages: Any, _about: Any) -> ModelResponse:
-        watch.asked()
+        watch.note_question()
         more = left[0] > 0
         left[0] -= 1
-        watch.answered(calls=more)
+        watch.note_answer(calls=more)
         return ModelResponse(parts=[ToolCallPart(TOOL, GIVEN, f"c{next(ids)}") if more else TextPart("done")])
 
     async def shell(command: str) -> str:

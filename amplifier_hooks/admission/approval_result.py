@@ -232,6 +232,6 @@ class SessionGrants:
 
 def grant_store_of(backend: object) -> GrantStore | None:
     """Return the backend if it keeps grants itself, otherwise None."""
-    return (
-        backend if backend is not None and isinstance(backend, GrantStore) else None
-    )  # a look at a protocol takes 10 µs
+    if backend is None:  # a look at a protocol takes 10 µs
+        return None
+    return backend if isinstance(backend, GrantStore) else None

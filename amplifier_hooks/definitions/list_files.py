@@ -50,7 +50,7 @@ UNLISTED: Final = frozenset(
 )
 """Kinds of impact that name no file, or not all files, that would run."""
 
-EVERYTHING: Final = ImpactPolicy(root=os.sep, home=os.path.expanduser("~"), temporary=(os.devnull,))  # noqa: PTH111
+EVERYTHING: Final = ImpactPolicy(root=os.sep, home=os.path.expanduser("~"), temporary=(os.devnull,))
 """A policy under which each file counts as the project's, so that each that would run is named."""
 
 ASSIGNED: Final = re.compile(r"\b([A-Za-z_]\w*)=(?=\S)([^\s;&|]*)")
@@ -212,7 +212,7 @@ class _Listing:
         yield from self.command(config.argv, cwd, subject=definition.name, lenient=lenient, variables=config.env)
         yield from (self.file(path, "read") for path in named)
         values = {os.path.normpath(cwd / part) for value in config.env.values() for part in value.split(os.pathsep)}
-        yield from (self.file(path, "read") for path in sorted(values) if os.path.isfile(path))  # noqa: PTH113
+        yield from (self.file(path, "read") for path in sorted(values) if os.path.isfile(path))
 
     def loading_variables(self, config: CommandConfig, cwd: Path) -> Iterator[str]:
         """Yield the variables of a command that decide what programs load, or lead them into the project."""
@@ -224,7 +224,7 @@ class _Listing:
             for part in value.split(os.pathsep):
                 path = os.path.normpath(cwd / part)
                 inside = bool(part) and self.is_project(path)
-                if inside and (HOMES.fullmatch(name) or os.path.isdir(path)):  # noqa: PTH112
+                if inside and (HOMES.fullmatch(name) or os.path.isdir(path)):
                     yield name
 
     def is_project(self, path: str) -> bool:
@@ -247,7 +247,7 @@ class _Listing:
         runs, reads = self._impact(known, cwd, variables or {}, subject, lenient=lenient)
         own = {one.path for one in starts if one.role != "installed"}
         yield from self.lines(runs - own, cwd, subject, lenient=lenient)
-        languages = frozenset(os.path.basename(word) for word in argv)  # noqa: PTH119
+        languages = frozenset(os.path.basename(word) for word in argv)
         yield from self.behind(runs | own, cwd, subject, languages=languages, lenient=lenient)
         for word in dict.fromkeys(argv[1:]):
             path = os.path.normpath(cwd / word)
@@ -257,7 +257,7 @@ class _Listing:
             else:
                 reads |= {os.path.normpath(cwd / text) for text in (word, word.partition("=")[2]) if text}
         runs -= {os.path.normpath(cwd / argv[0]), *own}
-        yield from (self.file(path, "read") for path in runs | {path for path in reads if os.path.isfile(path)})  # noqa: PTH113
+        yield from (self.file(path, "read") for path in runs | {path for path in reads if os.path.isfile(path)})
 
     def program(
         self, word: str, cwd: Path, subject: str, *, lenient: bool, depth: int = 0, mark: str = ""
@@ -286,7 +286,7 @@ class _Listing:
             yield from self.program(interpreter, cwd, subject, lenient=lenient, depth=depth + 1, mark=SHEBANG)
         for argument in arguments:
             path = os.path.normpath(cwd / argument)
-            if os.path.isfile(path):  # noqa: PTH113
+            if os.path.isfile(path):
                 copied = not self.in_place and self.is_project(path)
                 yield self.file(os.path.realpath(path), "copied" if copied else "read", f"{SHEBANG}{argument}")
 
@@ -300,7 +300,7 @@ class _Listing:
                 path = os.path.normpath(cwd / word)
                 if number == 0 and os.sep in word and self.is_project(path) and not lenient:
                     raise FilesNotListed(subject, f"{script!r:.200} has the interpreter {word!r:.80} of the project")
-                if os.sep in word and os.path.isfile(path):  # noqa: PTH113
+                if os.sep in word and os.path.isfile(path):
                     yield self.file(path, "read" if number or self.is_project(path) else "installed")
 
     def _way_out(self, path: str) -> str:
@@ -310,11 +310,11 @@ class _Listing:
         """
         for _ in range(MOST_LINKS):
             folder, name = os.path.split(path)
-            if not self.is_project(path) or os.path.exists(os.path.join(folder, "..", "pyvenv.cfg")):  # noqa: PTH110, PTH118
+            if not self.is_project(path) or os.path.exists(os.path.join(folder, "..", "pyvenv.cfg")):
                 break
-            real = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118
-            if real == path and os.path.islink(path):  # noqa: PTH114
-                real = os.path.normpath(os.path.join(folder, os.readlink(path)))  # noqa: PTH115, PTH118
+            real = os.path.join(os.path.realpath(folder), name)
+            if real == path and os.path.islink(path):
+                real = os.path.normpath(os.path.join(folder, os.readlink(path)))
             if real == path:
                 break
             path = real
@@ -356,7 +356,7 @@ class _Listing:
         if known is None and not self.in_place:
             known = shutil.which(word, path=self.outside)
         found = known or shutil.which(word)
-        return os.path.abspath(found) if found else word  # noqa: PTH100
+        return os.path.abspath(found) if found else word
 
     def _impact(
         self, argv: Sequence[str], cwd: Path, variables: Mapping[str, str], subject: str, *, lenient: bool
@@ -377,17 +377,17 @@ class _Listing:
                 raise FilesNotListed(subject, f"{one.place!r:.200} decides itself which files it runs")
             if one.kind == "unknown_program" and one.place != argv[0] and self._on_path(one.place) == one.place:
                 raise FilesNotListed(subject, f"{one.place!r:.80} is a program that is not there")
-        absolute = {place for place in runs if os.path.isabs(place)}  # noqa: PTH117
+        absolute = {place for place in runs if os.path.isabs(place)}
         return frozenset(absolute), frozenset(
             one.place
             for one in impacts
-            if one.kind == "reads" and os.path.isabs(one.place) and os.path.isfile(one.place)  # noqa: PTH113, PTH117
+            if one.kind == "reads" and os.path.isabs(one.place) and os.path.isfile(one.place)
         )
 
 
 def _may_be_file(place: str) -> bool:
     """Return True for a file, and for a complete name at which nothing lies yet."""
-    return os.path.isfile(place) or not (os.path.lexists(place) or {"…", "*", "?"} & set(place))  # noqa: PTH113
+    return os.path.isfile(place) or not (os.path.lexists(place) or {"…", "*", "?"} & set(place))
 
 
 def _names_file(place: str) -> bool:
@@ -418,14 +418,14 @@ def lies_in(path: str, project: Path) -> bool:
     A home folder, and a folder above it, is no project: programs that the user has installed lie in it.
     """
     folder = os.path.realpath(project)
-    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(folder):  # noqa: PTH111
+    if Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(folder):
         return False
     return any(Path(one).is_relative_to(folder) for one in (os.path.realpath(path), path))
 
 
 def path_outside(project: Path) -> str:
     """Return the PATH of this process without the folders of a project, and without relative ones."""
-    return os.pathsep.join(one for one in os.get_exec_path() if os.path.isabs(one) and not lies_in(one, project))  # noqa: PTH117
+    return os.pathsep.join(one for one in os.get_exec_path() if os.path.isabs(one) and not lies_in(one, project))
 
 
 def is_installed_program(path: str, project: Path | None) -> bool:
@@ -436,9 +436,9 @@ def is_installed_program(path: str, project: Path | None) -> bool:
     real = os.path.realpath(path)
     if project is not None and lies_in(real, project):
         return False
-    plain = os.path.basename(real).removesuffix(".exe").rstrip("0123456789.")  # noqa: PTH119
+    plain = os.path.basename(real).removesuffix(".exe").rstrip("0123456789.")
     folders = (os.path.realpath(folder) for folder in os.get_exec_path())
-    return plain in INTERPRETERS or os.path.dirname(real) in folders  # noqa: PTH120
+    return plain in INTERPRETERS or os.path.dirname(real) in folders
 
 
 def listed_modules(name: str, folder: Path, digests: FileDigests) -> Iterator[ListedFile]:

@@ -71,11 +71,11 @@ def create_app(
             return refusal_response(error, over_bridge=request.headers.get("host") == "bridge")
 
     routes = [Route("/healthz", healthz), Route("/v1/bridge/{program}", bridge, methods=["POST"])]
-    return Admission(Starlette(routes=routes), token)
+    return ProgramCheck(Starlette(routes=routes), token)
 
 
 @define
-class Admission:
+class ProgramCheck:
     """ASGI middleware that admits programs of this machine, with the token if there is one.
 
     The application has no more layers than this one and two of Starlette: a program waits for it before every call.

@@ -62,20 +62,20 @@ async def ask(files: WatchedFiles) -> Outcome:
     return await files.hooks.registry.emit("tool:pre", CALL)
 
 
-def put(path: Path, what: str) -> None:
+def put(path: Path, kind: str) -> None:
     """Put something else in the place of a file."""
     with suppress(FileNotFoundError):
         path.unlink()
-    if what == "a pipe":
+    if kind == "a pipe":
         os.mkfifo(path)
-    elif what == "a folder":
+    elif kind == "a folder":
         path.mkdir()
-    elif what == "a huge file":
+    elif kind == "a huge file":
         path.touch()
         os.truncate(path, 1 << 40)
-    elif what == "a device":
+    elif kind == "a device":
         path.symlink_to("/dev/zero")
-    elif what == "a dangling link":
+    elif kind == "a dangling link":
         path.symlink_to("nowhere")
     else:
         path.symlink_to(path.name)

@@ -30,7 +30,7 @@ def look_at(path: str) -> FileFact:
     except (OSError, ValueError):
         return FileFact(path)
     try:
-        mode = os.stat(real).st_mode  # noqa: PTH116
+        mode = os.stat(real).st_mode
     except FileNotFoundError:
         return FileFact(real, "missing")
     except (OSError, ValueError):
@@ -45,9 +45,9 @@ def make(root: str, kind: str, name: str, target: str) -> None:
         return
     try:
         if kind == "folder":
-            os.makedirs(path)  # noqa: PTH103
+            os.makedirs(path)
         elif kind == "link":
-            os.symlink(target if "c" in target else f"{root}/{target}", path)  # noqa: PTH211
+            os.symlink(target if "c" in target else f"{root}/{target}", path)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     except (OSError, ValueError):
