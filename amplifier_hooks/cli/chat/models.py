@@ -6,23 +6,23 @@ the prompt, one for each line, and reports.
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from attrs import field, frozen
 
 from amplifier_hooks.act import freeze
+from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.errors import HookError, MissingExtra
-from amplifier_hooks.injection.provider_messages import to_anthropic
+from amplifier_hooks.injection.memory_context import to_anthropic
 from amplifier_hooks.provenance import is_injected
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from amplifier_hooks.cli.chat.chat_tools import Tool
+    from amplifier_hooks.cli.chat.conversation import Tool
 
 
 class ModelFailed(HookError):
@@ -33,53 +33,18 @@ class ModelFailed(HookError):
 class ToolUse:
     """A tool call of the model. Its `input` is None if the arguments were no JSON object."""
 
-    id: str
     name: str
     input: dict[str, Any] | None
+    id: str = field(factory=lambda: f"call_{uuid4().hex[:16]}")
+    """An id of ours, since some servers give none, or one to all calls."""
 
 
 Piece = str | ToolUse
 """A piece of an answer: some text, or a whole tool call."""
 
 
-@frozen
-class ChatAnswer:
-    """A whole answer of the model: its text and its tool calls."""
-
-    text: str = ""
-    uses: tuple[ToolUse, ...] = ()
-
-
-def join_pieces(pieces: Iterable[Piece]) -> ChatAnswer:
-    """Join the pieces of an answer."""
-    kept = list(pieces)
-    text = "".join(piece for piece in kept if isinstance(piece, str))
-    return ChatAnswer(text, tuple(piece for piece in kept if isinstance(piece, ToolUse)))
-
-
-class ChatModel(Protocol):
-    """A model for a chat, remote or scripted."""
-
-    @property
-    def name(self) -> str:
-        """The name of the model; the counter of tokens depends on it."""
-        ...
-
-    def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
-        """Return the answer to these messages, piece by piece. Raises `ModelFailed`. Leaving the loop ends the call."""
-        ...
-
-
 # -- a script ----------------------------------------------------------------------------------------------------------
 
-ORDERS: Final[Mapping[str, tuple[str, Callable[[re.Match[str]], dict[str, Any]]]]] = {
-    r"read (?P<file>\S+)": ("Read", lambda found: {"file_path": found["file"]}),
-    r"write (?P<file>\S+) (?P<text>.+)": (
-        "Write",
-        lambda found: {"file_path": found["file"], "content": found["text"].replace("\\n", "\n") + "\n"},
-    ),
-    r"(?:run |\$ ?)(?P<command>.+)": ("Bash", lambda found: {"command": found["command"]}),
-}
 USAGE: Final = """I am a script, not a model. I understand, one on a line:
   read FILE
   write FILE TEXT
@@ -93,33 +58,29 @@ class ScriptedModel:
 
     name: str = "script"
 
-    async def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
+    async def stream(self, messages: Sequence[Mapping[str, Any]], _tools: Sequence[Tool]) -> AsyncIterator[Piece]:
         """Return the tool call of the next order; after the last one, the report."""
-        del tools
-        asked = max((place for place, one in enumerate(messages) if _asks(one)), default=-1)
+        prompts = (one["role"] == "user" and not is_injected(one.get("metadata")) for one in messages)
+        asked = max(place for place, is_prompt in enumerate(prompts) if is_prompt)
         since = messages[asked + 1 :]
-        orders = list(_orders(str(messages[asked]["content"]) if asked >= 0 else ""))
+        orders = [order for line in messages[asked]["content"].splitlines() if (order := order_in(line))]
         done = sum(len(one.get("tool_calls") or ()) for one in since)
         if done < len(orders):
-            name, given = orders[done]
-            yield ToolUse(f"call_{len(messages)}", name, given)
-            return
-        for word in re.findall(r"\S+\s*", _report(since) if orders else USAGE):
-            yield word
+            yield ToolUse(*orders[done])
+        else:
+            yield _report(since) if orders else USAGE
 
 
-def _asks(message: Mapping[str, Any]) -> bool:
-    """Return True if the message is a prompt of the user."""
-    return message.get("role") == "user" and not is_injected(message.get("metadata"))
-
-
-def _orders(prompt: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for line in prompt.splitlines():
-        for pattern, (tool, given) in ORDERS.items():
-            found = re.fullmatch(pattern, line.strip())
-            if found:
-                yield tool, given(found)
-                break
+def order_in(line: str) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool that carries out an order, with its arguments; None for any other line."""
+    word, _, rest = line.strip().partition(" ")
+    file, _, text = rest.partition(" ")
+    tools: dict[str, tuple[str, dict[str, Any]]] = {
+        "read": ("Read", {"file_path": rest}),
+        "write": ("Write", {"file_path": file, "content": f"{text}\n"}),
+        "run": ("Bash", {"command": rest}),
+    }
+    return tools.get(word) if rest else None
 
 
 def _report(since: Sequence[Mapping[str, Any]]) -> str:
@@ -127,9 +88,9 @@ def _report(since: Sequence[Mapping[str, Any]]) -> str:
     results = [one for one in since if one.get("role") == "tool"]
     done = sum(not one.get("is_error") for one in results)
     texts = [str(one["content"]) for one in since if is_injected(one.get("metadata"))]
-    calls = f"{len(results)} tool call{'' if len(results) == 1 else 's'}: {done} done"
     missed = f", {len(results) - done} not done" if done < len(results) else ""
-    return "\n".join([f"{calls}{missed}.", *(f"Hooks added:\n{text}" for text in texts)])
+    calls = f"{count_text(len(results), 'tool call')}: {done} done{missed}."
+    return "\n".join([calls, *(f"Hooks added:\n{text}" for text in texts)])
 
 
 # -- models of pydantic-ai ---------------------------------------------------------------------------------------------
@@ -154,25 +115,18 @@ class RemoteModel:
     async def stream(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> AsyncIterator[Piece]:
         """Return the answer piece by piece. Raises `ModelFailed`, also for an answer that ends too early."""
         from pydantic_ai.direct import model_request_stream
-        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
 
-        functions = [
-            ToolDefinition(name=one.name, parameters_json_schema=dict(one.schema), description=one.description)
-            for one in tools
-        ]
-        parameters = ModelRequestParameters(function_tools=functions)
+        functions = [ToolDefinition(name=one.name, **one.explanation) for one in tools]
+        parameters, shown = ModelRequestParameters(function_tools=functions), 0
+        request = model_request_stream(self.model, _history(messages), model_request_parameters=parameters)
         try:
-            async with (
-                self.model,  # its connections are closed with the answer
-                model_request_stream(self.model, _history(messages), model_request_parameters=parameters) as stream,
-            ):
-                async for event in stream:
-                    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-                        yield event.part.content
-                    elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                        yield event.delta.content_delta
+            async with self.model, request as stream:  # the model closes its connections with the answer
+                async for _ in stream:
+                    text = stream.get().text or ""
+                    yield text[shown:]
+                    shown = len(text)
                 answer = stream.get()
         except Exception as error:  # noqa: BLE001  # the libraries of providers raise errors of their own
             said = for_log(clip(str(error), SAID)) or type(error).__name__
@@ -180,7 +134,7 @@ class RemoteModel:
         if answer.finish_reason is None:
             raise ModelFailed("its answer ended in the middle; send it again")
         for call in answer.tool_calls:
-            yield ToolUse(call.tool_call_id, call.tool_name, input_of(call.args))
+            yield ToolUse(call.tool_name, input_of(call.args))
 
 
 def input_of(arguments: str | dict[str, Any] | None) -> dict[str, Any] | None:
@@ -201,39 +155,38 @@ def _history(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
     names: dict[str, str] = {}
     kept: list[Any] = [known.ModelRequest([known.SystemPromptPart(whole["system"])])] if "system" in whole else []
     for one in whole["messages"]:
-        content = one["content"]
+        answers = one["role"] == "assistant"
         parts: list[Any] = []
-        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+        for block in one["content"]:
             if block["type"] == "text":
-                parts.append((known.TextPart if one["role"] == "assistant" else known.UserPromptPart)(block["text"]))
+                parts.append((known.TextPart if answers else known.UserPromptPart)(block["text"]))
             elif block["type"] == "tool_use":
                 names[block["id"]] = block["name"]
                 parts.append(known.ToolCallPart(block["name"], block["input"], block["id"]))
             else:
-                call, failed = block["tool_use_id"], "is_error" in block
-                result = known.ToolReturnPart(names[call], block["content"], call)
-                parts.append(replace(result, outcome="failed") if failed else result)
-        kept.append(known.ModelResponse(parts) if one["role"] == "assistant" else known.ModelRequest(parts))
+                call = block["tool_use_id"]
+                ended: Any = "failed" if "is_error" in block else "success"
+                parts.append(known.ToolReturnPart(names[call], block["content"], call, outcome=ended))
+        kept.append(known.ModelResponse(parts) if answers else known.ModelRequest(parts))
     return kept
+
+
+ChatModel = ScriptedModel | RemoteModel
 
 
 def model_from(environment: Mapping[str, str], provider: str = "auto", name: str | None = None) -> ChatModel:
     """Return the model of this provider; with `auto`, of the first that the environment configures, else the script.
 
-    Without `name`, the environment names the model, or else the provider's default holds. Raises `MissingExtra`, and
-    `ModelFailed` for a provider that is not known.
+    Without `name`, the environment names the model, or else the provider's default holds. Raises `MissingExtra`.
     """
+
+    def is_configured(prefix: str) -> bool:
+        return bool(environment.get(f"{prefix}_API_KEY") or environment.get(f"{prefix}_BASE_URL"))
+
     if provider == "auto":
-        configured = (
-            one
-            for one, (_, prefix, _) in PROVIDERS.items()
-            if environment.get(f"{prefix}_API_KEY") or environment.get(f"{prefix}_BASE_URL")
-        )
-        provider = next(configured, "script")
+        provider = next((one for one, (_, prefix, _) in PROVIDERS.items() if is_configured(prefix)), "script")
     if provider == "script":
         return ScriptedModel()
-    if provider not in PROVIDERS:
-        raise ModelFailed(f"there is no provider {provider!r}; there are {', '.join(PROVIDERS)} and script")
     kind, prefix, usual = PROVIDERS[provider]
     name = name or environment.get(f"{prefix}_MODEL") or usual
     key, address = environment.get(f"{prefix}_API_KEY") or "none", environment.get(f"{prefix}_BASE_URL") or None
