@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from functools import wraps
@@ -49,61 +50,50 @@ class Entry(NamedTuple):
     """One line of at most 80 characters."""
     module: str
     function: str
-    """The function, or the `typer.Typer` of a group."""
-    help: str = ""
-    """The constant with the help of a function; a group has its own."""
+    """The function, whose docstring is its help, or the `typer.Typer` of a group."""
     epilog: str = ""
+    """The constant with the exit codes of a function, unless they are those of all commands."""
 
 
 COMMANDS: Final = {
-    "demo": Entry("Watch a scripted agent meet three hooks.", "demo.demo_command", "demo", "HELP"),
-    "init": Entry(
-        "Write a file of hooks for the project in this folder.", "project.project_commands", "init", "INIT", "CODES"
-    ),
-    "validate": Entry(
-        "Find out whether a file of hooks is right.", "project.project_commands", "validate", "VALIDATE", "CODES"
-    ),
+    "demo": Entry("Watch a scripted agent meet three hooks.", "demo.demo_command", "demo"),
+    "init": Entry("Write a file of hooks for the project in this folder.", "project.project_commands", "init", "CODES"),
+    "validate": Entry("Find out whether a file of hooks is right.", "project.project_commands", "validate", "CODES"),
     "list": Entry(
         "List the hooks, their order, and what a failure of each means.",
-        *("project.project_commands", "list_hooks", "LIST", "CODES"),
+        *("project.project_commands", "list_hooks", "CODES"),
     ),
     "test": Entry(
-        "Try one event: the hooks that it reaches, and why.", "project.project_commands", "try_event", "TEST", "TRIED"
+        "Try one event: the hooks that it reaches, and why.", "project.project_commands", "try_event", "TRIED"
     ),
     "replay": Entry(
         "Tell what your hooks would have decided about calls of the past.",
-        *("replay.replay_command", "replay", "REPLAY", "REPLAY_CODES"),
+        *("replay.replay_command", "replay", "REPLAY_CODES"),
     ),
-    "chat": Entry(
-        "Talk to a model that works in a folder, past your hooks.", "chat.chat_command", "chat", "CHAT", "ENDING"
-    ),
-    "doctor": Entry(
-        "Find out what works here, and how to repair the rest.", "doctor", "doctor", "DOCTOR", "DOCTOR_CODES"
-    ),
-    "ledger": Entry("List the calls that the hook tool_ledger has kept.", "ledger", "ledger", "LEDGER"),
+    "chat": Entry("Talk to a model that works in a folder, past your hooks.", "chat.chat_command", "chat", "ENDING"),
+    "doctor": Entry("Find out what works here, and how to repair the rest.", "doctor", "doctor", "DOCTOR_CODES"),
+    "ledger": Entry("List the calls that the hook tool_ledger has kept.", "audit.audit_commands", "ledger"),
     "report": Entry(
         "Tell what report-only hooks and rules would have done.",
-        *("audit.report_command", "report", "REPORT", "REPORT_CODES"),
+        *("audit.audit_commands", "report", "REPORT_CODES"),
     ),
-    "import": Entry("Take over the hooks of another program.", "programs.programs_commands", "import_hooks", "IMPORT"),
-    "install": Entry(
-        "Put our hook into the settings of another program.", "programs.programs_commands", "install", "INSTALL"
-    ),
+    "import": Entry("Take over the hooks of another program.", "programs.programs_commands", "import_hooks"),
+    "install": Entry("Put our hook into the settings of another program.", "programs.programs_commands", "install"),
     "uninstall": Entry(
         "Take our hook out of another program's settings again.",
-        *("programs.programs_commands", "uninstall", "UNINSTALL"),
+        *("programs.programs_commands", "uninstall"),
     ),
-    "serve": Entry(
-        "Serve other programs, the page where people approve, or both.", "serve.serve_command", "serve", "HELP"
-    ),
+    "serve": Entry("Serve other programs, the page where people approve, or both.", "serve.serve_command", "serve"),
     "bridge": Entry(
         "Pass one question of another program to serve, and its answer back.",
-        *("programs.bridge_command", "bridge", "BRIDGE", "BRIDGE_CODES"),
+        *("programs.programs_commands", "bridge", "BRIDGE_CODES"),
     ),
     "stop": Entry(
-        "Stop the acts of a session, of a tenant, or all, in every process.", "approvals.stop_commands", "stop", "STOP"
+        "Stop the acts of a session, of a tenant, or all, in every process.",
+        "approvals.approvals_commands",
+        "stop",
     ),
-    "resume": Entry("End a stop.", "approvals.stop_commands", "resume", "RESUME"),
+    "resume": Entry("End a stop.", "approvals.approvals_commands", "resume"),
     "approvals": Entry(
         "Look at the requests that wait for an answer, and answer them.", "approvals.approvals_commands", "app"
     ),
@@ -117,7 +107,7 @@ DECIDING: Final = {
     "": ("init", "chat", "import", "install", "uninstall", "serve", "stop", "resume"),
     "approvals": ("allow", "deny", "revoke", "purge", "watch"),
     "audit": ("accept", "purge"),
-    "runs": ("serve", "work", "submit", "stop"),
+    "runs": ("serve", "work", "submit", "stop", "purge"),
     "token": ("create", "revoke"),
 }
 """Commands, by their group, that decide in a person's place, and refuse to run inside a guarded session.
@@ -137,6 +127,15 @@ def refusing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def describe(group: typer.Typer) -> None:
+    """Make the docstring of each function the help of its command. Its examples are not wrapped."""
+    for command in group.registered_commands:
+        command.help = (inspect.getdoc(command.callback) or "").replace("Examples:\n", "\b\nExamples:\n")
+    for one in group.registered_groups:
+        if one.typer_instance is not None:
+            describe(one.typer_instance)
+
+
 def load_command(name: str) -> typer.Typer:
     """Return a command, loaded from its module: the only function, or the only group, of the app that is returned."""
     entry = COMMANDS[name]
@@ -144,15 +143,17 @@ def load_command(name: str) -> typer.Typer:
     loaded: Any = getattr(module, entry.function)
     parent = typer.Typer(rich_markup_mode=None, add_completion=False)
     if isinstance(loaded, typer.Typer):
+        describe(loaded)
         for one in loaded.registered_commands:
             function = one.callback
             if function is not None and (known := one.name or function.__name__) in DECIDING[name]:
                 one.callback = refusing(f"{name} {known}", function)
         parent.add_typer(loaded, name=name, short_help=entry.short)
         return parent
-    help, epilog = (getattr(module, text) if text else None for text in (entry.help, entry.epilog))  # noqa: A001
-    register = parent.command(name, help=help, epilog=epilog, short_help=entry.short)
+    epilog = getattr(module, entry.epilog) if entry.epilog else None
+    register = parent.command(name, epilog=epilog, short_help=entry.short)
     register(refusing(name, loaded) if name in DECIDING[""] else loaded)
+    describe(parent)
     return parent
 
 

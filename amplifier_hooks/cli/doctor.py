@@ -16,10 +16,10 @@ from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from attrs import asdict, frozen
+from attrs import frozen
 
 from amplifier_hooks.cli.common.posting import answers, is_free, programs_port
-from amplifier_hooks.cli.common.terminal_io import count_text
+from amplifier_hooks.cli.common.terminal_io import SERVE, AsJson, Directory, RecordFile, Store, count_text, print_json
 from amplifier_hooks.errors import MissingExtra, SettingsError
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 
@@ -29,22 +29,8 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Stop
 
 
-DOCTOR: Final = """Find out what works on this machine and in this project, and how to repair the rest.
-
-\b
-Examples:
-  amplifier-hooks doctor
-  amplifier-hooks doctor --quiet
-  amplifier-hooks doctor --json
-  amplifier-hooks doctor --directory ../shop --store postgresql://127.0.0.1/shop
-
-Only what is in use is checked, and nothing is changed. Modules of a trusted project are imported, in another process;
-no hook runs.
-"""
 DOCTOR_CODES: Final = "Exit codes: 0 everything works, 1 something does not, 2 it was called wrongly."
 STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "bold red"}
-SERVE: Final = "amplifier-hooks serve --programs --web --hooks FILE"
-"""Command that answers other programs."""
 REACHING: Final = 10.0
 """Seconds to reach a store."""
 CHECKING: Final = 60.0
@@ -235,7 +221,7 @@ def check_state(_patient: Patient) -> Findings:
 
 def check_approvals(patient: Patient) -> Findings:
     """Check that the store of approvals answers, count its open requests, and name the stops in force."""
-    from amplifier_hooks.cli.approvals.stop_commands import stop_line
+    from amplifier_hooks.cli.approvals.approvals_commands import stop_line
     from amplifier_hooks.storage.database import StoreUnavailable
     from approval_backends.broker import Broker
     from approval_backends.errors import UnknownStore
@@ -309,22 +295,28 @@ CHECKS: Final[Mapping[str, Callable[[Patient], Findings]]] = {
 
 def doctor(
     *,
-    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="The project.")] = Path(),
-    store: Annotated[
-        str | None, typer.Option(envvar="AMPLIFIER_HOOKS_STORE", metavar="ADDRESS", help="The store of approvals.")
-    ] = None,
-    record: Annotated[Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.")] = None,
+    directory: Directory = Path(),
+    store: Store = None,
+    record: RecordFile = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and failures.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run all checks, and print each symptom on a line, and under it its repair."""
-    if not directory.is_dir():
-        raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
+    """Find out what works on this machine and in this project, and how to repair the rest.
+
+    Examples:
+      amplifier-hooks doctor
+      amplifier-hooks doctor --quiet
+      amplifier-hooks doctor --json
+      amplifier-hooks doctor --directory ../shop --store postgresql://127.0.0.1/shop
+
+    Only what is in use is checked, and nothing is changed. Modules of a trusted project are imported, in another
+    process; no hook runs.
+    """
     patient = Patient(folder=directory.resolve(), store=store, record=record and record.resolve())
     found = list(run_checks(CHECKS, patient))
     failed = sum(finding.state == "failed" for finding in found)
     if as_json:
-        typer.echo(json.dumps({"ok": not failed, "checks": [asdict(finding) for finding in found]}, indent=1))
+        print_json({"ok": not failed, "checks": found})
         raise typer.Exit(1 if failed else 0)
     from rich.console import Console
     from rich.text import Text

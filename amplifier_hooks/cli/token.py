@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
+from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import user_name
+from amplifier_hooks.cli.common.terminal_io import AsJson, RecordFile, Store, print_json, stop, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from amplifier_hooks.server.edge.access_tokens import AccessToken, AccessTokens
 
@@ -30,48 +31,13 @@ Examples:
 The store is --store, or AMPLIFIER_HOOKS_STORE, as that of `serve --api`; otherwise a file of your own. The record
 (--record, otherwise tokens.jsonl beside your other files) names every token before it is made or ended.
 """
-CREATE: Final = """Make a token. It is printed once, and only its digest is kept.
-
-Without --tenant it is for the system, which runs for every tenant; its hooks need hooks:admin.
-
-\b
-Examples:
-  amplifier-hooks token create ci --tenant acme --scope hooks:manage
-  amplifier-hooks token create runner --scope runs:claim --days 7 --json
-"""
-LIST: Final = """List the tokens: id, name, tenant, scopes and end. The secrets themselves are never shown.
-
-\b
-Examples:
-  amplifier-hooks token list
-  amplifier-hooks token list --tenant acme --json
-"""
-REVOKE: Final = """End a token, from the next request on.
-
-\b
-Examples:
-  amplifier-hooks token revoke tok_0123456789ab
-"""
 
 token_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
-Store = Annotated[
-    str | None,
-    typer.Option(
-        envvar="AMPLIFIER_HOOKS_STORE",
-        metavar="STORE",
-        help="A SQLite file, or postgresql://…; otherwise a file of your own.",
-        show_default=False,
-    ),
-]
-Record = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
-]
-Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="The token's tenant.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="The token's tenant.")]
 
 
-@token_app.command(help=CREATE)
+@token_app.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of its bearer in the record.")],
     *,
@@ -81,10 +47,17 @@ def create(
         float | None, typer.Option(metavar="DAYS", help="Days it is valid; otherwise until revoked.", min=0)
     ] = None,
     store: Store = None,
-    record: Record = None,
+    record: RecordFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token, and print it."""
+    """Make a token. It is printed once, and only its digest is kept.
+
+    Without --tenant it is for the system, which runs for every tenant; its hooks need hooks:admin.
+
+    Examples:
+      amplifier-hooks token create ci --tenant acme --scope hooks:manage
+      amplifier-hooks token create runner --scope runs:claim --days 7 --json
+    """
     from datetime import timedelta
 
     from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE, InvalidToken
@@ -102,18 +75,23 @@ def create(
     except InvalidToken as problem:
         raise typer.BadParameter(str(problem)) from None
     if as_json:
-        _print_json({**_facts(made), "token": secret})
+        print_json({**asdict(made), "token": secret}, None)
         return
     typer.echo(secret)
     typer.echo(f"{_line(made)}. Keep it; it is not shown again.", err=True)
 
 
-@token_app.command("list", help=LIST)
+@token_app.command("list")
 def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False) -> None:
-    """List the tokens of one tenant, or all."""
+    """List the tokens: id, name, tenant, scopes and end. The secrets themselves are never shown.
+
+    Examples:
+      amplifier-hooks token list
+      amplifier-hooks token list --tenant acme --json
+    """
     found = _with_tokens(store, lambda tokens: tokens.tokens(tenant))
     if as_json:
-        _print_json([_facts(token) for token in found])
+        print_json(found, None)
         return
     for token in found:
         typer.echo(_line(token))
@@ -121,21 +99,24 @@ def list_(*, tenant: Tenant = None, store: Store = None, as_json: AsJson = False
         typer.echo("There are no tokens; `amplifier-hooks token create` makes one.", err=True)
 
 
-@token_app.command(help=REVOKE)
+@token_app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows: tok_…", show_default=False)],
+    token: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows: tok_…")],
     *,
     store: Store = None,
-    record: Record = None,
+    record: RecordFile = None,
 ) -> None:
-    """End a token."""
+    """End a token, from the next request on.
+
+    Examples:
+      amplifier-hooks token revoke tok_0123456789ab
+    """
     from amplifier_hooks.storage.state_folder import StateFolder
 
     kept = record or StateFolder().make().token_record
     gone = _with_tokens(store, lambda tokens: tokens.revoke(token, by=user_name()), record=kept)
     if gone is None:
-        typer.echo(f"There is no token {token!r}; see `amplifier-hooks token list`.", err=True)
-        raise typer.Exit(1)
+        stop(f"There is no token {token!r}; see `amplifier-hooks token list`.")
     typer.echo(f"{gone.id} ({gone.name}) ended", err=True)
 
 
@@ -169,23 +150,9 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
     try:
         return asyncio.run(run_work())
     except (LogUnavailable, RecordUnavailable) as problem:
-        typer.echo(f"Nothing was done, because the record cannot be written: {problem}", err=True)
-        raise typer.Exit(1) from None
+        stop(f"Nothing was done, because the record cannot be written: {problem}")
     except (OSError, StoreUnavailable) as problem:
-        typer.echo(f"The store cannot be used: {problem}", err=True)
-        raise typer.Exit(1) from None
-
-
-def _facts(token: AccessToken) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "name": token.name,
-        "tenant": token.tenant,
-        "scopes": sorted(token.scopes),
-        "created": token.created.isoformat(),
-        "expires": token.expires and token.expires.isoformat(),
-        "revoked": token.revoked and token.revoked.isoformat(),
-    }
+        stop(f"The store cannot be used: {problem}")
 
 
 def _line(token: AccessToken) -> str:
@@ -195,9 +162,3 @@ def _line(token: AccessToken) -> str:
     else:
         ends = f"until {token.expires:%Y-%m-%d %H:%M} UTC" if token.expires else "until revoked"
     return f"{token.id}  {token.name}  {whose}  {' '.join(sorted(token.scopes))}  {ends}"
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    typer.echo(json.dumps(value))

@@ -1,4 +1,4 @@
-"""`amplifier-hooks approvals`: the requests of a store come in; lists, decisions and grants go out.
+"""`amplifier-hooks approvals`, `stop` and `resume`: the requests of a store come in; decisions and stops go out.
 
 Every command works on the store that the asking program uses, in another process or on another machine. The store
 judges every answer: it counts only the first one, in time, and for this very action.
@@ -6,12 +6,38 @@ judges every answer: it counts only the first one, in time, and for this very ac
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path  # typer reads the annotations
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from attrs import asdict, frozen
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, NoInput, Store, Yes, confirm
+from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble, on_loop, only_one, run_or_stop
+from amplifier_hooks.cli.common.terminal_io import (
+    AsJson,
+    NoInput,
+    Store,
+    Yes,
+    confirm,
+    count_text,
+    print_error,
+    print_json,
+    print_removed,
+    print_text,
+    seconds_of,
+)
+from amplifier_hooks.cli.common.terminal_io import stop as end_command
+from amplifier_hooks.errors import ApprovalMismatch
+from amplifier_hooks.ports import ActionFacts
+from amplifier_hooks.result import STOPS_NOTHING, highest
+from amplifier_hooks.text.strict_parsing import suggestion
+
+if TYPE_CHECKING:
+    from amplifier_hooks.ports import Option, Stop
+    from approval_backends.lifecycle import RequestRecord
+
 
 HELP: Final = """Look at the requests that wait for an answer, and answer them.
 
@@ -27,74 +53,6 @@ The store is the one the asking program uses: --store FILE, --store postgresql:/
 amplifier-hooks/approvals.db where your programs keep their state (~/.local/state).
 """
 
-LIST: Final = """List the requests that wait for an answer, oldest first.
-
-\b
-Examples:
-  amplifier-hooks approvals list
-  amplifier-hooks approvals list --all --limit 20
-  amplifier-hooks approvals list --json
-"""
-SHOW: Final = """Show one request whole: the exact action, the agent, and everything that has happened to it.
-
-The id may be shortened as long as it is the only one that begins so.
-
-\b
-Examples:
-  amplifier-hooks approvals show 8c1f
-  amplifier-hooks approvals show 8c1f --json
-"""
-ALLOW: Final = """Allow one request, after showing exactly what would run and asking you to confirm.
-
-Your yes covers the action with the digest that is shown, and nothing else.
-
-\b
-Examples:
-  amplifier-hooks approvals allow 8c1f
-  amplifier-hooks approvals allow 8c1f --option "Allow always" --for 2h --times 20
-  amplifier-hooks approvals allow 8c1f --yes
-"""
-DENY: Final = """Deny one request.
-
-\b
-Examples:
-  amplifier-hooks approvals deny 8c1f
-  amplifier-hooks approvals deny 8c1f --message "use the staging copy"
-"""
-GRANTS: Final = """List the grants in force: every "allow always" and "deny always".
-
-\b
-Examples:
-  amplifier-hooks approvals grants
-  amplifier-hooks approvals grants --session build-7 --json
-"""
-REVOKE: Final = """End a grant; from then on its calls are asked about again.
-
-\b
-Examples:
-  amplifier-hooks approvals revoke 8c1f
-"""
-PURGE: Final = """Remove requests that ended long ago, with the arguments that are stored with them.
-
-Requests that wait for an answer, that have an unknown outcome, or that are not in the record yet stay. The record
-itself is not touched: it holds arguments by digest and verifies as before.
-
-\b
-Examples:
-  amplifier-hooks approvals purge
-  amplifier-hooks approvals purge --older-than 12h --yes
-"""
-WATCH: Final = """Show each request as it arrives, and answer it here, beside all other approvers.
-
-The first answer wins, wherever it is given; a request that another approver answered leaves the screen. Later (l)
-leaves the request on screen open, for others or for 'approvals list'. Ctrl-C denies it; with no request on screen,
-Ctrl-C ends the command.
-
-\b
-Examples:
-  amplifier-hooks approvals watch
-  amplifier-hooks approvals watch --session build-7
-"""
 RULES: Final = """Check a file of rules, or see its answer to a call, without running anything.
 
 \b
@@ -102,40 +60,27 @@ Examples:
   amplifier-hooks approvals rules check rules.yaml
   amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
 """
-CHECK: Final = """Say what is wrong with a file of rules, line by line.
 
-\b
-Examples:
-  amplifier-hooks approvals rules check rules.yaml
-"""
-EXPLAIN: Final = """Name the rules that decide about a call, those that also match, and why the rest do not.
-
-\b
-Examples:
-  amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
-  amplifier-hooks approvals rules explain rules.yaml --tool Write --input '{"file_path": "src/a.py"}' --cwd /project
-  amplifier-hooks approvals rules explain rules.yaml --request 8c1f
-"""
-
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 rules = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 app.add_typer(rules, name="rules", help=RULES)
 
-Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tenant.", show_default=False)]
-Session = Annotated[
-    list[str] | None, typer.Option(metavar="ID", help="Only of this session; may be repeated.", show_default=False)
+Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")]
+Session = Annotated[list[str] | None, typer.Option(metavar="ID", help="Only of this session; may be repeated.")]
+Stopped = Annotated[str, typer.Option("--session", metavar="ID", help="Only this session.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or how it begins.")]
+Label = Annotated[
+    str | None, typer.Option("--option", metavar="LABEL", help="One of the answers that the request offers.")
 ]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or how it begins.", show_default=False)]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.", show_default=False)]
 
 
-@app.callback(help=HELP)
-def approvals() -> None:
-    """Take the options that stand before the name of a command: none yet."""
+# -- looking -----------------------------------------------------------------------------------------------------------
 
 
-@app.command("list", help=LIST)
-def list_(
+@app.command("list")
+@on_loop
+async def list_(
     *,
     store: Store = None,
     tenant: Tenant = None,
@@ -144,104 +89,280 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 1_000,
     as_json: AsJson = False,
 ) -> None:
-    """List the requests that wait."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """List the requests that wait for an answer, oldest first.
 
-    view = open_store.StoreView(store, tenant, session)
-    open_store.run_or_stop(commands.list_requests(view, everything=everything, limit=limit, as_json=as_json))
+    Examples:
+      amplifier-hooks approvals list
+      amplifier-hooks approvals list --all --limit 20
+      amplifier-hooks approvals list --json
+    """
+    from amplifier_hooks.cli.approvals.print_requests import line_of, record_facts
+
+    async with StoreView(store, tenant, session).open_store() as desk:
+        records = await desk.waiting(limit)
+        if everything:
+            records += await desk.broker.history(desk.viewer, limit)
+        stops = await desk.broker.stops_in_force(desk.viewer)
+        now = await desk.broker.store.now()
+    for one in stops:
+        print_error(stop_line(one))
+    if as_json:
+        print_json([record_facts(record, now) for record in records])
+        return
+    ids = [record.id for record in records]
+    for record in records:
+        typer.echo("\n".join(line_of(record, now, ids)))
+    if not records:
+        print_error("Nothing waits for an answer." if not everything else "There are no requests.")
 
 
-@app.command(help=SHOW)
-def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show one request."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+@app.command()
+@on_loop
+async def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Show one request whole: the exact action, the agent, and everything that has happened to it.
 
-    open_store.run_or_stop(commands.show_request(open_store.StoreView(store, tenant), request, as_json=as_json))
+    The id may be shortened as long as it is the only one that begins so.
+
+    Examples:
+      amplifier-hooks approvals show 8c1f
+      amplifier-hooks approvals show 8c1f --json
+    """
+    from amplifier_hooks.cli.approvals.print_requests import card, event_facts, record_facts
+
+    async with StoreView(store, tenant).open_store() as desk:
+        record = await desk.find(request)
+        events = await desk.broker.events(record.id, desk.viewer)
+        now = await desk.broker.store.now()
+    if as_json:
+        print_json({**record_facts(record, now), "events": [event_facts(event) for event in events]})
+    else:
+        typer.echo("\n".join(card(record, now, events)))
 
 
-@app.command(help=ALLOW)
+@app.command()
+def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
+    """Show each request as it arrives, and answer it here, beside all other approvers.
+
+    The first answer wins, wherever it is given; a request that another approver answered leaves the screen. Later (l)
+    leaves the request on screen open, for others or for 'approvals list'. Ctrl-C denies it; with no request on screen,
+    Ctrl-C ends the command.
+
+    Examples:
+      amplifier-hooks approvals watch
+      amplifier-hooks approvals watch --session build-7
+    """
+    from amplifier_hooks.cli.approvals.watch_requests import watch_until_stopped
+
+    run_or_stop(watch_until_stopped(StoreView(store, tenant, session)), until_interrupted=True)
+
+
+# -- answering ---------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class AlwaysLimits:
+    """The limits of an "always": seconds until its end, and the number of calls that it covers."""
+
+    seconds: float | None = None
+    times: int | None = None
+
+
+@app.command()
 def allow(
     request: Id,
     *,
-    option: Annotated[
-        str | None,
-        typer.Option(metavar="LABEL", help="One of the answers that the request offers.", show_default=False),
-    ] = None,
+    option: Label = None,
     lasts: Annotated[
-        str | None,
-        typer.Option("--for", metavar="TIME", help='An "always" ends after 90s, 30m, 12h, 7d.', show_default=False),
+        str | None, typer.Option("--for", metavar="TIME", help='An "always" ends after 90s, 30m, 12h, 7d.')
     ] = None,
-    times: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help='An "always" covers so many calls.', show_default=False)
-    ] = None,
+    times: Annotated[int | None, typer.Option(metavar="N", min=1, help='An "always" covers so many calls.')] = None,
     yes: Yes = False,
     no_input: NoInput = False,
     store: Store = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Allow one request."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """Allow one request, after showing exactly what would run and asking you to confirm.
 
-    view = open_store.StoreView(store, tenant)
-    record = open_store.run_or_stop(commands.find_waiting(view, request))
-    chosen = commands.allow_option(record, option)
-    limits = commands.always_limits(chosen, lasts, times)
-    commands.confirm_action(record, chosen, yes=yes, no_input=no_input)
-    open_store.run_or_stop(commands.answer(view, record, chosen, limits=limits, as_json=as_json))
+    Your yes covers the action with the digest that is shown, and nothing else.
+
+    Examples:
+      amplifier-hooks approvals allow 8c1f
+      amplifier-hooks approvals allow 8c1f --option "Allow always" --for 2h --times 20
+      amplifier-hooks approvals allow 8c1f --yes
+    """
+    view = StoreView(store, tenant)
+    record = run_or_stop(find_waiting(view, request))
+    chosen = choose_option(record, option, allows=True)
+    if not chosen.lasts and (lasts, times) != (None, None):
+        raise typer.BadParameter(f'an "always" can be limited, and "{chosen.label}" counts once')
+    limits = AlwaysLimits(None if lasts is None else seconds_of(lasts, "--for"), times)
+    confirm_action(record, chosen, yes=yes, no_input=no_input)
+    run_or_stop(answer(view, record, chosen, limits=limits, as_json=as_json))
 
 
-@app.command(help=DENY)
+@app.command()
 def deny(
     request: Id,
     *,
     message: Annotated[
-        str | None, typer.Option("--message", "-m", metavar="TEXT", help="For the model to read.", show_default=False)
+        str | None, typer.Option("--message", "-m", metavar="TEXT", help="For the model to read.")
     ] = None,
-    option: Annotated[
-        str | None,
-        typer.Option(metavar="LABEL", help="One of the answers that the request offers.", show_default=False),
-    ] = None,
+    option: Label = None,
     store: Store = None,
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deny one request."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """Deny one request.
 
-    view = open_store.StoreView(store, tenant)
-    record = open_store.run_or_stop(commands.find_waiting(view, request))
-    chosen = commands.deny_option(record, option)
-    open_store.run_or_stop(commands.answer(view, record, chosen, message=message, as_json=as_json))
-
-
-@app.command(help=GRANTS)
-def grants(*, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False) -> None:
-    """List the grants in force."""
-    from amplifier_hooks.cli.approvals import commands, open_store
-
-    open_store.run_or_stop(commands.list_grants(open_store.StoreView(store, tenant, session), as_json=as_json))
+    Examples:
+      amplifier-hooks approvals deny 8c1f
+      amplifier-hooks approvals deny 8c1f --message "use the staging copy"
+    """
+    view = StoreView(store, tenant)
+    record = run_or_stop(find_waiting(view, request))
+    run_or_stop(answer(view, record, choose_option(record, option, allows=False), message=message, as_json=as_json))
 
 
-@app.command(help=REVOKE)
-def revoke(
-    grant: Annotated[str, typer.Argument(metavar="ID", help="The grant's id, or how it begins.", show_default=False)],
+async def find_waiting(view: StoreView, given: str) -> RequestRecord:
+    """Return the request with this id, or this beginning of an id. Raises `Trouble` unless it waits for an answer."""
+    from amplifier_hooks.cli.approvals.print_requests import status_text
+
+    async with view.open_store() as desk:
+        record = await desk.find(given)
+        status = status_text(record, await desk.broker.store.now())
+    if record.status != "pending":
+        raise Trouble(f"Request {record.id} does not wait any more: {status}.")
+    return record
+
+
+def choose_option(record: RequestRecord, label: str | None, *, allows: bool) -> Option:
+    """Return the option of this kind with this label or id.
+
+    Without a label, return the first that denies once, or the only one that allows once. Raises `BadParameter`, with
+    the labels that there are.
+    """
+    from amplifier_hooks.cli.approvals.print_requests import inline
+
+    found = [option for option in record.request.options if option.allows == allows]
+    labels = [option.label for option in found]
+    if label is not None:
+        wanted = label.strip().casefold()
+        for option in found:
+            if wanted in (option.label.strip().casefold(), option.id.casefold()):
+                return option
+        raise typer.BadParameter(
+            inline(f"{label!r} is not offered; {suggestion(label, labels)}"), param_hint="--option"
+        )
+    once = [option for option in found if option.kind in ("allow_once", "reject_once")]
+    if not once or (allows and len(once) > 1):
+        there = inline(", ".join(map(repr, labels))) or "none"
+        raise typer.BadParameter(f"name one of the answers; there are {there}", param_hint="--option")
+    return once[0]
+
+
+def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input: bool) -> None:
+    """Show the action, and the reach of an "always", and ask to confirm it; end the program without a yes.
+
+    A request whose arguments do not have its digest ends the program as well.
+    """
+    from amplifier_hooks.cli.approvals.print_requests import action, always, inline
+
+    if not yes:
+        try:
+            lines = (*action(record), *(always(record.request) if option.lasts else ()))
+        except ApprovalMismatch as problem:
+            end_command(str(problem))
+        typer.echo("\n".join(lines), err=True)
+    confirm(f"{inline(option.label)}?", yes=yes, no_input=no_input)
+
+
+async def answer(
+    view: StoreView,
+    record: RequestRecord,
+    option: Option,
+    *,
+    message: str | None = None,
+    limits: AlwaysLimits | None = None,
+    as_json: bool,
+) -> None:
+    """Answer a request, and print the result. Raises `Trouble` if the store refuses the answer."""
+    from amplifier_hooks.cli.approvals.print_requests import inline, record_facts
+
+    async with view.open_store() as desk:
+        resolution = await desk.broker.decide(
+            record.id, record.digest, option.id, desk.viewer, message=message, **asdict(limits or AlwaysLimits())
+        )
+        now = await desk.broker.store.now()
+    if resolution.refusal is not None:
+        raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
+    after = resolution.record or record
+    if as_json:
+        print_json(record_facts(after, now))
+    else:
+        tool, who = inline(after.request.tool), inline(after.request.agent)
+        typer.echo(f"{inline(option.label)}: {tool} for {who}, request {inline(after.id)}, digest {after.digest[:12]}")
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+@on_loop
+async def grants(
+    *, store: Store = None, tenant: Tenant = None, session: Session = None, as_json: AsJson = False
+) -> None:
+    """List the grants in force: every "allow always" and "deny always".
+
+    Examples:
+      amplifier-hooks approvals grants
+      amplifier-hooks approvals grants --session build-7 --json
+    """
+    from amplifier_hooks.cli.approvals.print_requests import grant_facts, grant_lines
+
+    async with StoreView(store, tenant, session).open_store() as desk:
+        found = await desk.broker.grants(desk.viewer)
+        uses = {grant.id: await desk.broker.store.grant_uses(grant.id) for grant in found}
+    if as_json:
+        print_json([grant_facts(grant, uses[grant.id]) for grant in found])
+        return
+    for grant in found:
+        typer.echo("\n".join(grant_lines(grant, uses, uses[grant.id])))
+    if not found:
+        print_error("No grant is in force.")
+
+
+@app.command()
+@on_loop
+async def revoke(
+    grant: Annotated[str, typer.Argument(metavar="ID", help="The grant's id, or how it begins.")],
     *,
     store: Store = None,
     tenant: Tenant = None,
 ) -> None:
-    """End one grant."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """End a grant; from then on its calls are asked about again.
 
-    open_store.run_or_stop(commands.revoke_grant(open_store.StoreView(store, tenant), grant))
+    Examples:
+      amplifier-hooks approvals revoke 8c1f
+    """
+    from amplifier_hooks.cli.approvals.print_requests import inline
+
+    async with StoreView(store, tenant).open_store() as desk:
+        known = {one.id: one for one in await desk.broker.grants(desk.viewer)}
+        found = known[only_one(grant, known, "grant")]
+        if not await desk.broker.revoke(found.id, desk.viewer):
+            raise Trouble(f"The grant {found.id} has ended already.")
+    typer.echo(
+        f"Revoked {inline(found.id)}: {inline(found.key.tool)}, asked by {inline(found.key.hook)}, is asked again."
+    )
 
 
-@app.command(help=PURGE)
+@app.command()
 def purge(
     *,
     older_than: Annotated[
         str, typer.Option(metavar="TIME", help="Time since the request ended: 90s, 30m, 12h, 7d.")
-    ] = ("7d"),
+    ] = "7d",
     unrecorded: Annotated[
         bool, typer.Option("--unrecorded", help="Also requests not in the record; for programs that keep none.")
     ] = False,
@@ -250,64 +371,225 @@ def purge(
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove requests that ended long ago."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """Remove requests that ended long ago, with the arguments that are stored with them.
 
-    seconds = commands.seconds_of(older_than, "--older-than")
+    Requests that wait for an answer, that have an unknown outcome, or that are not in the record yet stay. The record
+    itself is not touched: it holds arguments by digest and verifies as before.
+
+    Examples:
+      amplifier-hooks approvals purge
+      amplifier-hooks approvals purge --older-than 12h --yes
+    """
+    seconds = seconds_of(older_than, "--older-than")
     confirm(f"Remove for good the requests that ended more than {older_than} ago?", yes=yes, no_input=no_input)
-    open_store.run_or_stop(
-        commands.purge_requests(open_store.StoreView(store), seconds, unrecorded=unrecorded, as_json=as_json)
-    )
+
+    async def remove() -> tuple[int, list[Any]]:
+        async with StoreView(store).open_store() as desk:
+            await desk.broker.store.expire_due()  # an overdue request ends only when a reader notices it
+            count = await desk.broker.store.purge(seconds, unrecorded=unrecorded)
+            return count, [] if unrecorded else await desk.broker.store.list_unrecorded(1)
+
+    count, left = run_or_stop(remove())
+    print_removed(count, "request", as_json=as_json)
+    if left:
+        print_error("Requests that are not in a record yet were kept. If your program keeps no record: --unrecorded")
 
 
-@app.command(help=WATCH)
-def watch(*, store: Store = None, tenant: Tenant = None, session: Session = None) -> None:
-    """Show requests as they arrive, and take answers."""
-    from amplifier_hooks.cli.approvals import open_store, watch_requests
-
-    open_store.run_or_stop(
-        watch_requests.watch_until_stopped(open_store.StoreView(store, tenant, session)), until_interrupted=True
-    )
+# -- stopping ----------------------------------------------------------------------------------------------------------
 
 
-@rules.callback()
-def rules_options() -> None:
-    """Take the options that stand before the name of a command: none yet."""
+@on_loop
+async def stop(
+    *,
+    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason, for people and models.")],
+    tenant: Tenant = None,
+    session: Stopped = "",
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop the acts of a session, of a tenant, or all, in every process that uses the store.
+
+    A tool that runs goes on; nothing new begins. Open questions stay open, and an approval that is not used yet counts
+    again after 'amplifier-hooks resume'.
+
+    Examples:
+      amplifier-hooks stop --why "wrong database"
+      amplifier-hooks stop --session build-7 --why "it loops"
+      amplifier-hooks stop --tenant acme --why "on request of acme"
+    """
+    async with StoreView(store, tenant).open_store() as desk:
+        begun = await desk.broker.stop(why, desk.viewer, session)
+    print_stop(begun, as_json=as_json)
 
 
-@rules.command(help=CHECK)
-def check(file: File, *, as_json: AsJson = False) -> None:
-    """Check a file of rules."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+def resume(
+    *,
+    tenant: Tenant = None,
+    session: Stopped = "",
+    yes: Yes = False,
+    no_input: NoInput = False,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a stop: name the tenant and the session with which it was begun.
 
-    open_store.run_or_stop(commands.check_rules(file, as_json=as_json))
+    Examples:
+      amplifier-hooks resume
+      amplifier-hooks resume --session build-7 --yes
+    """
+    reach = reach_of(tenant or "", session)
+    confirm(f"Let {reach} go on?", yes=yes, no_input=no_input)
+
+    async def end() -> tuple[Stop | None, list[Stop]]:
+        async with StoreView(store, tenant).open_store() as desk:
+            ended = await desk.broker.end_stop(desk.viewer, session)
+            return ended, await desk.broker.stops_in_force(desk.viewer)
+
+    ended, there = run_or_stop(end())
+    if ended is None:
+        end_command("\n".join([f"No stop of {reach} is in force.", *map(stop_line, there)]))
+    print_stop(ended, as_json=as_json)
 
 
-@rules.command(help=EXPLAIN)
-def explain(
+def print_stop(stop: Stop, *, as_json: bool) -> None:
+    """Print a stop, as a line or as JSON."""
+    if as_json:
+        print_json(stop)
+    else:
+        print_text(stop_line(stop) if stop.ended is None else f"Ended: {stop_line(stop)}")
+
+
+def stop_line(stop: Stop) -> str:
+    """Return a stop in words."""
+    reach = reach_of(stop.tenant, stop.session)
+    return f"Stop of {reach}, by {stop.by} since {stop.at:%Y-%m-%d %H:%M:%S} UTC: {stop.why}"
+
+
+def reach_of(tenant: str, session: str) -> str:
+    """Return the reach of a stop in words."""
+    of = f" of tenant {tenant}" if tenant else ""
+    return f"session {session}{of}" if session else f"all sessions{of}"
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")]
+
+
+@rules.command()
+@on_loop
+async def check(file: File, *, as_json: AsJson = False) -> None:
+    """Say what is wrong with a file of rules, line by line.
+
+    Examples:
+      amplifier-hooks approvals rules check rules.yaml
+    """
+    from approval_backends.rules.policy import Rules
+
+    found = Rules.load(file)
+    if as_json:
+        facts = {"file": str(file), "rules": len(found), "report_only": found.report_only, "digest": found.digest}
+        print_json(facts)
+    else:
+        only = f", {STOPS_NOTHING}" * found.report_only
+        print_text(f"{file}: {count_text(len(found), 'rule')}, digest {found.digest[:12]}{only}")
+
+
+@rules.command()
+@on_loop
+async def explain(
     file: File,
     *,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool.", show_default=False)] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool.")] = None,
     given: Annotated[str, typer.Option("--input", metavar="JSON", help="Its arguments; - reads them.")] = "{}",
-    request: Annotated[
-        str | None, typer.Option(metavar="ID", help="Take a request in the store instead.", show_default=False)
-    ] = None,
+    request: Annotated[str | None, typer.Option(metavar="ID", help="Take a request in the store instead.")] = None,
     cwd: Annotated[Path | None, typer.Option(help="The session's directory; by default this one.")] = None,
     risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="The risk of the call.")] = "medium",
     event: Annotated[str, typer.Option(metavar="NAME", help="The event.")] = "tool:pre",
     store: Store = None,
-    tenant: Tenant = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tenant.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain the decision of the rules about one call."""
-    from amplifier_hooks.cli.approvals import commands, open_store
+    """Name the rules that decide about a call, those that also match, and why the rest do not.
+
+    Examples:
+      amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
+      amplifier-hooks approvals rules explain rules.yaml --tool Write --input '{"file_path": "src/a.py"}' --cwd /project
+      amplifier-hooks approvals rules explain rules.yaml --request 8c1f
+    """
+    from approval_backends.rules.policy import Rules
 
     if (tool is None) == (request is None):
         raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
     if request is not None:
-        open_store.run_or_stop(
-            commands.explain_request(file, open_store.StoreView(store, tenant), request, as_json=as_json)
-        )
+        facts = await facts_of_request(StoreView(store, tenant), request, quiet=as_json)
     else:
-        facts = commands.facts_of(tool or "", given, cwd=cwd, risk=risk, event=event, tenant=tenant)
-        open_store.run_or_stop(commands.explain_call(file, facts, as_json=as_json))
+        where = Path.cwd() if cwd is None else cwd.absolute()
+        facts = ActionFacts(
+            tool=tool or "",
+            arguments=arguments_from(given),
+            event=event,
+            session="",
+            tenant=tenant or "",
+            cwd=str(where),
+            risk=risk,
+        )
+    explanation = Rules.load(file).explain(facts)
+    if not as_json:
+        print_text(str(explanation))
+        return
+    verdict = explanation.verdict
+    print_json(
+        {
+            "report_only": explanation.report_only,
+            "action": verdict.action if verdict else None,
+            "rule": verdict.rule if verdict else None,
+            "reason": verdict.reason if verdict else "",
+            "answers": list(verdict.answers) if verdict else [],
+            "risk": verdict.risk if verdict else None,
+            "risk_reason": verdict.risk_reason if verdict else "",
+            "rules": [
+                {
+                    "rule": one.rule,
+                    "action": one.action,
+                    "line": one.line,
+                    "matched": one.matched,
+                    "decides": one in explanation.deciding,
+                    "why": one.why,
+                }
+                for one in explanation.considered
+            ],
+        }
+    )
+
+
+async def facts_of_request(view: StoreView, given: str, *, quiet: bool) -> ActionFacts:
+    """Return the facts of a request in the store, and name it unless `quiet`."""
+    async with view.open_store() as desk:
+        request = (await desk.find(given)).request
+    if not quiet:
+        print_error(f"Request {request.id}: {request.tool} for {request.agent}")
+    # Rules do not judge by the risk that a rule assessed.
+    before = [one for one in request.assessments if not one.by.startswith("rule:")]
+    return ActionFacts(
+        tool=request.tool,
+        arguments=request.arguments,
+        event=request.event,
+        session=request.session,
+        tenant=request.tenant,
+        agent=request.agent,
+        cwd=request.cwd,
+        risk=highest(before) or ("medium" if request.assessments else request.risk),
+    )
+
+
+def arguments_from(given: str) -> dict[str, Any]:
+    """Return the arguments in an option; `-` is standard input. Raises `BadParameter` unless it is a JSON object."""
+    try:
+        arguments: Any = json.loads(sys.stdin.read() if given == "-" else given)
+    except ValueError as problem:
+        raise typer.BadParameter(f"the input is not JSON: {problem}", param_hint="--input") from None
+    if not isinstance(arguments, dict):
+        raise typer.BadParameter('the input is no JSON object; write {"command": "ls"}', param_hint="--input")
+    return arguments

@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-import typer
 from attrs import frozen
 
 from amplifier_hooks.cli.common.terminal_io import error_text, stop, user_name
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
-from approval_backends.broker import Broker
-from approval_backends.lifecycle import Decider
-from approval_backends.stores.address import store_at, without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from amplifier_hooks.storage.database import Database
-    from approval_backends.lifecycle import RequestRecord
+    from approval_backends.broker import Broker
+    from approval_backends.lifecycle import Decider, RequestRecord
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SHORTEST: Final = 4
@@ -49,6 +47,8 @@ class StoreView:
     @property
     def name(self) -> str:
         """The address of the store, without secrets."""
+        from approval_backends.stores.address import without_secrets
+
         return without_secrets(self.store) if self.store else str(StateFolder().approvals)
 
     @asynccontextmanager
@@ -57,6 +57,10 @@ class StoreView:
 
         Raises `Trouble` if the store is missing or cannot be used.
         """
+        from amplifier_hooks.storage.database import StoreUnavailable
+        from approval_backends.broker import Broker
+        from approval_backends.stores.address import store_at
+
         store = store_at(self.store)
         path = getattr(store.database, "path", None)
         if path is not None and not path.exists():
@@ -76,6 +80,8 @@ class StoreView:
 
     def viewer(self) -> Decider:
         """Return the user of this command as a decider."""
+        from approval_backends.lifecycle import Decider
+
         sessions = None if self.sessions is None else frozenset(self.sessions)
         return Decider(name=user_name(), channel="cli", tenant=self.tenant, sessions=sessions)
 
@@ -121,11 +127,6 @@ def only_one(given: str, ids: Iterable[str], what: str) -> str:
     raise Trouble(f"There is no {what} {given!r}." + (f" Did you mean {likely[0]!r}?" if likely else ""))
 
 
-def print_line(text: str = "") -> None:
-    """Print a line of the answer to standard output. The caller has escaped its foreign parts."""
-    typer.echo(text)
-
-
 def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:
     """Run the work and return its result. An error is a line on standard error and exit code 1.
 
@@ -137,3 +138,13 @@ def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False
         stop(error_text(problem))
     except KeyboardInterrupt:
         stop("Stopped.", 0 if until_interrupted else 1)
+
+
+def on_loop(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Return the function of a command that runs an async function, with its options and its errors."""
+
+    @wraps(work)
+    def command(*args: P.args, **options: P.kwargs) -> None:
+        run_or_stop(work(*args, **options))
+
+    return command

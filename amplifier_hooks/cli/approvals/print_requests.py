@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import asdict
-
 from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
-from approval_backends.card.contents import reach
+from approval_backends.card.contents import oddities, reach
 from approval_backends.card.impact_lines import impact_lines
-from approval_backends.card.oddities import oddities
 from approval_backends.lifecycle import seconds_left
 from approval_backends.terminal.card_pages import names_secret, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse
@@ -193,48 +190,30 @@ def _clock(at: datetime) -> str:
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
-def to_json(value: object) -> str:
-    """Return JSON of printable ASCII characters, which is safe on a terminal."""
-    return json.dumps(value, indent=2).replace("\x7f", "\\u007f")
-
-
 def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
     """Return the facts of a request, for programs."""
     request, decision = record.request, record.decision
     return {
-        "id": record.id,
-        "status": record.status,
-        "tool": request.tool,
+        **_fields(record, "id", "status", "digest"),
+        **_fields(request, "tool", "agent", "session", "tenant", "event", "cwd", "risk", "default"),
         "arguments": dict(request.arguments),
-        "digest": record.digest,
-        "agent": request.agent,
-        "session": request.session,
-        "tenant": request.tenant,
-        "event": request.event,
-        "cwd": request.cwd,
-        "risk": request.risk,
-        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
-        "impacts": [{"kind": one.kind, "place": one.place, "reason": one.reason} for one in request.impacts],
+        "risk_reasons": [_fields(one, "by", "reason") for one in request.risk_reasons],
+        "impacts": [_fields(one, "kind", "place", "reason") for one in request.impacts],
         "questions": [
             {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
             for question, key in zip(request.questions, grant_keys(request), strict=True)
         ],
-        "odd": [asdict(odd) for odd in oddities(dict(request.arguments), inline)],
-        "options": [{"id": one.id, "label": one.label, "kind": one.kind} for one in request.options],
-        "default": request.default,
-        "created": record.created.wall.isoformat(),
-        "expires": record.expires.isoformat(),
+        "odd": list(oddities(dict(request.arguments), inline)),
+        "options": [_fields(one, "id", "label", "kind") for one in request.options],
+        "created": record.created.wall,
+        "expires": record.expires,
         "seconds_left": max(0.0, seconds_left(record.created, record.lifetime, now)) if not decision else None,
         "reason": record.reason,
         "decision": None
         if decision is None
         else {
-            "option": decision.option,
-            "by": decision.by,
-            "channel": decision.channel,
-            "at": decision.at.isoformat() if decision.at else None,
+            **_fields(decision, "option", "by", "channel", "at", "message"),
             "seconds": record.took,
-            "message": decision.message,
             "arguments": None if decision.arguments is None else dict(decision.arguments),
         },
     }
@@ -242,37 +221,18 @@ def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
 
 def event_facts(event: RequestEvent) -> dict[str, Any]:
     """Return the facts of an event of a request, for programs."""
-    facts: Mapping[str, Any] = {
-        "kind": event.kind,
-        "at": event.at.isoformat(),
-        "by": event.by,
-        "channel": event.channel,
-        "note": event.note,
-        "recorded": event.recorded,
-    }
-    return dict(facts)
+    return _fields(event, "kind", "at", "by", "channel", "note", "recorded")
 
 
 def grant_facts(grant: Grant, uses: Sequence[GrantUse] = ()) -> dict[str, Any]:
     """Return the facts of a grant, for programs, with the calls that it has covered."""
-    key = grant.key
     return {
-        "id": grant.id,
-        "allows": grant.allows,
-        "tool": key.tool,
-        "hook": key.hook,
-        "hook_version": key.version,
-        "scope": key.scope,
-        "agent": key.agent,
-        "session": key.session,
-        "tenant": key.tenant,
-        "cwd": key.cwd,
-        "by": grant.by,
-        "channel": grant.channel,
-        "request": grant.request,
-        "created": grant.created.isoformat(),
-        "expires": grant.expires.isoformat() if grant.expires else None,
-        "times": grant.times,
-        "used": grant.used,
-        "uses": [{"at": use.at.isoformat(), "tool": use.tool, "action": use.action} for use in uses],
+        **_fields(grant, "id", "allows", "by", "channel", "request", "created", "expires", "times", "used"),
+        **_fields(grant.key, "tool", "hook", "scope", "agent", "session", "tenant", "cwd"),
+        "hook_version": grant.key.version,
+        "uses": [_fields(use, "at", "tool", "action") for use in uses],
     }
+
+
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}

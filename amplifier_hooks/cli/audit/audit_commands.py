@@ -1,17 +1,21 @@
-"""`amplifier-hooks audit`: a record comes in; a verdict, its lines or a page go out.
+"""`amplifier-hooks audit`, `report` and `ledger`: a record or a ledger comes in; a verdict, its lines or a page go out.
 
-Only `accept` writes to a record, and only `purge` removes one.
+Only `accept` writes to a record, and only `purge` removes one: whole records of ended chats, and no others.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import time
+from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
+from attrs import define, field
 
 from amplifier_hooks.cli.common.terminal_io import (
     AsJson,
@@ -22,13 +26,20 @@ from amplifier_hooks.cli.common.terminal_io import (
     count_text,
     error_text,
     print_error,
+    print_json,
+    print_removed,
+    seconds_of,
+    stop,
+    user_name,
 )
 from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from amplifier_hooks.cli.audit.find_record import RecordFiles
+    from amplifier_hooks.cli.audit.find_record import Line, RecordFiles
+    from amplifier_hooks.library.tool_ledger import LedgerEntry
+    from amplifier_hooks.record.record_errors import LogUnavailable
     from amplifier_hooks.record.report import Report
 
 
@@ -40,55 +51,6 @@ Examples:
   amplifier-hooks audit tail record.jsonl --follow
   amplifier-hooks audit show record.jsonl --key audit.key.pub --html > record.html
 """
-VERIFY: Final = """Find out whether the record is unchanged since it was written.
-
-\b
-Examples:
-  amplifier-hooks audit verify record.jsonl --key audit.key.pub
-  amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite --require-head
-  amplifier-hooks audit verify --anchor note.txt --json
-
-A record is all its segments: name the first file, or nothing for the record of serve. The key is the public half; keep
-it out of reach of the programs that write the record. The heads are looked up in the store of your approvals, unless
-you name another one. Without a key, and without a head or anchor, the verdict is cannot tell.
-"""
-TAIL: Final = """Print the last lines of the record, one a line. Nothing is verified.
-
-\b
-Examples:
-  amplifier-hooks audit tail record.jsonl
-  amplifier-hooks audit tail record.jsonl --lines 100 --json
-  amplifier-hooks audit tail record.jsonl --follow
-"""
-SHOW: Final = """Print every line of the record with all it says; the verdict goes to standard error.
-
-\b
-Examples:
-  amplifier-hooks audit show record.jsonl --key audit.key.pub
-  amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
-  amplifier-hooks audit show record.jsonl --last 200 --html > record.html
-"""
-ACCEPT: Final = """Go on with a record and a store of approvals that do not fit together. The record names you.
-
-\b
-Examples:
-  amplifier-hooks audit accept
-  amplifier-hooks audit accept record.jsonl --store approvals.db
-
-They do not fit when one of them was replaced by an older copy, or changed by another program. Every call is denied
-until you accept them; find out the reason first. Calls that were approved and run since that copy may be asked about,
-and run, again. Stop the program that writes the record first.
-"""
-PURGE: Final = """Remove the records of chats that ended long ago.
-
-\b
-Examples:
-  amplifier-hooks audit purge
-  amplifier-hooks audit purge --older-than 12h --yes
-
-Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that `chat
---record` named.
-"""
 VERDICTS: Final = (
     "Exit codes: 0 the verdict is intact or unbroken; 1 it is tampered or truncated, or the record cannot be read; "
     "2 it was called wrongly; 3 it is cannot tell; 4 it is unbroken, and --require-head was given."
@@ -98,46 +60,26 @@ READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was
 PAUSE: Final = 0.25
 """Seconds between two reads of a record with `--follow`."""
 
-Record = Annotated[
-    Path | None,
-    typer.Argument(metavar="RECORD", help="Its first file; otherwise the record of serve.", show_default=False),
-]
+Record = Annotated[Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise the record of serve.")]
 Keys = Annotated[
     list[str] | None,
-    typer.Option(
-        "--key",
-        metavar="KEY",
-        help="Pin this public key: a .pub file, or its text. May be given again.",
-        show_default=False,
-    ),
+    typer.Option("--key", metavar="KEY", help="Pin this public key: a .pub file, or its text. May be given again."),
 ]
 Heads = Annotated[
     str | None,
-    typer.Option(
-        "--heads",
-        metavar="ADDRESS",
-        help="The store that keeps the heads; otherwise that of approvals.",
-        show_default=False,
-    ),
+    typer.Option("--heads", metavar="ADDRESS", help="The store that keeps the heads; otherwise that of approvals."),
 ]
 Anchors = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--anchor",
-        metavar="FILE",
-        help="Signed notes that were kept elsewhere. May be given again.",
-        show_default=False,
-    ),
+    typer.Option("--anchor", metavar="FILE", help="Signed notes that were kept elsewhere. May be given again."),
 ]
-LogId = Annotated[
-    str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.", show_default=False)
-]
+LogId = Annotated[str | None, typer.Option("--log", metavar="ID", help="The id the log has to have.")]
 AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing else.")]
 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 
-@audit_app.command("verify", help=VERIFY, epilog=VERDICTS)
+@audit_app.command("verify", epilog=VERDICTS)
 def verify(
     record: Record = None,
     *,
@@ -151,21 +93,33 @@ def verify(
     json: AsJson = False,
     html: AsPage = False,
 ) -> None:
-    """Print the report."""
-    from amplifier_hooks.cli.audit import html_page, record_text
+    """Find out whether the record is unchanged since it was written.
+
+    Examples:
+      amplifier-hooks audit verify record.jsonl --key audit.key.pub
+      amplifier-hooks audit verify record.jsonl --key audit.key.pub --heads heads.sqlite --require-head
+      amplifier-hooks audit verify --anchor note.txt --json
+
+    A record is all its segments: name the first file, or nothing for the record of serve. The key is the public half;
+    keep it out of reach of the programs that write the record. The heads are looked up in the store of your approvals,
+    unless you name another one. Without a key, and without a head or anchor, the verdict is cannot tell.
+    """
+    from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.record.report import LogVerdict
 
     check_one_form(json=json, html=html)
     with check_record(record, key, heads, anchor, log) as (found, report):
         if html:
-            print_lines(html_page.page(report, name=found.path.name))
+            print_lines(record_text.page(report, name=found.path.name))
+        elif json:
+            print_json(record_text.report_facts(report))
         else:
-            print_lines(record_text.report_as_json(report) if json else record_text.report_lines(report))
+            print_lines(record_text.report_lines(report))
     headless = require_head and report.verdict is LogVerdict.UNBROKEN
     raise typer.Exit(record_text.HEADLESS if headless else record_text.EXITS[report.verdict])
 
 
-@audit_app.command("tail", help=TAIL, epilog=READING)
+@audit_app.command("tail", epilog=READING)
 def tail(
     record: Record = None,
     *,
@@ -173,7 +127,13 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Print the last lines."""
+    """Print the last lines of the record, one a line. Nothing is verified.
+
+    Examples:
+      amplifier-hooks audit tail record.jsonl
+      amplifier-hooks audit tail record.jsonl --lines 100 --json
+      amplifier-hooks audit tail record.jsonl --follow
+    """
     from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.cli.audit.find_record import RecordFiles
 
@@ -190,20 +150,16 @@ def tail(
         )
 
 
-@audit_app.command("show", help=SHOW, epilog=READING)
+@audit_app.command("show", epilog=READING)
 def show(
     record: Record = None,
     *,
     kind: Annotated[
-        list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.", show_default=False),
+        list[str] | None, typer.Option("--kind", metavar="KIND", help="Only this kind. May be given again.")
     ] = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only this session.", show_default=False)
-    ] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.")] = None,
     last: Annotated[
-        int | None,
-        typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.", show_default=False),
+        int | None, typer.Option("--last", min=1, metavar="N", help="Only the last so many of them.")
     ] = None,
     key: Keys = None,
     heads: Heads = None,
@@ -212,20 +168,26 @@ def show(
     json: AsJson = False,
     html: AsPage = False,
 ) -> None:
-    """Print the lines of these kinds or this session, or the last few."""
-    from amplifier_hooks.cli.audit import html_page, record_text
+    """Print every line of the record with all it says; the verdict goes to standard error.
+
+    Examples:
+      amplifier-hooks audit show record.jsonl --key audit.key.pub
+      amplifier-hooks audit show record.jsonl --kind approval.decided --kind tool.denied
+      amplifier-hooks audit show record.jsonl --last 200 --html > record.html
+    """
+    from amplifier_hooks.cli.audit import record_text
 
     check_one_form(json=json, html=html)
     with check_record(record, key, heads, anchor, log) as (found, report):
         wanted = found.lines(kinds=kind or (), session=session, last=last)
         if html:
-            print_lines(html_page.page(report, name=found.path.name, entries=wanted))
+            print_lines(record_text.page(report, name=found.path.name, entries=wanted))
         elif not print_lines(map(record_text.raw_text if json else record_text.whole_text, wanted)):
             typer.echo(f"There is no such line; {record_text.kinds_text(found.lines())}", err=True)
         typer.echo(record_text.verdict(report), err=True)
 
 
-@audit_app.command("accept", help=ACCEPT)
+@audit_app.command("accept")
 def accept(
     record: Record = None,
     *,
@@ -233,9 +195,17 @@ def accept(
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
-    """Print each mismatch of the record and the store, and go on if the operator confirms."""
+    """Go on with a record and a store of approvals that do not fit together. The record names you.
+
+    Examples:
+      amplifier-hooks audit accept
+      amplifier-hooks audit accept record.jsonl --store approvals.db
+
+    They do not fit when one of them was replaced by an older copy, or changed by another program. Every call is denied
+    until you accept them; find out the reason first. Calls that were approved and run since that copy may be asked
+    about, and run, again. Stop the program that writes the record first.
+    """
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
-    from amplifier_hooks.cli.audit.repair import resume_log
 
     accepted = set[type]()
     while problem := run_or_stop(resume_log(record, store, accepted)):
@@ -245,7 +215,7 @@ def accept(
     print_error("They fit together." if not accepted else "Accepted, and on record.")
 
 
-@audit_app.command("purge", help=PURGE)
+@audit_app.command("purge")
 def purge(
     *,
     older_than: Annotated[str, typer.Option(metavar="TIME", help="Time since the chat ended: 30m, 12h, 90d.")] = "30d",
@@ -253,9 +223,15 @@ def purge(
     no_input: NoInput = False,
     json: AsJson = False,
 ) -> None:
-    """Print the number of old records, and remove them if the operator confirms."""
-    from amplifier_hooks.cli.approvals.commands import seconds_of
-    from amplifier_hooks.cli.audit.repair import ended_records, remove_records
+    """Remove the records of chats that ended long ago.
+
+    Examples:
+      amplifier-hooks audit purge
+      amplifier-hooks audit purge --older-than 12h --yes
+
+    Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that `chat
+    --record` named.
+    """
     from amplifier_hooks.storage.state_folder import StateFolder
 
     found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than, "--older-than")))
@@ -265,8 +241,7 @@ def purge(
             yes=yes,
             no_input=no_input,
         )
-    count = remove_records(found)
-    print_lines([f'{{"removed": {count}}}' if json else f"Removed {count_text(count, 'record')} of chats."])
+    print_removed(remove_records(found), "record of a chat", "records of chats", as_json=json)
 
 
 @contextmanager
@@ -310,3 +285,225 @@ def report_unreadable() -> Iterator[None]:
     except OSError as problem:
         typer.echo(f"The record cannot be read: {for_log(error_text(problem))}", err=True)
         raise typer.Exit(1) from None
+
+
+async def resume_log(record: Path | None, store: str | None, accepted: set[type]) -> LogUnavailable | None:
+    """Go on with a record and a store, and return None; for a mismatch that was not accepted, return it instead.
+
+    `accepted` has the types of the mismatches that the operator has accepted: `LogCut`, `StoreReplaced`.
+
+    After a mismatch, nothing is written. Raises `Trouble` if the record or the store is missing, and the errors of
+    opening them.
+    """
+    from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
+    from amplifier_hooks.record.log import AuditLog, StoredHeads
+    from amplifier_hooks.record.record_errors import LogCut, LogUnavailable, StoreReplaced
+    from amplifier_hooks.storage.state_folder import StateFolder
+
+    path = StateFolder().record if record is None else record
+    if not path.exists():  # opening would make it
+        raise Trouble(f"There is no record at {path}; name its first file.")
+    async with StoreView(store).open_store() as desk:
+        heads = await StoredHeads.beside(desk.database)
+        log = AuditLog.open(path, heads=heads, accept_cut=LogCut in accepted, accept_store=StoreReplaced in accepted)
+        try:
+            await log.check()
+            if accepted:
+                facts = {"by": user_name(), "record": LogCut in accepted, "store": StoreReplaced in accepted}
+                await log.write("operator.accepted", facts, durable=True)
+        except (LogCut, StoreReplaced) as problem:
+            return problem
+        finally:
+            with suppress(LogUnavailable):  # the caller gets this problem already
+                await log.close()
+    return None
+
+
+OURS: Final = re.compile(r"[0-9a-f]{32}\.jsonl")
+"""The name that `chat` gives a record. Files with other names stay."""
+
+
+def ended_records(folder: Path, before: float) -> Iterator[Path]:
+    """Return the first files of the records that no chat has written to since this time, in seconds since 1970."""
+    from amplifier_hooks.record.log_files import file_of, numbers_of
+
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if OURS.fullmatch(path.name) and not path.is_symlink():
+            latest = max(file_of(path, number).stat().st_mtime for number in numbers_of(path))
+            if latest < before:
+                yield path
+
+
+def remove_records(paths: list[Path]) -> int:
+    """Remove these records, and return their number; a record that a chat still writes stays. Raises `OSError`."""
+    from amplifier_hooks.record.log_files import Files, file_of, numbers_of
+    from amplifier_hooks.record.record_errors import LogInUse
+
+    files, count = Files(), 0
+    for path in paths:
+        with suppress(LogInUse):
+            held = files.open(path)
+            try:
+                files.lock(held, path)
+                for number in reversed(numbers_of(path)):  # the first one last: a search for records finds it
+                    file_of(path, number).unlink()
+            finally:
+                files.close(held)
+            count += 1
+    return count
+
+
+# -- report ------------------------------------------------------------------------------------------------------------
+
+
+REPORT_CODES: Final = "Exit codes: 0 it was read, 1 it cannot be read, 2 it was called wrongly."
+
+DONE: Final = {
+    "deny": "denied",
+    "ask_user": "asked about",
+    "modify": "changed",
+    "inject_context": "added text at",
+    "allow": "allowed without a question",
+}
+"""Each answer in the words of a report."""
+
+
+@define
+class HookReport:
+    """The answers of one report-only hook or rule."""
+
+    counts: Counter[str] = field(factory=Counter)
+    latest: deque[dict[str, Any]] = field(factory=deque)
+
+
+def report(
+    record: Record = None,
+    *,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session.")] = None,
+    last: Annotated[int, typer.Option("--last", min=0, metavar="N", help="The latest answers of each to print.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what report-only hooks and rules would have done. They stopped nothing.
+
+    Examples:
+      amplifier-hooks report
+      amplifier-hooks report record.jsonl --last 20
+      amplifier-hooks report record.jsonl --session 5f0c --json
+
+    The answers come from the record, which this command does not verify: amplifier-hooks audit verify does.
+    """
+    from amplifier_hooks.cli.audit.find_record import RecordFiles
+
+    with report_unreadable():
+        found = read_answers(RecordFiles(record).lines(session=session), last)
+    if as_json:
+        rows = [
+            {"hook": hook, "would": dict(one.counts), "latest": list(one.latest)} for hook, one in sorted(found.items())
+        ]
+        print_json(rows)
+    elif not print_lines(answer_lines(found)):
+        typer.echo("The record has no answer of a report-only hook or of report-only rules.", err=True)
+
+
+def read_answers(lines: Iterable[Line], last: int) -> dict[str, HookReport]:
+    """Return the report-only answers on the lines of a record, by hook or rule, with the `last` ones of each."""
+    from amplifier_hooks.cli.audit.record_text import would_answers
+
+    found: dict[str, HookReport] = {}
+    for line in lines:
+        if line.entry is None:
+            continue
+        facts = line.entry.facts
+        for hook, would in would_answers(facts):
+            one = found.setdefault(hook, HookReport(latest=deque(maxlen=last)))
+            action = str(would.get("action"))
+            one.counts[action] += 1
+            about = {name: facts.get(name) for name in ("session", "event", "tool")}
+            one.latest.append({"time": line.entry.time, **about, "action": action, "reason": would.get("reason")})
+    return found
+
+
+def answer_lines(found: dict[str, HookReport]) -> Iterator[str]:
+    """Return the report as lines, for people."""
+    from amplifier_hooks.cli.audit.record_text import time_text
+    from amplifier_hooks.result import STOPS_NOTHING
+
+    for hook, one in sorted(found.items()):
+        counts = ", ".join(f"{DONE.get(action, action)} {count:,}" for action, count in one.counts.most_common())
+        yield f"{for_log(hook)} ({STOPS_NOTHING}) would have {for_log(counts)}"
+        for answer in one.latest:
+            did = DONE.get(answer["action"], answer["action"])
+            about = answer["tool"] or answer["event"]
+            why = f": {answer['reason']}" if answer["reason"] else ""
+            yield f"  {time_text(answer['time'])}  {for_log(f'{did} {about}{why}')}"
+
+
+# -- ledger ------------------------------------------------------------------------------------------------------------
+
+
+SHOWN: Final = 80
+"""Characters of a call's input that a line shows."""
+
+
+def ledger(
+    *,
+    session: Annotated[str, typer.Option(metavar="ID", help="Of one session.")] = "",
+    tool: Annotated[str, typer.Option(metavar="NAME", help="Of one tool.")] = "",
+    status: Annotated[
+        Literal["ok", "failed", "denied", "pending", "begun"] | None,
+        typer.Option(metavar="STATUS", help="ok, failed, denied, pending or begun."),
+    ] = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Of this tenant.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many, the latest.")] = 50,
+    store: Annotated[
+        str, typer.Option(metavar="STORE", help="A file, or postgresql://…; otherwise a file of your own.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a call.")] = False,
+) -> None:
+    """List the calls that the hook tool_ledger has kept, the latest last. Secrets are not in it.
+
+    Examples:
+      amplifier-hooks ledger
+      amplifier-hooks ledger --session 5f0c --tool Write
+      amplifier-hooks ledger --status failed --limit 20 --json
+      amplifier-hooks ledger --store .hooks/ledger.db
+    """
+    found = ledger_entries(store, session=session, tool=tool, status=status or "", tenant=tenant, limit=limit)
+    for entry in reversed(found):
+        if as_json:
+            print_json(entry, None)
+        else:
+            typer.echo(_line(entry))
+    if not found:
+        typer.echo("The ledger has no such calls.", err=True)
+
+
+def ledger_entries(store: str, **wanted: Any) -> list[LedgerEntry]:
+    """Return the entries of the ledger. If the ledger cannot be read, print the reason and end the command."""
+    import asyncio
+    from pathlib import Path
+
+    from amplifier_hooks.library.tool_ledger import ToolLedger
+    from amplifier_hooks.storage.database import StoreUnavailable
+    from amplifier_hooks.storage.state_folder import StateFolder
+
+    there = Path(store).expanduser() if store else StateFolder().ledger
+    if "://" not in store and not there.exists():  # reading makes none
+        stop(f"There is no ledger at {there}; the hook tool_ledger keeps one.")
+
+    async def read() -> list[LedgerEntry]:
+        async with ToolLedger.from_config({"store": store}) as opened:
+            return await opened.entries(**wanted)
+
+    try:
+        return asyncio.run(read())
+    except StoreUnavailable as problem:
+        stop(f"The ledger cannot be read: {problem}")
+
+
+def _line(entry: LedgerEntry) -> str:
+    took = "" if entry.duration_ms is None else f"{entry.duration_ms:,.0f} ms"
+    given = for_log(json.dumps(entry.input, ensure_ascii=False))
+    shown = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"
+    line = f"{entry.began:%Y-%m-%d %H:%M:%S}  {entry.status:8}  {for_log(entry.tool)}  {took:>9}  {shown}"
+    return f"{line}  ({for_log(entry.reason)})" if entry.reason else line

@@ -251,7 +251,7 @@ class KeptHeads:
         return self.named or os.environ.get("AMPLIFIER_HOOKS_STORE") or str(StateFolder().approvals)
 
     def _fetch(self, log: str, path: Path) -> Head | None:
-        from amplifier_hooks.record.beside_the_log import StoredHeads, place_of
+        from amplifier_hooks.record.log import StoredHeads, place_of
         from amplifier_hooks.storage.database import StoreUnavailable
 
         async def latest() -> Head | None:

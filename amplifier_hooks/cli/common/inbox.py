@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import webbrowser
 from contextlib import asynccontextmanager, suppress
@@ -49,7 +50,8 @@ class Inbox:
         shown = sys.stderr.isatty()
         typer.echo(f"Approvals are at {self.gateway.link() if shown else address}", err=True)
         if not shown:
-            typer.echo(f"The token is in {self.file}, which only you can read.", err=True)
+            typer.echo(f"To sign in, open this file in a browser: {self.page}", err=True)
+            typer.echo(f"or paste the token that this prints: cat {shlex.quote(str(self.file))}", err=True)
 
 
 @asynccontextmanager

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import socket
+import subprocess
 from contextlib import suppress
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
@@ -13,8 +16,13 @@ from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from amplifier_hooks.programs.dialects import Dialect
+
 REACHING: Final = 5.0
 """Seconds to reach a socket."""
+PATIENCE: Final = 10.0
+"""Seconds in which a program has to print its version."""
+VERSION: Final = re.compile(r"\b(\d+)\.(\d+)\.(\d+)\b")
 PORTS: Final = range(8439, 8539)
 """Ports of which `install` takes the first free one. They lie below those that systems give to clients."""
 
@@ -88,3 +96,37 @@ def listener_at(port: int) -> socket.socket:
     except OSError as problem:
         remedy = "stop the other program there, or take another port: amplifier-hooks install claude-code, again"
         raise OSError(f"port {port}, to which programs post: {problem.strerror}; {remedy}") from problem
+
+
+def posting_port(dialect: Dialect) -> tuple[int | None, str]:
+    """Return the port to which a program is to post, or None with a sentence that says why it runs the bridge.
+
+    The sentence is empty for a program that cannot post.
+    """
+    if dialect.posting is None or os.name == "nt":
+        return None, ""
+    since = ".".join(map(str, dialect.posting.since))
+    found = version_of(dialect.posting.command)
+    if found is None or found < dialect.posting.since:
+        known = "was not found" if found is None else f"is {'.'.join(map(str, found))} here"
+        return None, (
+            f"{dialect.title} {known}, so it runs a command for each event. "
+            f"From {since} on it can post, which is faster: update it, and install again."
+        )
+    port = choose_port()
+    return port, "" if port is not None else "No port is free for posts, so the bridge runs for each event."
+
+
+def version_of(command: str) -> tuple[int, ...] | None:
+    """Return the version that a program on the PATH prints, or None."""
+    path = shutil.which(command)
+    if path is None:
+        return None
+    try:
+        ran = subprocess.run(  # noqa: S603  # the user's own program, which is about to be guarded
+            [path, "--version"], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    found = VERSION.search(ran.stdout)
+    return None if found is None else tuple(map(int, found.groups()))

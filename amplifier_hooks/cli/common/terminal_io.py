@@ -9,12 +9,14 @@ Messages go to standard error, with foreign text escaped.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
+from datetime import datetime
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL, EISDIR, ENOTDIR, EPERM, EROFS
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -87,46 +89,33 @@ def error_text(problem: Exception) -> str:
 
 def print_system_error(problem: Exception) -> None:
     """Print why the command could not go on, if standard error still takes it."""
-    from amplifier_hooks.text.escape import for_terminal
-
     with suppress(OSError):
         print(for_terminal(f"The command could not go on: {error_text(problem)}"), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains about the unwritten rest, too
 
 
-def is_interactive() -> bool:
-    """Return True if a user at a terminal can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+def confirm(question: str, *, yes: bool, no_input: bool) -> None:
+    """Go on only with a yes; end the program without one. Ctrl-C and Ctrl-D are a no.
 
-
-def ask_yes_no(question: str) -> bool:
-    """Ask a question, and return True for yes. Ctrl-C and Ctrl-D are a no; keys typed before it do not answer it."""
+    Keys typed before the question do not answer it. Where there is no terminal to ask at, and no `--yes`, the call is a
+    wrong one.
+    """
+    if yes:
+        return
+    if no_input or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        stop(f"Nothing was done, because there is no terminal to confirm at. {question} --yes confirms it.", 2)
     from approval_backends.errors import BackendUnavailable
     from approval_backends.terminal.device import terminal_of
 
     with suppress(BackendUnavailable):
         terminal_of(stdout=sys.stderr).forget_typed()
     try:
-        return typer.confirm(question, err=True)
+        agreed = typer.confirm(question, err=True)
     except typer.Abort:
         typer.echo(err=True)
-        return False
-
-
-def confirm(question: str, *, yes: bool, no_input: bool) -> None:
-    """Go on only with a yes; end the program without one.
-
-    Raises `typer.BadParameter` if there is no terminal to ask at, and no `--yes`.
-    """
-    if yes:
-        return
-    if no_input or not is_interactive():
-        raise typer.BadParameter(
-            f"there is no terminal to confirm at ({question}); --yes confirms it", param_hint="--yes"
-        )
-    if not ask_yes_no(question):
-        typer.echo("Nothing was done.", err=True)
-        raise typer.Exit(1)
+        agreed = False
+    if not agreed:
+        stop("Nothing was done.")
 
 
 def refuse_inside_session(what: str) -> None:
@@ -138,6 +127,10 @@ def refuse_inside_session(what: str) -> None:
             f"{what} decides in a person's place, and it was started by {guarded.name} (process {guarded.pid}), whose "
             "calls amplifier-hooks guards. Run it in a terminal of your own."
         )
+
+
+TIME: Final = re.compile(r"(\d{1,6})([smhd])")
+SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def count_text(number: int, noun: str, nouns: str = "") -> str:
@@ -161,9 +154,22 @@ def start_problem(problem: Exception, **ports: int | None) -> str:
     return f"this machine has no address {place}; name one of its own with --host"
 
 
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a time such as `7d`. Raises `BadParameter`, with the option's name, for anything else."""
+    found = TIME.fullmatch(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h or 7d", param_hint=option)
+    return int(found[1]) * SECONDS[found[2]]
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print lines that may quote foreign text, escaped."""
+    typer.echo(for_terminal(text), err=err)
+
+
 def print_error(text: str) -> None:
     """Print a message on standard error, escaped."""
-    typer.echo(for_terminal(text), err=True)
+    print_text(text, err=True)
 
 
 def stop(why: str, code: int = 1) -> NoReturn:
@@ -172,17 +178,56 @@ def stop(why: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code) from None
 
 
+def print_json(value: object, indent: int | None = 1) -> None:
+    """Print one JSON value of printable ASCII characters, which is safe on a terminal. Objects are their fields."""
+    import json
+
+    typer.echo(json.dumps(value, indent=indent, default=_plain).replace("\x7f", "\\u007f"))
+
+
+def print_removed(count: int, noun: str, nouns: str = "", *, as_json: bool) -> None:
+    """Print the number of things that a command has removed."""
+    if as_json:
+        print_json({"removed": count}, None)
+    else:
+        typer.echo(f"Removed {count_text(count, noun, nouns)}.")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON does not have as one that it has."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    import attrs
+    from msgspec import structs
+
+    return attrs.asdict(value, recurse=False) if attrs.has(type(value)) else structs.asdict(value)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask; stop instead, without --yes.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask to confirm.")]
+Directory = Annotated[
+    Path, typer.Option("--directory", "-C", metavar="DIR", exists=True, file_okay=False, help="The project's folder.")
+]
+RecordFile = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="The record; otherwise one of your own.")
+]
+RulesFile = Annotated[Path | None, typer.Option("--rules", metavar="FILE", help="Rules that decide without a person.")]
+NeverAsk = Annotated[bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")]
+NoSelfProtection = Annotated[
+    bool, typer.Option("--no-self-protection", help="Let agents change what guards them; the record says so.")
+]
 LAST_PORT: Final = 65_535
+SERVE: Final = "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml"
+"""The whole command of a server for programs, with the file that `init` writes."""
 Store = Annotated[
     str | None,
     typer.Option(
         envvar="AMPLIFIER_HOOKS_STORE",
         metavar="ADDRESS",
         help="A SQLite file, or postgresql://...#schema; otherwise yours.",
-        show_default=False,
     ),
 ]
 

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003  # typer reads the annotations
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-HELP: Final = """Watch a scripted agent meet three hooks.
-
-Offline, without keys, in a folder of its own. The agent mends a linter's findings in the same turn, a long report is
-cut, a hook asks you, another denies, and the record shows every change that is made to it.
-
-\b
-Examples:
-  amplifier-hooks demo
-  amplifier-hooks demo --web
-  amplifier-hooks demo --no-input
-  amplifier-hooks demo --record demo.jsonl
-"""
+from amplifier_hooks.cli.common.terminal_io import NeverAsk  # noqa: TC001  # as above
 
 
 def demo(
     *,
     web: Annotated[bool, typer.Option("--web", help="Answer in the browser, where the demo waits.")] = False,
-    no_input: Annotated[
-        bool, typer.Option("--no-input", help="Never ask; deny the calls that need an answer.")
-    ] = False,
+    no_input: NeverAsk = False,
     fast: Annotated[bool, typer.Option("--fast", help="Do not rest between the scenes.")] = False,
-    record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the record in this new file.", show_default=False)
-    ] = None,
+    record: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the record in this new file.")] = None,
 ) -> None:
-    """Check what can be checked beforehand, then tell the story."""
+    """Watch a scripted agent meet three hooks.
+
+    Offline, without keys, in a folder of its own. The agent mends a linter's findings in the same turn, a long report
+    is cut, a hook asks you, another denies, and the record shows every change that is made to it.
+
+    Examples:
+      amplifier-hooks demo
+      amplifier-hooks demo --web
+      amplifier-hooks demo --no-input
+      amplifier-hooks demo --record demo.jsonl
+    """
     if web and no_input:
         raise typer.BadParameter("the page asks, and --no-input forbids it", param_hint="--web and --no-input")
     if record is not None and record.exists():

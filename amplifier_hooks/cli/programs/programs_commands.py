@@ -1,69 +1,32 @@
-"""`amplifier-hooks import`, `install` and `uninstall`: settings of other agent programs come in and go out."""
+"""`amplifier-hooks import`, `install`, `uninstall` and `bridge`: settings and questions of other programs come in."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
+import re
 import sys
-from enum import StrEnum
+import tempfile
+from contextlib import suppress
 from pathlib import Path  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from attrs import asdict, evolve
+from attrs import evolve
 
-from amplifier_hooks.cli.common.terminal_io import NoInput, Yes, confirm, stop
-from amplifier_hooks.cli.programs.settings_file import (
-    difference,
-    file_text,
-    folder,
-    in_project,
-    read_file,
-    remove,
-    replace,
-)
+from amplifier_hooks.cli.common.terminal_io import SERVE, NoInput, Yes, confirm, print_json, stop
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.trust import TrustStore
-    from amplifier_hooks.programs.dialect import Dialect
+    from amplifier_hooks.programs.dialects import Dialect
     from amplifier_hooks.programs.import_settings import Settings
     from amplifier_hooks.programs.install_hook import Bridge
 
 
-IMPORT: Final = """Read another program's hooks, show what they would run, and trust them.
-
-\b
-Examples:
-  amplifier-hooks import claude-code .claude/settings.json
-  amplifier-hooks import codex ~/.codex/hooks.json --yes
-  amplifier-hooks import gemini .gemini/settings.json --json
-
-Nothing is run. Trust applies to the content, scripts included: after a change it is not trusted any more.
-"""
-INSTALL: Final = """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
-
-\b
-Examples:
-  amplifier-hooks install claude-code              for you, in this project
-  amplifier-hooks install claude-code --shared     for a team, in the file that it commits
-  amplifier-hooks install codex --user             for you, in all projects
-  amplifier-hooks install claude-code --http https://hooks.example.org
-
-Claude Code posts its tool calls to the server from version 2.1.295 on, and runs our command at the other events, which
-says how to start a server. An older one, the other programs and a file for a team run the command at each event.
-Codex and Gemini CLI have one file in a project, and a team commits it. The entry in such a file works on every machine
-with amplifier-hooks on its PATH; the one in a file of your own starts faster, and names paths of this machine. The
-change is shown first, and the settings as they were are kept beside them.
-"""
-UNINSTALL: Final = """Take our hook out of another program's settings again, your own and those that a team commits.
-
-\b
-Examples:
-  amplifier-hooks uninstall claude-code
-  amplifier-hooks uninstall codex --user
-"""
+BRIDGE_CODES: Final = "Exit codes are the program's: 0 it answered, 2 the call is blocked; 2 also for a wrong call."
 
 KEPT: Final = ".before-amplifier-hooks"
 """The ending of the name of the copy that keeps the settings as they were."""
@@ -73,25 +36,18 @@ OWN: Final = "names paths of this machine: keep it out of version control."
 HELD: Final = "holds a token, and is now for you alone to read: keep it out of version control."
 
 
-class ProgramName(StrEnum):
-    """The programs that have a dialect."""
-
-    CLAUDE_CODE = "claude-code"
-    CODEX = "codex"
-    GEMINI = "gemini"
-
-
-class WhenDown(StrEnum):
-    """The answer at a gate when no server answers."""
-
-    DENY = "deny"
-    ASK = "ask"
-    ALLOW = "allow"
-
-
+ProgramName = Literal["claude-code", "codex", "gemini"]
 Program = Annotated[ProgramName, typer.Argument(metavar="PROGRAM", help="claude-code, codex or gemini.")]
-Project = Annotated[Path, typer.Option(metavar="DIR", help="The project; this folder by default.")]
+Project = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR", exists=True, file_okay=False, resolve_path=True, help="The project; this folder by default."
+    ),
+]
 User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
+Socket = Annotated[Path | None, typer.Option(metavar="FILE", help="The server's socket.")]
+WhenDown = Literal["deny", "ask", "allow"]
+WhenDownOption = Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")]
 HERE: Final = Path()
 
 
@@ -99,7 +55,7 @@ def dialect_of(program: ProgramName) -> Dialect:
     """Return the dialect of a program."""
     from amplifier_hooks.programs.dialects import DIALECTS
 
-    return DIALECTS[program.value.replace("-", "_")]
+    return DIALECTS[program.replace("-", "_")]
 
 
 # -- import ------------------------------------------------------------------------------------------------------------
@@ -114,20 +70,28 @@ def import_hooks(
     no_input: NoInput = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and trust nothing.")] = False,
 ) -> None:
-    """Show the hooks in a program's settings, and trust them after a confirmation."""
+    """Read another program's hooks, show what they would run, and trust them.
+
+    Examples:
+      amplifier-hooks import claude-code .claude/settings.json
+      amplifier-hooks import codex ~/.codex/hooks.json --yes
+      amplifier-hooks import gemini .gemini/settings.json --json
+
+    Nothing is run. Trust applies to the content, scripts included: after a change it is not trusted any more.
+    """
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.errors import SettingsError
     from amplifier_hooks.programs.import_settings import read_settings
 
     dialect = dialect_of(program)
     try:
-        found = read_settings(settings, dialect, project=folder(project))
+        found = read_settings(settings, dialect, project=project)
     except SettingsError as error:
         place = dialect.settings[0]
         stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
     trust = TrustStore()
     if as_json:
-        print(json.dumps(settings_facts(found, trust), indent=1))
+        print_json(settings_facts(found, trust))
         return
     print_settings(found, trust)
     lists = [hook.files for hook in found.hooks]
@@ -154,7 +118,7 @@ def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
                 "when_it_fails": hook.when_it_fails,
                 "digest": hook.files.digest,
                 "trusted": trust.trusts(hook.files),
-                "files": [asdict(one) for one in hook.files.files],
+                "files": hook.files.files,
             }
             for hook in found.hooks
         ],
@@ -198,15 +162,26 @@ def install(
     no_http: Annotated[
         bool, typer.Option("--no-http", help="Run the bridge at each event, also if the program can post.")
     ] = False,
-    when_down: Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")] = WhenDown.DENY,
-    socket: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The server's socket.", show_default=False)
-    ] = None,
+    when_down: WhenDownOption = "deny",
+    socket: Socket = None,
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a person has to answer.")] = 300.0,
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
-    """Add our hook to the settings of a program, after a confirmation."""
+    """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
+
+    Examples:
+      amplifier-hooks install claude-code              for you, in this project
+      amplifier-hooks install claude-code --shared     for a team, in the file that it commits
+      amplifier-hooks install codex --user             for you, in all projects
+      amplifier-hooks install claude-code --http https://hooks.example.org
+
+    Claude Code posts its tool calls to the server from version 2.1.295 on, and runs our command at the other events,
+    which says how to start a server. An older one, the other programs and a file for a team run the command at each
+    event. Codex and Gemini CLI have one file in a project, and a team commits it. The entry in such a file works on
+    every machine with amplifier-hooks on its PATH; the one in a file of your own starts faster, and names paths of this
+    machine. The change is shown first, and the settings as they were are kept beside them.
+    """
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.programs.install_hook import has_bridge, with_bridge
 
@@ -217,12 +192,12 @@ def install(
     committed = path == files[0] and not user
     bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
     port = None
-    if not (committed or no_http or http or socket) and when_down is WhenDown.DENY:
+    if not (committed or no_http or http or socket) and when_down == "deny":
         bridge, port = posting_bridge(bridge, dialect)
     before, text = read_file(path)
     try:
         after = with_bridge(before, dialect, bridge)
-        others = [other for other in dialect.settings_files(folder(project)) if other != path]
+        others = [other for other in dialect.settings_files(project) if other != path]
         second = next((other for other in others if has_bridge(read_file(other)[0])), None)
     except InvalidRegistration as error:
         stop(f"{path}: {error}")
@@ -230,7 +205,7 @@ def install(
         print(f"{path} has the hook already.")
         return
     if second is not None:
-        remedy = f"first: amplifier-hooks uninstall {program.value}" + ("" if second in files else " --user")
+        remedy = f"first: amplifier-hooks uninstall {program}" + ("" if second in files else " --user")
         if second not in (dialect.in_home(), *files):
             remedy = "it is a file of the whole machine, so leave this one as it is"
         stop(f"{second} has the hook already, and with two of them every call is asked about twice; {remedy}")
@@ -238,13 +213,16 @@ def install(
     difference(path, text or "", changed)
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     write_settings(path, None if has_bridge(before) else text, changed, port)
-    print(f"{dialect.title} now asks amplifier-hooks. Start it: amplifier-hooks serve --programs --web --hooks FILE")
+    print(f"{dialect.title} now asks amplifier-hooks. Start it: {SERVE}")
     if port is not None:
         print(f"It posts tool calls to port {port}; a server that runs already has to be started again.")
         print("Where other people use this machine, install it with --no-http.")
         print(f"{path.name} {HELD}")
     elif not http and not user:
         print(f"{path.name} {COMMITTED if committed else OWN}")
+    if not user and (not committed or kept_of(path).exists()):
+        ignored = kept_of(path) if committed else path.with_name(f"{path.name}*")  # its kept copy, too
+        print(f"Add this line to .gitignore: {ignored.relative_to(project).as_posix()}")
 
 
 def write_settings(path: Path, original: str | None, changed: str, port: int | None) -> None:
@@ -265,8 +243,7 @@ def write_settings(path: Path, original: str | None, changed: str, port: int | N
 
 def posting_bridge(bridge: Bridge, dialect: Dialect) -> tuple[Bridge, int | None]:
     """Return a bridge of this machine that posts, with its port, if the program can; print the reason if it cannot."""
-    from amplifier_hooks.cli.common.posting import programs_token
-    from amplifier_hooks.cli.programs.posting_choice import posting_port
+    from amplifier_hooks.cli.common.posting import posting_port, programs_token
 
     port, why_not = posting_port(dialect)
     if port is None:
@@ -297,27 +274,32 @@ def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: f
     from amplifier_hooks.storage.state_folder import default_socket
 
     if http:
-        return Bridge(url=http, waits=waits, when_down=when_down.value)
+        return Bridge(url=http, waits=waits, when_down=when_down)
     if portable and socket is not None:
         raise typer.BadParameter(
             "a team commits these settings, and a socket is of one machine; set AMPLIFIER_HOOKS_SOCKET on each instead",
             param_hint="--socket",
         )
     if portable:
-        return Bridge(waits=waits, when_down=when_down.value)
+        return Bridge(waits=waits, when_down=when_down)
     return Bridge(
         python=sys.executable,
         file=bridge_module.__file__,
         socket=os.fspath(socket or default_socket()),
         waits=waits,
-        when_down=when_down.value,
+        when_down=when_down,
     )
 
 
 def uninstall(
     program: Program, *, project: Project = HERE, user: User = False, yes: Yes = False, no_input: NoInput = False
 ) -> None:
-    """Take our hook out of every settings file that has it, after a confirmation."""
+    """Take our hook out of another program's settings again, your own and those that a team commits.
+
+    Examples:
+      amplifier-hooks uninstall claude-code
+      amplifier-hooks uninstall codex --user
+    """
     dialect = dialect_of(program)
     files = [dialect.in_home()] if user else in_project(dialect, project)
     removals = [removal for path in files if (removal := removal_from(path)) is not None]
@@ -363,3 +345,80 @@ def removal_from(path: Path) -> tuple[Path, str, str | None] | None:
 def kept_of(path: Path) -> Path:
     """Return the path of the copy that keeps the settings as they were."""
     return path.with_name(path.name + KEPT)
+
+
+# -- bridge ------------------------------------------------------------------------------------------------------------
+
+
+def bridge(program: Program, *, socket: Socket = None, when_down: WhenDownOption = "deny") -> None:
+    """Pass one question of another program to `amplifier-hooks serve`, and its answer back.
+
+    Examples:
+      amplifier-hooks bridge claude-code < question.json
+      amplifier-hooks bridge codex --when-down allow
+
+    Another program runs this command as its hook: the question comes on standard input. `amplifier-hooks install`
+    writes it into settings that a team commits, and a form of it that starts several times faster into your own.
+    """
+    from amplifier_hooks.bridge import carry
+    from amplifier_hooks.storage.state_folder import default_socket
+
+    path = os.fspath(socket or default_socket())
+    raise typer.Exit(carry([path, program.replace("-", "_"), when_down]))
+
+
+def in_project(dialect: Dialect, project: Path) -> list[Path]:
+    """Return the settings files in a project: the one that a team commits, and the user's own if there is one."""
+    return [project / name for name in dialect.settings]
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
+    """Return settings and their text; an empty object and None if there is no file. Ends the command on an error."""
+    try:
+        text = path.read_text("utf-8")
+        value = json.loads(text) if text.strip() else {}
+    except FileNotFoundError:
+        return {}, None
+    except OSError as error:
+        stop(f"{path} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        stop(f"{path} is no JSON: {error}; mend it first, nothing was changed")
+    if not isinstance(value, dict):
+        stop(f"{path} is no JSON object; mend it first, nothing was changed")
+    return value, text
+
+
+def file_text(settings: dict[str, Any]) -> str:
+    """Return the text of settings, formatted as the other programs format it."""
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+TOKEN: Final = re.compile(r"(Bearer )[\w-]{20,}")
+
+
+def difference(path: Path, before: str, after: str) -> None:
+    """Print the change line by line, without tokens."""
+    before, after = (TOKEN.sub(r"\1…", text) for text in (before, after))
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", os.fspath(path), lineterm="")
+    for line in lines:
+        print(for_terminal(line))
+
+
+def replace(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a file whole, or not at all. Its permissions stay as they are; a `private` one is for its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    if private:
+        mode &= 0o700
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(name).chmod(mode)
+    Path(name).replace(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, and its folder if nothing else is in it."""
+    path.unlink()
+    with suppress(OSError):
+        path.parent.rmdir()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.cli.project.read_project import Project
     from amplifier_hooks.dispatch.chain import Hook, Intent
-    from amplifier_hooks.registry.explain import Explanation, HookExplanation
+    from amplifier_hooks.registry.hook_table import Explanation, HookExplanation
     from amplifier_hooks.result import Outcome
 
 
@@ -180,10 +180,12 @@ def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str
             only = f" ({STOPS_NOTHING})" * one.hook.report_only
             yield f"  {title} {number}  {for_log(one.name)}{only}: {for_log(one.why)}"
             yield f"           if it fails, {one.on_failure}"
-    for one in explained.others:
-        yield f"  left out  {for_log(one.name)}: {for_log(one.why)}"
     if outcome is not None:
         yield from _answer_lines(outcome)
+    if explained.others:
+        yield ""
+    for one in explained.others:
+        yield f"  left out  {for_log(one.name)}: {for_log(one.why)}"
 
 
 def _answer_lines(outcome: Outcome) -> Iterator[str]:

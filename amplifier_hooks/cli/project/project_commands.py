@@ -4,91 +4,55 @@ from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
 from shlex import join
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
-from attrs import asdict
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, count_text, refuse_inside_session, stop
+from amplifier_hooks.cli.common.terminal_io import (
+    AsJson,
+    Directory,
+    count_text,
+    print_json,
+    print_text,
+    refuse_inside_session,
+    stop,
+)
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.project.read_project import Project
     from amplifier_hooks.definitions.trust import ListedFile
 
 
-INIT: Final = """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
-
-\b
-Examples:
-  amplifier-hooks init
-  amplifier-hooks init --directory ../shop
-  amplifier-hooks init --force
-
-A file that is there already is kept: --force puts it beside the new one.
-"""
-VALIDATE: Final = """Find out whether a file of hooks is right: every mistake with its line, and hooks that cannot run.
-
-\b
-Examples:
-  amplifier-hooks validate
-  amplifier-hooks validate hooks/production.yaml --json
-  amplifier-hooks validate --trust
-  amplifier-hooks validate guards:registry --trust     the modules that define a registry
-  amplifier-hooks validate blueprints/ --trust         the functions that the hooks of blueprints name
-
-Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read, and
-lets them run as they are now, from private copies; after a change they are not trusted any more.
-"""
-LIST: Final = """List the hooks of a project in the order of their run, and the effect of a failure of each.
-
-\b
-Examples:
-  amplifier-hooks list
-  amplifier-hooks list hooks/production.yaml --event tool:pre
-  amplifier-hooks list --json
-"""
-TEST: Final = """Try one event: the hooks that it would reach, in their order, and why it would not reach the others.
-
-\b
-Examples:
-  amplifier-hooks test tool:pre --tool Write
-  amplifier-hooks test tool:pre --tool Bash --input '{"tool_input": {"command": "git push"}}' --run
-  amplifier-hooks test tool:pre --input call.json
-  echo '{"prompt": "hello"}' | amplifier-hooks test prompt:submit --input - --json
-
-Without --run no hook runs. With --run the hooks run, and their answers are shown and not carried out.
-"""
 CHANGED: Final = "has changed since it was trusted: the trusted files stay in force, and the change waits to be trusted"
 CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
 TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
 
-File = Annotated[
-    Path | None,
-    typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.", show_default=False),
-]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Never ask anything.")]
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.")]
 
 
 def init(
     *,
-    directory: Annotated[Path, typer.Option("--directory", "-C", metavar="DIR", help="The project's folder.")] = Path(),
+    directory: Directory = Path(),
     preset: Annotated[
         Literal["careful", "balanced", "open"],
         typer.Option("--preset", help="The amount of questions that the hook guard asks."),
     ] = "balanced",
     force: Annotated[bool, typer.Option("--force", help="Replace the file that is there; it is kept beside.")] = False,
-    no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the file of hooks, unless there is one."""
-    del no_input  # this command asks nothing; scripts pass the option to every command
-    if not directory.is_dir():
-        raise typer.BadParameter(f"{directory} is no folder", param_hint="--directory")
+    """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
+
+    Examples:
+      amplifier-hooks init
+      amplifier-hooks init --directory ../shop
+      amplifier-hooks init --force
+
+    A file that is there already is kept: --force puts it beside the new one.
+    """
     from amplifier_hooks.cli.project.read_project import trust_content
-    from amplifier_hooks.cli.project.template import template
     from amplifier_hooks.definitions import load_files
     from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
-    from amplifier_hooks.text.strict_yaml import yaml_library
+    from amplifier_hooks.text.strict_parsing import yaml_library
 
     yaml_library()  # without it the file could be written, and not read
     text = template(preset)
@@ -139,11 +103,20 @@ def validate(
     file: File = None,
     *,
     trust: Annotated[bool, typer.Option("--trust", help="If it is right, let it run as it is now.")] = False,
-    no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a file of hooks, and print every flaw."""
-    del no_input
+    """Find out whether a file of hooks is right: every mistake with its line, and hooks that cannot run.
+
+    Examples:
+      amplifier-hooks validate
+      amplifier-hooks validate hooks/production.yaml --json
+      amplifier-hooks validate --trust
+      amplifier-hooks validate guards:registry --trust     the modules that define a registry
+      amplifier-hooks validate blueprints/ --trust         the functions that the hooks of blueprints name
+
+    Modules of a project are imported only once they are trusted. --trust shows all files that the hooks run or read,
+    and lets them run as they are now, from private copies; after a change they are not trusted any more.
+    """
     if trust:
         refuse_inside_session("amplifier-hooks validate --trust")
     from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
@@ -189,7 +162,7 @@ def validate(
             "flaws": flaws,
             "warnings": warnings,
         }
-        print_json({"file": str(path), **facts, "files": [asdict(one) for one in listed]})
+        print_json({"file": str(path), **facts, "files": listed})
     else:
         told = (f"{text} (a warning: it could not run as things are)" for text in warnings)
         for text in (*flaws, *told, *(f"{name} is {STOPS_NOTHING}" for name in report_only)):
@@ -229,7 +202,7 @@ def validate_modules(name: Path, *, trust: bool, as_json: bool) -> bool:
     files = found.current.files
     if as_json:
         facts = {"ok": True, "trusted": found.waiting is None, "changed": found.waiting is not None}
-        print_json({"file": str(name), **facts, "files": [asdict(one) for one in files]})
+        print_json({"file": str(name), **facts, "files": files})
     else:
         state = "trusted as they are now" if found.waiting is None else CHANGED
         print_text(f"{name}: {len(files)} module{'' if len(files) == 1 else 's'} of this folder, {state}.")
@@ -257,14 +230,16 @@ def validate_removal(file: Path | None, *, as_json: bool) -> bool:
 def list_hooks(
     file: File = None,
     *,
-    event: Annotated[
-        str | None, typer.Option(metavar="EVENT", help="Only those of this event.", show_default=False)
-    ] = None,
-    no_input: NoInput = False,
+    event: Annotated[str | None, typer.Option(metavar="EVENT", help="Only those of this event.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the hooks of a project."""
-    del no_input
+    """List the hooks of a project in the order of their run, and the effect of a failure of each.
+
+    Examples:
+      amplifier-hooks list
+      amplifier-hooks list hooks/production.yaml --event tool:pre
+      amplifier-hooks list --json
+    """
     from amplifier_hooks.cli.project.hook_listing import event_named, hook_lines, rows
     from amplifier_hooks.registry.event_names import applies
 
@@ -283,27 +258,27 @@ def list_hooks(
 def try_event(
     event: Annotated[str, typer.Argument(metavar="EVENT", help="In any spelling: tool:pre, PreToolUse, …")],
     file: Annotated[
-        Path | None, typer.Option("--hooks", metavar="FILE", help="The file; amplifier-hooks.yaml.", show_default=False)
+        Path | None, typer.Option("--hooks", metavar="FILE", help="The file; amplifier-hooks.yaml.")
     ] = None,
     *,
     given: Annotated[
         str | None,
-        typer.Option(
-            "--input",
-            metavar="FILE|JSON",
-            help="The event's data: JSON, a file of it, or - to read it.",
-            show_default=False,
-        ),
+        typer.Option("--input", metavar="FILE|JSON", help="The event's data: JSON, a file of it, or - to read it."),
     ] = None,
-    tool: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The tool; short for tool_name in --input.", show_default=False)
-    ] = None,
+    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool; short for tool_name in --input.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Run the hooks, and show their answers.")] = False,
-    no_input: NoInput = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explain one event, and with --run run its hooks."""
-    del no_input
+    """Try one event: the hooks that it would reach, in their order, and why it would not reach the others.
+
+    Examples:
+      amplifier-hooks test tool:pre --tool Write
+      amplifier-hooks test tool:pre --tool Bash --input '{"tool_input": {"command": "git push"}}' --run
+      amplifier-hooks test tool:pre --input call.json
+      echo '{"prompt": "hello"}' | amplifier-hooks test prompt:submit --input - --json
+
+    Without --run no hook runs. With --run the hooks run, and their answers are shown and not carried out.
+    """
     import asyncio
 
     from amplifier_hooks.cli.project import hook_listing
@@ -355,15 +330,89 @@ def free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def print_text(text: str, *, err: bool = False) -> None:
-    """Print lines that may quote foreign text, escaped."""
-    from amplifier_hooks.text.escape import for_terminal
-
-    typer.echo(for_terminal(text), err=err)
+PRESET: Final = "preset: balanced # or careful, or open"
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON value."""
-    import json
+def template(preset: str = "balanced") -> str:
+    """Return the text of the file with a preset of `guard`."""
+    others = " or ".join(f"{name}," for name in ("careful", "balanced", "open") if name != preset).rstrip(",")
+    return TEMPLATE.replace(PRESET, f"preset: {preset} # or {others}")
 
-    typer.echo(json.dumps(value, indent=1))
+
+TEMPLATE: Final = """\
+# Hooks of this project: they watch, deny, change or ask when an agent works here.
+#
+#   amplifier-hooks validate      is all of it right?
+#   amplifier-hooks list          the hooks, their order, and what a failure of each means
+#   amplifier-hooks test tool:pre --tool Write     which hooks would see a write?
+#   amplifier-hooks chat          try it; no key is needed
+version: 1
+
+# Ready-made hooks, by name. Each has settings of its own; {} are its defaults.
+library:
+  # Predicts what a tool call would do, and runs nothing. Most calls pass; a person is asked about lost work, secrets,
+  # files that start programs, all that leaves the machine, and what cannot be read. No sandbox: tests and scripts of
+  # the project may do anything.
+  guard:
+    preset: balanced # or careful, or open
+    trusted_hosts: [] # ".example.org" covers every name below
+    trusted_folders: [] # folders outside the project that agents may write
+    trusted_programs: [] # programs that no table names, as harmless as code of the project
+
+  # Keys and passwords are taken out of prompts, tool inputs and tool results.
+  redact_secrets: {}
+
+  # Stops a loop that runs away: at most so many tool calls of a session begin within so many seconds. The busiest
+  # minute in transcripts of real agents (18,203 calls) had 128 calls, those of subagents in parallel included.
+  rate_limit:
+    calls: 600
+    seconds: 60
+
+  # The linter reads each written file, and the agent mends its findings in the same turn. Fails open.
+  linter_feedback: {} # ruff, unless a command is named
+
+  # Text in results that means to steer the agent is pointed out to it; a person is asked about prompts and
+  # inputs of agents with such text. No defence: text it misses may be harmful.
+  injection_scan:
+    inputs: ask # or deny, or leave
+
+  # The agent reads a usual remedy when a tool fails.
+  recovery_hint: {}
+
+# Hooks of your own: take the "#:" of an example away, and it is one. Lower priorities run first; from 0 to 99 a hook
+# that fails denies, from 100 on it is skipped.
+hooks:
+#:  # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
+#:  - name: no wiping
+#:    event_type: tool:pre
+#:    matcher: kind:shell
+#:    priority: 10
+#:    handler_ref: command
+#:    config:
+#:      argv: [sh, -c, "grep -q 'rm -rf' && { echo 'rm -rf is not for agents' >&2; exit 2; } || exit 0"]
+
+#:  # Python: a function in a file beside this one. For example, in my_hooks.py:
+#:  #
+#:  #   from amplifier_hooks import HookResult
+#:  #
+#:  #   def no_publishing(event, data):
+#:  #       if "git push" in data["tool_input"]["command"]:
+#:  #           return HookResult.ask("Publish this?")
+#:  #
+#:  - name: no publishing
+#:    event_type: tool:pre
+#:    matcher: kind:shell
+#:    priority: 10
+#:    handler_ref: my_hooks:no_publishing
+
+#:  # A web service: a signed POST, and an answer that has to be signed as well.
+#:  - name: audit service
+#:    event_type: tool:post
+#:    handler_ref: http
+#:    enabled: false # until the variable AUDIT_SECRET is set
+#:    config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
+
+# Settings for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
+settings:
+  hooks_enabled: true
+"""

@@ -1,12 +1,17 @@
-"""A file, a module or a folder comes in; a registry with its hooks goes out, once the content is trusted."""
+"""A file, a module or a folder comes in; a registry with its hooks goes out, once the content is trusted.
+
+Changes of trusted hooks are announced, asked about, and taken over once they are trusted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import re
 import shlex
-from contextlib import suppress
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,15 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from attrs import frozen
 
-from amplifier_hooks.admission.self_protection import SelfProtection
+from amplifier_hooks.admission.rules import SelfProtection
 from amplifier_hooks.definitions import DefinedHooks, DefinitionSet, WatchedFiles, load_files
-from amplifier_hooks.definitions.copies_in_use import remove_unused
 from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
-from amplifier_hooks.definitions.pinned_modules import PinnedModules
-from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
-from amplifier_hooks.definitions.reload import is_gone
+from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles, remove_unused
+from amplifier_hooks.definitions.reload import PinnedModules, is_gone
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
@@ -30,10 +33,13 @@ from amplifier_hooks.storage.state_folder import StateFolder, default_socket
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from amplifier_hooks.definitions import Plan
+    from amplifier_hooks.ports import ApprovalBackend, AuditSink
+    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.runs.blueprint import Agents
+    from approval_backends.rules.policy import Rules
 
 
 def project_file(named: Path | None = None, folder: Path | None = None) -> Path:
@@ -144,6 +150,15 @@ def trust_content(found: DefinitionSet, path: Path) -> Project:
     trust.trust(str(path), [files.listed])
     remove_unused(trust)
     return project
+
+
+def rules_in(path: Path | None) -> Rules | None:
+    """Return the rules of a file, if one is named. Raises the errors of a file that cannot be used."""
+    if path is None:
+        return None
+    from approval_backends.rules.policy import Rules
+
+    return Rules.load(path)
 
 
 MODULE_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:\w*")
@@ -333,25 +348,58 @@ def pinned_by(name: Path) -> PinnedModules | None:
     return None
 
 
-def hooks_of_folder(folder: Path, agree: Callable[[Path, DefinitionSet], bool]) -> NamedHooks:
+def hooks_of_folder(folder: Path) -> NamedHooks:
     """Return the hooks of the project in this folder; none if it has no file.
 
-    Nothing of the project runs or is imported unless its content is trusted: from before, or now because `agree`
-    returns True for the file and its definitions. Raises `HookRefused` if it is not trusted, and `HookError` as
+    Nothing of the project runs or is imported unless its content is trusted as it is now; of a file that is gone, the
+    hooks that were trusted are in force. Raises `HookRefused` if the content is not trusted, and `HookError` as
     `hooks_named` does.
     """
     path = project_file(folder=folder)
-    if is_removed(path):
-        if not agree(path, DefinitionSet(path=path, folder=path.parent)):
-            return _followed(path)
-        trust_removal(path)
     if not path.exists():
-        return hooks_named(None)
+        return _followed(path) if is_removed(path) else hooks_named(None)
     found, trust = load_files(path), TrustStore()
     kept = trust.trusted_list(str(path))
     if kept is None or kept.digest != list_trusted(found, path, trust).listed.digest:
-        if not agree(path, found):
-            trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
-            raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")
-        trust_content(found, path)
+        trusting = shlex.join(["amplifier-hooks", "validate", os.fspath(path), "--trust"])
+        raise HookRefused(f"{path} has not been trusted as it is now; read it, then: {trusting}")
     return _followed(path)
+
+
+@asynccontextmanager
+async def follow_hooks(
+    hooks: NamedHooks, approvals: ApprovalBackend | None, audit: AuditSink, *more: PinnedModules | None
+) -> AsyncIterator[None]:
+    """Follow the files and modules of hooks, and further modules, for the block.
+
+    With `approvals`, the approvers are asked about each change that waits, and `audit` records it.
+    """
+    from amplifier_hooks.definitions.change_requests import ChangeRequests
+
+    async with AsyncExitStack() as stack:
+        if hooks.files is not None:
+            stack.callback(hooks.registry.watch(tell_change))
+        for one in (hooks.files, hooks.modules, *more):
+            if one is None:
+                continue
+            stack.push_async_callback(_end, asyncio.create_task(one.watch()))
+            if approvals is not None and one.trust is not None:
+                requests = ChangeRequests(one, one.trust, approvals, audit)
+                stack.push_async_callback(_end, asyncio.create_task(requests.follow()))
+        yield
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def tell_change(change: RegistryChange) -> None:
+    """Print a change of the hooks in force on standard error: a server at a terminal shows no log."""
+    if change.what == "broken":
+        text = f"{change.hook} has changed and is not taken over: {change.detail}"
+    elif change.what in ("defined", "redefined", "undefined"):
+        text = f"Hook {change.hook} is {change.what}."
+    else:
+        return
+    print(for_terminal(text), file=sys.stderr, flush=True)

@@ -14,23 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from attrs import field, frozen
 
-from amplifier_hooks.cli.common.follow_hooks import follow_hooks
-from amplifier_hooks.cli.common.terminal_io import count_text, start_problem
-from amplifier_hooks.cli.project.read_project import NamedHooks, find_in
-from amplifier_hooks.cli.runs.ask_coordinator import token_in
-from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
+from amplifier_hooks.cli.common.terminal_io import count_text, print_error, print_removed, start_problem, stop
+from amplifier_hooks.cli.project.read_project import NamedHooks, find_in, follow_hooks
+from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.runs.blueprint import load_agents
-from amplifier_hooks.runs.run_errors import BlueprintError
-from amplifier_hooks.text.escape import for_terminal
+from amplifier_hooks.runs.blueprint import BlueprintError, load_agents
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
 
-    from amplifier_hooks.definitions.pinned_modules import PinnedModules
+    from amplifier_hooks.definitions.reload import PinnedModules
     from amplifier_hooks.runs.blueprint import Agents
-    from approval_backends.deferred import DeferredApprovals
+    from approval_backends.backend import DeferredApprovals
 
 
 TRIES: Final = 50
@@ -46,7 +42,7 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
     agents = load_or_stop(folder, allowed)
     problems = problems_of(agents)
     for problem in problems:
-        typer.echo(for_terminal(problem), err=True)
+        print_error(problem)
     count = count_text(len(agents), "agent")
     typer.echo(f"{count}: {', '.join(agent.name for agent in agents)}")
     if problems:
@@ -55,8 +51,8 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
 
 def problems_of(agents: Agents) -> list[str]:
     """Return why hooks of these agents would fail. Nothing is imported: functions are looked up in files."""
-    from amplifier_hooks.definitions.kinds.python_sources import check_name
-    from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
+    from amplifier_hooks.definitions.kinds.python import check_name
+    from amplifier_hooks.runs.run_hooks import RunHooks
 
     here = Path.cwd()
     hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=lambda name: check_name(name, here))
@@ -80,7 +76,7 @@ def load_or_stop(folder: Path, allowed: Allowed) -> Agents:
     except BlueprintError as problem:
         for line in problem.problems:
             where = "" if folder.is_dir() else f"{folder}: "
-            typer.echo(for_terminal(f"{where}{line}"), err=True)
+            print_error(f"{where}{line}")
         raise typer.Exit(1) from None
     except ValueError as problem:
         raise typer.BadParameter(f"--allow-network: {problem}; write it like 10.0.0.0/8") from None
@@ -100,8 +96,8 @@ def serve_runs(
     """Serve the queue until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
+    from approval_backends.backend import DeferredApprovals
     from approval_backends.broker import Broker
-    from approval_backends.deferred import DeferredApprovals
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at, store_at
 
@@ -116,7 +112,7 @@ def serve_runs(
     except (UnknownStore, HookError) as problem:
         raise typer.BadParameter(str(problem)) from None
     for line in problems_of(agents):
-        typer.echo(for_terminal(line), err=True)
+        print_error(line)
     run_until_signal(
         serve_until_cancelled(
             database,
@@ -209,7 +205,7 @@ async def serve_until_cancelled(
         RunCoordinator(
             store,
             agents,
-            registry=None if hooks is None else hooks.registry,
+            registry=HookRegistry() if hooks is None else hooks.registry,
             leases=Leases(runner=for_runner, coordinator=for_coordinator),
             variables=dict(os.environ),
             find=find_in(functions),
@@ -224,7 +220,7 @@ async def serve_until_cancelled(
         for blueprint in agents:
             _, outdated = apply_overrides(blueprint, await runs.overrides.find(blueprint.name))
             for point in outdated:
-                typer.echo(for_terminal(f"{blueprint.name}: hooks.{point}: {OUTDATED}"), err=True)
+                print_error(f"{blueprint.name}: hooks.{point}: {OUTDATED}")
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         count = count_text(len(agents), "agent")
         facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
@@ -236,7 +232,26 @@ async def serve_until_cancelled(
         await asyncio.Event().wait()
 
 
-def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | None) -> None:
+def purge_runs(seconds: float, *, store: str | None, as_json: bool) -> None:
+    """Remove the runs of a store that ended so many seconds ago, and print their number."""
+    from amplifier_hooks.cli.approvals.open_store import run_or_stop
+    from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
+    from approval_backends.errors import UnknownStore
+    from approval_backends.stores.address import database_at
+
+    try:
+        database = database_at(store, RUN_TABLES)
+    except UnknownStore as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+    async def remove() -> int:
+        async with runs_in(database) as runs:
+            return await runs.purge(seconds)
+
+    print_removed(run_or_stop(remove()), "run", as_json=as_json)
+
+
+def work_runs(agents: str, *, name: str | None, url: str, token: str) -> None:
     """Carry out queued runs until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import import_here
     from amplifier_hooks.runs.runner import Runner
@@ -249,7 +264,7 @@ def work_runs(agents: str, *, name: str | None, url: str, token_file: Path | Non
         ) from None
 
     async def working() -> None:
-        async with Runner(url, token_in(token_file), functions, name=name) as runner:
+        async with Runner(url, token, functions, name=name) as runner:
             typer.echo(f"{runner.name} runs {', '.join(functions)}; Ctrl-C ends it.", err=True)
             await runner.serve()
 
@@ -271,5 +286,4 @@ def run_until_signal(task: Coroutine[Any, Any, None], port: int | None = None) -
     try:
         asyncio.run(wait_for_signal())
     except (OSError, StoreUnavailable, HookError) as problem:
-        typer.echo(for_terminal(f"It cannot go on: {start_problem(problem, port=port)}"), err=True)
-        raise typer.Exit(1) from None
+        stop(f"It cannot go on: {start_problem(problem, port=port)}")

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, frozen
 
-from amplifier_hooks.cli.common.follow_hooks import follow_hooks
 from amplifier_hooks.cli.common.posting import listener_at, programs_token
 from amplifier_hooks.cli.common.terminal_io import count_text
-from amplifier_hooks.cli.project.read_project import find_in, hooks_named
+from amplifier_hooks.cli.project.read_project import find_in, follow_hooks, hooks_named, rules_in
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
-    from amplifier_hooks.definitions.pinned_modules import PinnedModules
+    from amplifier_hooks.definitions.reload import PinnedModules
     from amplifier_hooks.programs.program_session import Asking
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.runs.blueprint import Agents
@@ -138,8 +137,8 @@ class Host:
         Yields the reason that every call is denied if the record and the store do not fit together, otherwise None.
         Raises `OSError` if the socket is in use or the record cannot be opened, and `StoreUnavailable`.
         """
-        from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
-        from amplifier_hooks.record.beside_the_log import StoredHeads
+        from amplifier_hooks.programs.program_session import DeliveryStore, ProgramSessions
+        from amplifier_hooks.record.log import StoredHeads
         from amplifier_hooks.server.edge.listen import listening, unix_socket
         from amplifier_hooks.server.program_api import create_app
 
@@ -194,11 +193,7 @@ def host_programs(
 
     Raises `HookError`, and `OSError` for files that cannot be read.
     """
-    options: dict[str, Any] = {"approvals": DeferredApprovals(broker)}
-    if rules is not None:
-        from approval_backends.rules.policy import Rules
-
-        options["rules"] = Rules.load(rules)
+    options: dict[str, Any] = {"approvals": DeferredApprovals(broker), "rules": rules_in(rules)}
     path = default_socket() if socket is None else socket
     kept = record or StateFolder().make().record
     named = hooks_named(hooks)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003  # typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from amplifier_hooks.cli.common.terminal_io import LAST_PORT, start_problem, user_name
+from amplifier_hooks.cli.common.terminal_io import (
+    LAST_PORT,
+    NoSelfProtection,
+    RecordFile,
+    RulesFile,
+    Store,
+    print_error,
+    print_json,
+    start_problem,
+    stop,
+    user_name,
+)
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
@@ -20,28 +30,6 @@ if TYPE_CHECKING:
 
 PORT: Final = 8437
 API_PORT: Final = 8438
-
-HELP: Final = """Serve other agent programs, the page where people approve, or both, over one store.
-
-\b
-Examples:
-  amplifier-hooks serve --hooks amplifier-hooks.yaml   their tool calls, through the hooks of a file
-  amplifier-hooks serve --hooks guards:registry    their tool calls, through a registry of your own
-  amplifier-hooks serve --programs --web           with the page where people approve, in one process
-  amplifier-hooks serve --web --open               the page alone
-  amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
-  amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
-
-It listens on this machine only. The link that is printed holds a token: its bearer may decide.
-"""
-
-
-class Asking(StrEnum):
-    """The place where a person answers the hooks of another program."""
-
-    INBOX = "inbox"
-    NATIVE = "native"
-    BOTH = "both"
 
 
 def serve(
@@ -55,24 +43,14 @@ def serve(
         int, typer.Option(metavar="PORT", min=0, max=LAST_PORT, help="The API's port; 0 takes a free one.")
     ] = API_PORT,
     agents: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.", show_default=False),
+        Path | None, typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.")
     ] = None,
     hooks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|MODULE:NAME", help="The hooks to answer with: a file, or a registry.", show_default=False
-        ),
+        str | None, typer.Option(metavar="FILE|MODULE:NAME", help="The hooks to answer with: a file, or a registry.")
     ] = None,
-    rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules that decide without a person.", show_default=False)
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The record; otherwise one of your own.", show_default=False)
-    ] = None,
-    socket: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The socket for programs.", show_default=False)
-    ] = None,
+    rules: RulesFile = None,
+    record: RecordFile = None,
+    socket: Annotated[Path | None, typer.Option(metavar="FILE", help="The socket for programs.")] = None,
     http: Annotated[
         int | None,
         typer.Option(
@@ -80,21 +58,14 @@ def serve(
             min=0,
             max=LAST_PORT,
             help="A port at which programs with the token may post; otherwise the one that `install` chose. 0: none.",
-            show_default=False,
         ),
     ] = None,
     approve: Annotated[
-        Asking, typer.Option(help="In our inbox, at the program's own prompt, or in both, our inbox first.")
-    ] = (Asking.INBOX),
+        Literal["inbox", "native", "both"],
+        typer.Option(help="In our inbox, at the program's own prompt, or in both, our inbox first."),
+    ] = "inbox",
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a program waits for a person.")] = 300.0,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            envvar="AMPLIFIER_HOOKS_STORE",
-            metavar="STORE",
-            help="A SQLite file, or postgresql://…; otherwise a file of your own.",
-        ),
-    ] = None,
+    store: Store = None,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=LAST_PORT, help="The page's port; 0 takes a free one.")] = PORT,
     name: Annotated[
@@ -102,13 +73,22 @@ def serve(
         typer.Option(metavar="HOST[:PORT]", help="A name under which clients reach a proxy in front; repeatable."),
     ] = None,
     user: Annotated[str | None, typer.Option(help="The approver's name for this link; otherwise yours.")] = None,
-    no_self_protection: Annotated[
-        bool, typer.Option("--no-self-protection", help="Let agents change what guards them; the record says so.")
-    ] = False,
+    no_self_protection: NoSelfProtection = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each address as a line of JSON.")] = False,
 ) -> None:
-    """Check the options, then serve until a signal ends it."""
+    """Serve other agent programs, the page where people approve, or both, over one store.
+
+    Examples:
+      amplifier-hooks serve --hooks amplifier-hooks.yaml   their tool calls, through the hooks of a file
+      amplifier-hooks serve --hooks guards:registry    their tool calls, through a registry of your own
+      amplifier-hooks serve --programs --web           with the page where people approve, in one process
+      amplifier-hooks serve --web --open               the page alone
+      amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
+      amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
+
+    It listens on this machine only. The link that is printed holds a token: its bearer may decide.
+    """
     import asyncio
 
     from amplifier_hooks.cli.approvals.open_store import KEPT_GRANTS
@@ -139,7 +119,7 @@ def serve(
     posted = (programs_port() if http is None else http) or None
     if agents is not None and not api:
         raise typer.BadParameter("--agents is about the runs of the HTTP API; add --api")
-    serving = Serving(as_json=as_json, in_browser=open_)
+    answering: Host | None = None
     try:
         if programs or api or not web:
             from amplifier_hooks.cli.project.read_project import functions_of
@@ -162,86 +142,77 @@ def serve(
                     functions=None if agents is None or found is None else functions_of(found, agents),
                 )
 
-            serving.programs = host_programs(
+            answering = host_programs(
                 broker,
                 there.database,
                 hooks=hooks,
                 rules=rules,
                 record=record,
                 socket=socket,
-                asking=approve.value,
+                asking=approve,
                 waits=wait,
                 port=posted,
                 api=place,
                 ports=tuple(one for one in (port if web else 0, api_port if api else 0, posted or 0) if one),
                 unprotected=no_self_protection,
             )
-        serving.page = gateway if web else None
         with marked(protects=not no_self_protection):
-            asyncio.run(serving.until_stopped(there))
+            asyncio.run(
+                serve_until_stopped(there, answering, gateway if web else None, in_browser=open_, as_json=as_json)
+            )
     except (OSError, StoreUnavailable, HookError) as problem:
         remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""
         why = start_problem(problem, port=port if web else None, api_port=api_port, http=http)
-        typer.echo(f"The server cannot start: {why}{remedy}", err=True)
-        raise typer.Exit(1) from None
+        stop(f"The server cannot start: {why}{remedy}")
 
 
 def agents_in(folder: Path) -> Agents:
     """Return the agents of a folder; print the hooks that name missing agents. Raises `HookError`."""
     from amplifier_hooks.runs.blueprint import load_agents
-    from amplifier_hooks.text.escape import for_terminal
 
     found = load_agents(folder)
     for missing in found.missing():
-        typer.echo(for_terminal(missing), err=True)
+        print_error(missing)
     return found
 
 
-class Serving:
-    """The servers of one command, which run until a signal stops them."""
+async def serve_until_stopped(
+    store: ApprovalStore, host: Host | None, page: Gateway | None, *, in_browser: bool, as_json: bool
+) -> None:
+    """Serve until SIGINT or SIGTERM; then tell every client to come again later, and close."""
+    import asyncio
+    import signal
 
-    def __init__(self, *, as_json: bool, in_browser: bool) -> None:
-        self.as_json, self.in_browser = as_json, in_browser
-        self.programs: Host | None = None
-        self.page: Gateway | None = None
+    from amplifier_hooks.cli.common.inbox import inbox
 
-    async def until_stopped(self, store: ApprovalStore) -> None:
-        """Serve until SIGINT or SIGTERM; then tell every client to come again later, and close."""
-        import asyncio
-        import json
-        import signal
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: an interrupt ends the loop instead
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        await store.open()
+        stack.push_async_callback(store.close)
+        if host is not None:
+            trouble = await stack.enter_async_context(host.serving())
+            typer.echo(f"Programs are answered at {host.socket}", err=True)
+            from amplifier_hooks.result import STOPS_NOTHING
 
-        from amplifier_hooks.cli.common.inbox import inbox
+            print_error(host.hooks_line)
+            for name in host.report_only:
+                print_error(f"{name} is {STOPS_NOTHING}")
+            if trouble is not None:
+                print_error(f"Every call is denied, because {trouble}")
+            if host.port is not None:
+                from amplifier_hooks.storage.state_folder import StateFolder
 
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # Windows: an interrupt ends the loop instead
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with AsyncExitStack() as stack:
-            await store.open()
-            stack.push_async_callback(store.close)
-            if self.programs is not None:
-                trouble = await stack.enter_async_context(self.programs.serving())
-                typer.echo(f"Programs are answered at {self.programs.socket}", err=True)
-                from amplifier_hooks.result import STOPS_NOTHING
-                from amplifier_hooks.text.escape import for_terminal
-
-                typer.echo(for_terminal(self.programs.hooks_line), err=True)
-                for name in self.programs.report_only:
-                    typer.echo(for_terminal(f"{name} is {STOPS_NOTHING}"), err=True)
-                if trouble is not None:
-                    typer.echo(for_terminal(f"Every call is denied, because {trouble}"), err=True)
-                if self.programs.port is not None:
-                    from amplifier_hooks.storage.state_folder import StateFolder
-
-                    address, file = f"http://127.0.0.1:{self.programs.port}", StateFolder().programs_token
-                    typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {file}", err=True)
-                if self.programs.api is not None:
-                    typer.echo(f"The API is at {self.programs.api.address}/v1/hooks", err=True)
-                    if self.as_json:
-                        typer.echo(json.dumps({"api": self.programs.api.address}))
-            if self.page is not None:
-                there = await stack.enter_async_context(inbox(self.page, in_browser=self.in_browser))
-                there.announce(as_json=self.as_json)
-            typer.echo("Ctrl-C stops it; open requests stay in the store.", err=True)
-            await stop.wait()
+                address, file = f"http://127.0.0.1:{host.port}", StateFolder().programs_token
+                typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {file}", err=True)
+            if host.api is not None:
+                typer.echo(f"The API is at {host.api.address}/v1/hooks", err=True)
+                if as_json:
+                    print_json({"api": host.api.address}, None)
+        if page is not None:
+            there = await stack.enter_async_context(inbox(page, in_browser=in_browser))
+            there.announce(as_json=as_json)
+        typer.echo("Ctrl-C stops it; open requests stay in the store.", err=True)
+        await stop.wait()

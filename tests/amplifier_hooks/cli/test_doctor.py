@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
-    """An empty project, with a state folder of its own."""
+    """An empty project, with a state folder and marks of its own: other commands of this user may run meanwhile."""
+    monkeypatch.setattr("amplifier_hooks.programs.guarded_processes.marks_folder", lambda: tmp_path / "guarded")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -78,7 +79,10 @@ def test_a_program_that_asks_us(patient: Patient) -> None:
     path.write_text(json.dumps(settings))
     asks, silent = looked("programs", patient)
     assert (asks.state, "Claude Code asks amplifier-hooks" in asks.text) == ("ok", True)
-    assert (silent.state, silent.repair) == ("warning", "amplifier-hooks serve --programs --web --hooks FILE")
+    assert (silent.state, silent.repair) == (
+        "warning",
+        "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml",
+    )
 
 
 @pytest.mark.rule("CLI-5")
@@ -110,7 +114,7 @@ def test_as_json_and_quiet(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--directory", "/nowhere"], "/nowhere is no folder"),
+        (["--directory", "/nowhere"], "dir '/nowhere' does not exist"),
         (["--jsn"], "--json"),
     ],
 )

@@ -24,8 +24,8 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.common.terminal_io import user_name
 from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
+from approval_backends.backend import DeferredApprovals
 from approval_backends.broker import Broker
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
@@ -357,7 +357,7 @@ def test_limiting_an_always(store: Path) -> None:
 @pytest.mark.fault("F-APR-04")
 def test_too_late(store: Path) -> None:
     """An answer to a request that was decided or has expired changes nothing, and the error names the decider."""
-    from amplifier_hooks.cli.approvals import commands
+    from amplifier_hooks.cli.approvals import approvals_commands as commands
     from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
 
     view = StoreView(str(store))

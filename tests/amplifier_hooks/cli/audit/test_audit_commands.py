@@ -1,4 +1,4 @@
-"""The record for people: `amplifier-hooks audit`."""
+"""The record and the ledger for people: `amplifier-hooks audit`, `report` and `ledger`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.audit import audit_commands, record_text
-from amplifier_hooks.cli.audit import html_page as page_module
 from amplifier_hooks.cli.audit.find_record import RecordFiles
+from amplifier_hooks.library import ToolLedger
 from amplifier_hooks.ports import Head
-from amplifier_hooks.record.beside_the_log import HEADS, StoredHeads
 from amplifier_hooks.record.journal import JOURNAL_TABLES
-from amplifier_hooks.record.log import AuditLog
+from amplifier_hooks.record.log import HEADS, AuditLog, StoredHeads
 from amplifier_hooks.record.log_files import Files
 from amplifier_hooks.record.record_errors import LogCut
 from amplifier_hooks.record.report import LogVerdict
@@ -330,7 +330,7 @@ def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
     """A record that a chat still writes to stays, however old it is."""
     held = os.open(chats / f"{'b' * 32}.jsonl", os.O_RDONLY)
     Files().lock(held, chats / "its name")
-    assert run("purge", "--yes").stdout == "Removed 1 record of chats.\n"
+    assert run("purge", "--yes").stdout == "Removed 1 record of a chat.\n"
     os.close(held)
     assert names(chats) == {"bb", "cc", "mi"}
 
@@ -535,7 +535,7 @@ def test_page_of_verify(record: Path) -> None:
     assert "<h1>Cannot tell</h1>" in told.stdout
     assert "Lines<small>" not in told.stdout
     assert "There is no such line." in run("show", record, "--kind", "nothing", "--html").stdout
-    assert set(page_module.TONES) == {*LogVerdict, None}
+    assert set(record_text.TONES) == {*LogVerdict, None}
 
 
 @pytest.mark.rule("AUD-6")
@@ -564,3 +564,126 @@ def test_help(command: list[str]) -> None:
     told = run(*command, "--help")
     assert re.search(r"Examples:\n +amplifier-hooks audit \w+ record.jsonl.*\n.*Options:", told.stdout, re.DOTALL)
     assert not command or "Exit codes: 0" in told.stdout
+
+
+# -- report ------------------------------------------------------------------------------------------------------------
+
+
+def report(*arguments: object) -> Result:
+    """Run `report`, and return its result."""
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> Path:
+    """A record with report-only answers of a gate and of rules, and with answers of a gate in force."""
+    book = Book()
+    for number, action in enumerate(["deny", "ask_user", "deny"]):
+        guard = {"hook": "guard", "action": "continue", "would": {"action": action, "reason": f"\x1b[2Jno {number}"}}
+        other = {"hook": "other", "action": "deny"}
+        book.add("outcome", {"event": "tool:pre", "tool": "Bash", "session": f"s{number}", "answers": [guard, other]})
+    rules = {"hook": "rule:no-rm", "tool": "Bash", "would": {"action": "deny", "reason": None}, "session": "s0"}
+    return book.add("rules.reported", {"event": "tool:pre", **rules}).close().files(tmp_path)[1]
+
+
+@pytest.mark.rule("CLI-9", "DSP-11")
+def test_the_report(reported: Path) -> None:
+    """The report counts the answers of each hook and rule by action, and shows the latest of each."""
+    told = report(reported, "--last", 1)
+    assert (told.exit_code, told.stderr) == (0, "")
+    first, latest, rule, of_rule = told.stdout.splitlines()
+    assert first == "guard (report-only: it stops nothing) would have denied 2, asked about 1"
+    assert latest.endswith("  denied Bash: \\u{1B}[2Jno 2")
+    assert rule == "rule:no-rm (report-only: it stops nothing) would have denied 1"
+    assert of_rule.endswith("  denied Bash")
+
+
+@pytest.mark.rule("CLI-9", "CLI-3")
+def test_the_report_for_programs(reported: Path) -> None:
+    """With --json the report is one JSON value; --session limits it; a record without such answers says so."""
+    [guard] = json.loads(report(reported, "--session", "s1", "--json").stdout)
+    assert (guard["hook"], guard["would"], guard["latest"][0]["tool"]) == ("guard", {"ask_user": 1}, "Bash")
+    told = report(reported, "--session", "none")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert "no answer of a report-only hook" in told.stderr
+
+
+@pytest.mark.rule("DSP-11", "AUD-6")
+def test_the_lines_of_the_record(reported: Path) -> None:
+    """A line of the record says of a report-only answer that it stops nothing."""
+    told = run("tail", reported)
+    assert "guard would have answered deny, but is report-only: it stops nothing" in told.stdout
+
+
+# -- ledger ------------------------------------------------------------------------------------------------------------
+
+
+def ledger(*arguments: str) -> Result:
+    """Run `ledger`, and return its result."""
+    return CliRunner().invoke(app, ["ledger", *arguments])
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This user's state, with a ledger of two sessions in it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def called() -> None:
+        registry = HookRegistry()
+        async with ToolLedger() as kept:
+            kept.register(registry)
+            for number in (1, 2):
+                async with SessionCoordinator(registry, session_id=f"s{number}") as session, session.turn("go"):
+                    await session.call_tool("Read", {"path": f"a{number}\u202e\n"}, lambda value: "text")
+                    await session.call_tool("Write", {"password": "hunter2-hunter2"}, lambda value: 1 / 0)
+
+    asyncio.run(called())
+    return tmp_path
+
+
+@pytest.mark.rule("LIB-2", "CLI-3")
+def test_the_ledger(home: Path) -> None:
+    """Each call is one line, the latest last, without control codes."""
+    lines = ledger().stdout.splitlines()
+    assert [line.split()[2:4] for line in lines] == [["ok", "Read"], ["failed", "Write"]] * 2
+    assert "a1\\u{202E}" in lines[0]
+    assert "(ZeroDivisionError: division by zero)" in lines[1]
+    assert "hunter2" not in ledger().output
+    assert len(ledger("--session", "s1").stdout.splitlines()) == 2
+    assert len(ledger("--status", "failed", "--limit", "1").stdout.splitlines()) == 1
+    assert (
+        ledger("--store", str(home / "amplifier-hooks" / "ledger.db"), "--tool", "Read").stdout.splitlines()
+        == lines[::2]
+    )
+
+
+@pytest.mark.rule("LIB-2", "CLI-3")
+def test_the_ledger_for_programs(home: Path) -> None:
+    """With --json each call is one value, with all its facts."""
+    first = json.loads(ledger("--json", "--session", "s2").stdout.splitlines()[0])
+    assert (first["tool"], first["status"], first["output"]) == ("Read", "ok", "text")
+    assert len(first["digest"]) == 64
+
+
+@pytest.mark.rule("LIB-2", "CLI-3")
+def test_the_ledger_is_not_there(home: Path, tmp_path: Path) -> None:
+    """An empty list is reported; listing makes no ledger."""
+    nothing = ledger("--tool", "Fetch")
+    assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "The ledger has no such calls.\n")
+    missing = ledger("--store", str(tmp_path / "none.db"))
+    assert missing.exit_code == 1
+    assert "There is no ledger at" in missing.stderr
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "other.db").write_text("no database")
+    (tmp_path / "other.db").chmod(0o600)
+    broken = ledger("--store", str(tmp_path / "other.db"))
+    assert (broken.exit_code, broken.stdout) == (1, "")
+    assert "The ledger cannot be read: the store is damaged" in broken.stderr
+
+
+@pytest.mark.rule("LIB-2", "CLI-3")
+def test_the_ledger_called_wrongly(home: Path) -> None:
+    """The error about an unknown status lists the known ones."""
+    wrong = ledger("--status", "done")
+    assert wrong.exit_code == 2
+    assert "'done' is not one of 'ok', 'failed', 'denied'" in wrong.stderr.replace("\n", " ")

@@ -82,7 +82,10 @@ def test_install_and_uninstall_leave_no_trace(desk: Desk) -> None:
     """Install shows the change and does nothing the second time, and uninstall restores every byte."""
     odd = '{"hooks":   {"PreToolUse": [{"hooks": [{"type": "command", "command": "theirs"}]}]}, "model": "opus"}'
     path = desk.settings(odd)
-    assert desk.run("install", "claude-code").exit_code == 2
+    unasked = desk.run("install", "claude-code")
+    assert unasked.exit_code == 2
+    assert unasked.stderr.startswith("Nothing was done, because there is no terminal to confirm at.")
+    assert "Usage:" not in unasked.stderr
     assert path.read_text() == odd
     done = desk.run("install", "claude-code", "--yes")
     assert done.exit_code == 0, done.stderr
@@ -109,6 +112,12 @@ def test_the_personal_file_is_the_default(desk: Desk) -> None:
     assert shared.read_text() == before
     assert sys.executable in (shared.parent / "settings.local.json").read_text()
     assert "keep it out of version control" in told
+    assert told.endswith("Add this line to .gitignore: .claude/settings.local.json*\n")
+    committed = desk.run("install", "claude-code", "--shared", "--yes").stderr
+    assert "uninstall claude-code" in committed
+    desk.run("uninstall", "claude-code", "--yes")
+    committed = desk.run("install", "claude-code", "--shared", "--yes").stdout
+    assert committed.endswith("Add this line to .gitignore: .claude/settings.json.before-amplifier-hooks\n")
 
 
 def put_claude(desk: Desk, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
@@ -325,14 +334,14 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
         (["import", "codex", "broken.json"], 1, "line 1 column 2"),
         (["import", "gemini", "list.json"], 1, "list.json: it is no JSON object"),
         (["import", "gemini", "hooks.json"], 1, "hooks is no object; it names events, each with a list of groups"),
-        (["import", "claude-code", "good.json", "--project", "nope"], 2, "--project: nope is no folder"),
+        (["import", "claude-code", "good.json", "--project", "nope"], 2, "dir 'nope' does not exist"),
         (["import", "claude-code", "good.json"], 2, "there is no terminal to confirm at"),
         (["import", "claud", "good.json"], 2, "'claud' is not one of 'claude-code', 'codex', 'gemini'"),
         (["install", "codex", "--user", "--http", "http://127.0.0.1:1", "--yes"], 1, "install the command instead"),
         (["install", "claude-code", "--http", "8642", "--yes"], 2, "write one such as http://127.0.0.1:8642"),
         (["install", "claude-code", "--wait", "nan", "--yes"], 2, "--wait: nan is no time to wait; write seconds"),
         (["install", "claude-code", "--wait", "-5", "--yes"], 2, "-5 is no time to wait"),
-        (["install", "claude-code", "--project", "nope", "--yes"], 2, "--project: nope is no folder"),
+        (["install", "claude-code", "--project", "nope", "--yes"], 2, "dir 'nope' does not exist"),
         (["install", "claude-code", "--user", "--shared", "--yes"], 2, "--shared: the settings in a home"),
         (["install", "claude-code", "--shared", "--socket", "/s", "--yes"], 2, "set AMPLIFIER_HOOKS_SOCKET on each"),
         (["install", "codex", "--socket", "/s", "--yes"], 2, "--socket: a team commits these settings"),
@@ -340,7 +349,7 @@ def test_uninstall_leaves_what_others_keep_there(desk: Desk) -> None:
         (["install", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first, nothing was changed"),
         (["uninstall", "gemini", "--yes"], 1, "settings.json is no JSON object; mend it first"),
         (["uninstall", "codex", "--yes"], 1, "the settings' hooks are no object of lists; mend that first"),
-        (["uninstall", "claude-code", "--project", "nope"], 2, "nope is no folder"),
+        (["uninstall", "claude-code", "--project", "nope"], 2, "dir 'nope' does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )  # fmt: skip

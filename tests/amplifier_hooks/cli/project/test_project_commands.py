@@ -6,16 +6,15 @@ import json
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pexpect
 import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.cli.app import app
+from amplifier_hooks.cli.project.project_commands import TEMPLATE
 from amplifier_hooks.cli.project.read_project import functions_of, hooks_named, hooks_of_folder
-from amplifier_hooks.cli.project.template import TEMPLATE
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.errors import HookError, HookRefused, SettingsError, UnknownEvent
 from amplifier_hooks.library.rate_limit import RateLimit, RateLimitSettings
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-    from amplifier_hooks.definitions import DefinitionSet
 
 FILE = "amplifier-hooks.yaml"
 MODELS = ("ANTHROPIC", "OPENAI")
@@ -37,6 +35,15 @@ hooks:
      config: {argv: [sh, guard.sh]}}
   - {name: watch, event_type: tool:post, handler_ref: "shop_hooks:watch", description: looks on}
   - {name: later, event_type: tool:pre, handler_ref: "shop_hooks:watch", enabled: false}
+"""
+
+LIBRARY = "register(scope) cannot be called with (event, data); a function that registers hooks stands under library"
+HOUSE = """
+def register(scope):
+    scope.gate("tool:pre", handle, name="house")
+def handle(event, data): ...
+async def later(scope): ...
+def broken(scope): raise KeyError("no setting")
 """
 
 
@@ -74,12 +81,12 @@ def called(*arguments: str, said: str | None = None) -> Result:
 @pytest.mark.rule("CLI-7")
 def test_init(folder: Path) -> None:
     """The file that init writes is right, switches useful hooks on, and is trusted as it is."""
-    told = called("init", "--json", "--no-input")
+    told = called("init", "--json")
     assert told.exit_code == 0
     assert json.loads(told.stdout) == {"written": str(folder / FILE), "kept": None}
     assert {entry.name for entry in load_files(folder / FILE).library} >= {"guard", "redact_secrets"}
     assert called("validate").exit_code == 0
-    assert hooks_of_folder(folder, lambda path, found: False).registry.hooks()
+    assert hooks_of_folder(folder).registry.hooks()
 
 
 @pytest.mark.rule("CLI-7", "LIB-9")
@@ -108,7 +115,7 @@ def test_init_offers_a_replay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.rule("LIB-6")
 async def test_init_lets_agents_work(folder: Path) -> None:
     """The rate limit that init writes lets 200 calls of one session in 10 seconds pass."""
-    called("init", "--no-input")
+    called("init")
     [config] = [one.config for one in load_files(folder / FILE).library if one.name == "rate_limit"]
     registry, times = HookRegistry(), (call * 0.05 for call in range(200))
     RateLimit(RateLimitSettings.model_validate(config), now=lambda: next(times)).register(registry)
@@ -290,6 +297,47 @@ def test_validate_mistakes(folder: Path, text: str, said: str) -> None:
     assert json.loads(called("validate", "--json").stdout)["ok"] is False
 
 
+@pytest.fixture
+def package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install a package with two entry points: of a function that registers, and of a handler."""
+    site = folder / "site"
+    info = site / "house_hooks-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "house_hooks.py").write_text(HOUSE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: house-hooks\nVersion: 1\n")
+    points = "".join(f"house-{name} = house_hooks:{name}\n" for name in ("register", "handle", "later", "broken"))
+    (info / "entry_points.txt").write_text(f"[amplifier_hooks.hooks]\n{points}")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "house_hooks", raising=False)
+    return folder
+
+
+@pytest.mark.rule("CLI-7", "DEF-1")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hooks: [{name: a, event_type: tool:pre, handler_ref: house-register}]", LIBRARY),
+        ("hooks: [{name: a, event_type: tool:pre, handler_ref: 'house_hooks:register'}]", LIBRARY),
+        ("library: {house-handle: {}}", "TypeError: handle() missing 1 required positional argument"),
+        ("library: {house-later: {}}", "is async; registering hooks waits for nothing"),
+        ("library: {house-broken: {}}", "'house-broken' cannot register its hooks: KeyError: 'no setting'"),
+    ],
+)
+def test_validate_finds_a_function_with_other_arguments(package: Path, text: str, said: str) -> None:
+    """A function that registers hooks is no handler, and a handler registers none: each is a mistake of the file."""
+    (package / FILE).write_text(f"version: 1\n{text}\n")
+    told = called("validate", "--trust")
+    assert (told.exit_code, said in told.stdout) == (1, True), told.stdout
+
+
+@pytest.mark.rule("CLI-7", "DEF-1")
+def test_a_package_in_a_file(package: Path) -> None:
+    """A function that registers hooks is switched on by the name of its entry point, under `library`."""
+    (package / FILE).write_text("version: 1\nlibrary: {house-register: {}}\n")
+    assert called("validate", "--trust").exit_code == 0
+    assert "house  gate (can deny)" in called("list").stdout
+
+
 # -- list --------------------------------------------------------------------------------------------------------------
 
 
@@ -364,7 +412,7 @@ def test_an_event_of_the_projects_own(folder: Path) -> None:
         (["list", "nowhere.yaml"], 1, "nowhere.yaml: it is not there"),
         (["validate", "--jsn"], 2, "--json"),
         (["validate"], 1, "1 mistake"),
-        (["init", "--directory", "nowhere"], 2, "nowhere is no folder"),
+        (["init", "--directory", "nowhere"], 2, "dir 'nowhere' does not exist"),
         (["init", "extra"], 2, "unexpected"),
         (["test", "tool:pre"], 1, "amplifier-hooks init"),
         (["test"], 2, "EVENT"),
@@ -404,7 +452,8 @@ def test_run_an_event(guarded: Path) -> None:
     told = called("test", "tool:pre", "--input", "-", "--run", said='{"tool_name": "Bash"}')
     assert told.exit_code == 1
     assert "guard answered deny" in told.stdout
-    assert "outcome: deny, by guard: not here" in told.stdout
+    outcome = told.stdout.index("outcome: deny, by guard: not here")
+    assert told.stdout.index("asked 1  guard") < outcome < told.stdout.index("left out  watch")
     value = json.loads(called("test", "tool:pre", "--tool", "Bash", "--run", "--json").stdout)
     assert value["outcome"]["answers"][0] == {
         "hook": "guard",
@@ -430,23 +479,16 @@ def test_data_that_is_none(guarded: Path, text: str) -> None:
 @pytest.mark.rule("CLI-7", "TRU-2")
 def test_a_project_runs_nothing_unread(guarded: Path) -> None:
     """Hooks of a folder run once their content is trusted, scripts included, and not after a change."""
-    asked: list[str] = []
-
-    def agree(path: Path, found: Any) -> bool:
-        asked.append(path.name)
-        return False
-
     (guarded / "shop_hooks.py").write_text("raise SystemExit(7)\n")
     with pytest.raises(HookRefused, match=r"validate .*amplifier-hooks\.yaml --trust"):
-        hooks_of_folder(guarded, agree)
+        hooks_of_folder(guarded)
     (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
     assert "trusted as it is now" in called("validate", "--trust").stdout
-    assert [hook.name for hook in hooks_of_folder(guarded, agree).registry.hooks()] == ["guard", "watch"]
+    assert [hook.name for hook in hooks_of_folder(guarded).registry.hooks()] == ["guard", "watch"]
     (guarded / "guard.sh").write_text("exit 0\n")
     with pytest.raises(HookRefused):
-        hooks_of_folder(guarded, agree)
-    assert asked == [FILE, FILE]
-    assert not hooks_of_folder(guarded.parent, agree).registry.hooks()
+        hooks_of_folder(guarded)
+    assert not hooks_of_folder(guarded.parent).registry.hooks()
 
 
 @pytest.mark.rule("CLI-7")
@@ -481,30 +523,23 @@ def test_the_removal_of_a_file_is_accepted_by_hand(guarded: Path, capsys: pytest
     """Hooks of a file that is gone stay in force, in `chat` as well, until its removal is trusted; then none runs."""
     hooks_named(FILE)
     (guarded / FILE).unlink()
-    asked: list[bool] = []
-
-    def agree(path: Path, found: DefinitionSet) -> bool:
-        asked.append(bool(found.files))
-        return False
-
-    assert len(hooks_of_folder(guarded, agree).registry.hooks()) == 2
+    assert len(hooks_of_folder(guarded).registry.hooks()) == 2
     assert "it is gone" in capsys.readouterr().err
     told = called("list")
     assert (told.exit_code, "stay in force where they run" in told.output) == (1, True)
     assert json.loads(called("validate", "--json").stdout)["flaws"]
     assert json.loads(called("validate", "--trust", "--json").stdout)["removed"] is True
-    assert not hooks_of_folder(guarded, agree).registry.hooks()
+    assert not hooks_of_folder(guarded).registry.hooks()
     with pytest.raises(SettingsError, match="it is not there"):
         hooks_named(FILE)
     (guarded / FILE).write_text(GUARD)
     with pytest.raises(HookRefused):
-        hooks_of_folder(guarded, agree)
+        hooks_of_folder(guarded)
     assert not hooks_named(FILE).registry.hooks()
     assert "is not taken over" in capsys.readouterr().err
-    assert asked == [False, True]
     assert called("validate", "--trust").exit_code == 0
     (guarded / FILE).unlink()
-    assert not hooks_of_folder(guarded, lambda path, found: True).registry.hooks()
+    assert len(hooks_of_folder(guarded).registry.hooks()) == 2
 
 
 @pytest.mark.rule("CLI-7", "TRU-10")
@@ -552,31 +587,15 @@ def test_modules_of_a_project_shadow_nobody(guarded: Path) -> None:
     assert str(guarded) not in sys.path
 
 
-@pytest.mark.slow
 @pytest.mark.rule("CLI-6", "CLI-7", "TRU-2")
-def test_chat_asks_for_trust(guarded: Path, tmp_path: Path) -> None:
-    """At a terminal chat shows what a project would run and asks once; without one it refuses."""
+def test_chat_asks_for_trust(guarded: Path) -> None:
+    """The chat refuses a project that is not trusted, with the command that trusts it; then it runs the hooks."""
     refused = called("chat", "-p", "run ls")
     assert (refused.exit_code, "--trust" in refused.stderr) == (1, True)
-    child = pexpect.spawn(
-        sys.executable, ["-m", "amplifier_hooks", "chat"], cwd=str(guarded), timeout=60, encoding="utf-8",
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"),
-             "TERM": "xterm-256color", "LANG": "C.UTF-8", "PROMPT_TOOLKIT_NO_CPR": "1"},
-    )  # fmt: skip
-    child.expect_exact('guard at tool:pre: command  {"argv": ["sh", "guard.sh"]}')
-    child.expect_exact("Trust it to run as shown?")
-    child.send("y\r")
-    child.expect_exact("2 hooks")
-    child.expect_exact("?2004h")
-    child.send("run ls\r")
-    child.expect_exact("Operation denied by guard: not here")
-    child.expect_exact("?2004h")
-    child.send("/quit\r")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
-    again = called("chat", "-p", "run ls")
-    assert again.exit_code == 0, again.stderr
+    assert called("validate", "--trust").exit_code == 0
+    told = called("chat", "-p", "run ls")
+    assert told.exit_code == 0, told.stderr
+    assert "Operation denied by guard: not here" in told.stdout
 
 
 # -- report-only -------------------------------------------------------------------------------------------------------

@@ -19,17 +19,17 @@ from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.definitions import TrustStore
 from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.overrides import OUTDATED
-from amplifier_hooks.runs.run_store import RUN_TABLES
+from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.storage.sqlite import SqliteDatabase
+from approval_backends.backend import DeferredApprovals
 from approval_backends.broker import Broker
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import store_at
 from tests.amplifier_hooks.server.runs.test_run_routes import site
-from tests.runs import agent, agent_hook, python_hook
+from tests.runs import agent, agent_hook, new_run, python_hook
 from tests.stores import until as look_until
 
 if TYPE_CHECKING:
@@ -302,3 +302,25 @@ async def test_serving_with_overrides(
     lines = (tmp_path / "state" / "amplifier-hooks" / "runs.jsonl").read_text("ascii").splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds.count("run_hook.overridden") == 1
+
+
+@pytest.mark.rule("RUN-25")
+def test_old_runs_are_removed(tmp_path: Path) -> None:
+    """Runs that ended long ago are removed once the operator confirms; without a terminal or --yes nothing is."""
+    store = str(tmp_path / "runs.sqlite")
+
+    async def end_a_run() -> None:
+        async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
+            await runs.submit(new_run(), 5)
+            await runs.stop(new_run().id, "not needed", None)
+
+    async def count() -> int:
+        async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
+            return len(await runs.select())
+
+    asyncio.run(end_a_run())
+    assert run("purge", "--older-than", "0s", "--store", store, "--no-input").exit_code == 2
+    assert json.loads(run("purge", "--yes", "--json", "--store", store).stdout) == {"removed": 0}
+    assert asyncio.run(count()) == 1
+    assert run("purge", "--older-than", "0s", "--yes", "--store", store).stdout == "Removed 1 run.\n"
+    assert asyncio.run(count()) == 0

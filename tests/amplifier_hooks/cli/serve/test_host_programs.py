@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from amplifier_hooks import AuditLog
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.common.follow_hooks import tell_change
+from amplifier_hooks.cli.project.read_project import tell_change
 from amplifier_hooks.cli.serve.host_programs import ApiHost, Host, host_programs
 from amplifier_hooks.definitions.model import NewHook, new_hook_id
 from amplifier_hooks.definitions.store import DefinitionStore
@@ -379,14 +379,14 @@ def test_a_socket_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "json:dumps", "json:JSONEncoder", "guards:missing"])
-def test_what_is_no_registry_is_refused(name: str, tmp_path: Path) -> None:
+def test_what_is_no_registry_is_refused(name: str, own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that leads to no registry is refused, with an example of a valid one."""
-    (tmp_path / "guards.py").write_text(GUARDS)
-    result = subprocess.run(
-        [sys.executable, "-m", "amplifier_hooks", "serve", "--hooks", name],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 1
+    (own_state / "guards.py").write_text(GUARDS)
+    monkeypatch.chdir(own_state)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "guards", raising=False)
+    result = CliRunner().invoke(app, ["serve", "--hooks", name])
+    assert result.exit_code == 1
     assert name in result.stderr
 
 

@@ -73,6 +73,8 @@ def test_serve(tmp_path: Path) -> None:
         assert process.returncode == 0
         assert token not in err
         assert said["address"] in err
+        assert f"To sign in, open this file in a browser: {file.with_suffix('.html')}\n" in err
+        assert f"cat {file}\n" in err
         assert not list(file.parent.glob("gateway-*"))
 
 
