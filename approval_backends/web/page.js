@@ -14,13 +14,14 @@ const OFFLINE = 15_000;
 const byHost = $("meta[name=sign-in]").content === "host"; // the application around this page signs people in
 const token = byHost ? "" : bearer("#inbox");
 const me = { name: "", mayDecide: false };
-let link, since, lastAnswer, announceTimer;
+let link, since, lastAnswer;
 
+const announcing = {}; // a timer for each region: no polite word takes the place of an urgent one
 const announce = (text, urgent = false) => {
-  const region = urgent ? $("#urgent") : $("#polite");
-  region.textContent = "";
-  clearTimeout(announceTimer);
-  announceTimer = setTimeout(() => { region.textContent = text; }, 50);
+  const region = urgent ? "#urgent" : "#polite";
+  $(region).textContent = "";
+  clearTimeout(announcing[region]);
+  announcing[region] = setTimeout(() => { $(region).textContent = text; }, 50);
 };
 
 const arming = new Arming(() => document.querySelectorAll("#card .decide"));
@@ -188,10 +189,10 @@ const show = async (id, focus = true) => {
   rail.show(card.row);
   if (id && place() === "inbox") history.replaceState(null, "", `#r/${encodeURIComponent(id)}`);
   counted();
-  await shown;
-  if (id !== card.id) return;
-  rail.show(card.row, card.card);
+  // At once: a card that comes late takes no focus from a button that an approver has reached meanwhile.
   if (focus) card.$(".act")?.focus({ preventScroll: true });
+  await shown;
+  if (id === card.id) rail.show(card.row, card.card);
 };
 
 const move = (way) => {

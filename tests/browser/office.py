@@ -11,7 +11,7 @@ from amplifier_hooks.ports import ApprovalRequest, Option, Question
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
 from approval_backends.gateway.gateway import Gateway
-from approval_backends.gateway.gateway_record import Tails
+from approval_backends.gateway.rpc_methods import Tails
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.approval_store import OpenRequestLimits
 from approval_backends.stores.memory import MemoryStore
@@ -25,7 +25,23 @@ if TYPE_CHECKING:
 
     from approval_backends.lifecycle import RequestRecord
 
-__all__ = ["ALLOW", "ALWAYS", "DENY", "Browsers", "Office", "button", "is_off", "press", "see", "spot", "still"]
+__all__ = [
+    "ALLOW",
+    "ALWAYS",
+    "DENY",
+    "SOON",
+    "Browsers",
+    "Office",
+    "button",
+    "go",
+    "go_on",
+    "is_off",
+    "press",
+    "see",
+    "spot",
+    "still",
+    "titled",
+]
 
 ALLOW: Final = Option(id="once", label="Allow once", kind="allow_once")
 ALWAYS: Final = Option(id="always", label="Allow always", kind="allow_always")
@@ -33,6 +49,13 @@ DENY: Final = Option(id="no", label="Deny", kind="reject_once")
 
 SOON: Final = 60_000
 """Milliseconds. Only a broken page takes that long."""
+
+HOLD: Final = """(() => {
+  const later = setTimeout;
+  window.endings = [];
+  window.setTimeout = (work, wait, ...rest) => (wait === 1500 ? endings.push(work) : later(work, wait, ...rest));
+})()"""
+"""Holds up the next request until `go_on`: on a slow machine, the end of a request would be gone before it was read."""
 
 
 class Office:
@@ -122,6 +145,7 @@ class Browsers:
     def __init__(self, browser: Browser, stack: AsyncExitStack) -> None:
         self._browser = browser
         self._stack = stack
+        self._expected: set[int] = set()
         self.complaints: list[str] = []
         self.requests: list[tuple[str, str]] = []
         self.sockets: list[str] = []
@@ -144,6 +168,7 @@ class Browsers:
         page = await self.blank(width=width, height=height, dark=dark)
         if clock:
             await page.clock.install()
+        await page.add_init_script(HOLD)
         if now is not None:
             await page.clock.set_fixed_time(now)
         if script:
@@ -171,9 +196,16 @@ class Browsers:
         page.on("websocket", self._opened)
         return page
 
+    def expect(self, *statuses: int) -> None:
+        """Expect error responses, each of which a browser reports: a page that looks again and again gets many."""
+        self._expected.update(statuses)
+
     def _said(self, kind: str, text: str) -> None:
         # A connection that fails while the gateway is stopped is no fault of the page's.
-        if kind in ("error", "warning") and not re.search(r"WebSocket connection .* failed", text):
+        if kind not in ("error", "warning") or re.search(r"WebSocket connection .* failed", text):
+            return
+        status = re.search(r"responded with a status of (\d+)", text)
+        if status is None or int(status[1]) not in self._expected:
             self.complaints.append(text)
 
     def _asked(self, request: Request) -> None:
@@ -187,11 +219,35 @@ async def see(page: Page, selector: str, text: str) -> None:
     """Wait until this text can be seen."""
     from playwright.async_api import expect
 
-    await expect(page.locator(selector).first).to_contain_text(text, timeout=SOON)
+    await expect(page.locator(selector).locator("visible=true").first).to_contain_text(text, timeout=SOON)
+
+
+async def titled(page: Page, text: str) -> None:
+    """Wait until the page has this title, which says how many requests wait."""
+    from playwright.async_api import expect
+
+    await expect(page).to_have_title(text, timeout=SOON)
+
+
+async def go(page: Page, place: str) -> None:
+    """Go to a place by its two keys, of which the second counts within a second."""
+    spot = page.locator(f"#{place}")
+    for _ in range(10):
+        await page.keyboard.press("g")
+        await page.keyboard.press(place[0])
+        if await spot.is_visible():
+            break
+    await spot.wait_for()
+
+
+async def go_on(page: Page) -> None:
+    """Let the time pass for which the page shows the end of a request before the next one comes."""
+    await page.evaluate("() => { for (const work of endings.splice(0)) work(); }")
 
 
 async def still(page: Page) -> None:
     """Wait until the card has been on screen long enough to be answered."""
+    await page.locator("#card .seg button").first.wait_for(state="attached")  # it comes with the half second
     await page.locator("#card .decide.arming").wait_for(state="detached")
 
 

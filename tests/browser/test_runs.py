@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.office import see
+from tests.browser.office import SOON, see
+from tests.browser.workshop import HeldAnswer
 
 if TYPE_CHECKING:
     from tests.browser.office import Browsers
@@ -52,9 +53,31 @@ async def test_a_blocked_run(workshop: Workshop, visit: Browsers) -> None:
         "as sent; nothing was changed",
     ):
         await see(page, "#run", text)
+    await see(page, "#run-list", "plain")
     await page.click("text=Blocked >> nth=0")
     await page.locator("#run-list li:has-text('plain')").wait_for(state="detached")
     await see(page, "#run-list", "Blocked before it ran")
+
+
+@pytest.mark.rule("RUN-13")
+async def test_a_list_that_comes_late(workshop: Workshop, visit: Browsers) -> None:
+    """The page says that there are no runs once it knows, and a list of all runs does not replace a chosen one."""
+    page = await workshop.open(visit)
+    first, later = HeldAnswer(), HeldAnswer()
+    await page.route("**/runs?*", first)
+    await page.goto(f"{workshop.address}/#runs")
+    await first.asked.wait()
+    assert "No runs." not in await page.inner_text("#runs")
+    await first.release()
+    await see(page, "#run-list", "No runs.")
+    await workshop.run("plain")
+    await see(page, "#run-list", "plain")
+    await page.route("**/runs?*", later)
+    await later.asked.wait()
+    await page.click("text=Blocked")
+    await see(page, "#run-list", "No runs.")
+    await later.release()
+    assert "plain" not in await page.inner_text("#run-list")
 
 
 @pytest.mark.rule("API-14")
@@ -71,12 +94,14 @@ async def test_hostile_words(workshop: Workshop, visit: Browsers) -> None:
 @pytest.mark.rule("RUN-13", "API-6")
 async def test_without_a_token_nothing_is_shown(workshop: Workshop, visit: Browsers) -> None:
     """An unknown token opens nothing, and one without the scope says so; another tenant's runs are not there."""
+    from playwright.async_api import expect
+
     run = await workshop.run("plain")
+    visit.expect(401, 403, 404)
     page = await workshop.open(visit, "runs", secret="ahk_nobody")
     await see(page, "#gate", "The server does not know this token.")
-    visit.complaints.clear()
     page = await workshop.open(visit, "runs", secret=await workshop.secret("hooks:read"))
     await see(page, "#run-list", "this token does not have the scope runs:read")
     page = await workshop.open(visit, f"runs/{run}", secret=await workshop.secret("runs:read", tenant="acme"))
+    await expect(page).to_have_url(f"{workshop.address}/#runs", timeout=SOON)  # there is no such run
     await see(page, "#run-list", "No runs.")
-    visit.complaints.clear()  # a browser reports every error response

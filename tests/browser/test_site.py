@@ -95,6 +95,7 @@ async def test_search(browser: Browser, site: str) -> None:
     await page.goto(site)
     await page.wait_for_load_state("networkidle")
     await page.keyboard.press("Control+k")
+    await page.locator("input:focus").wait_for()
     await page.keyboard.type("RacingApprovals")
     await page.locator("a[href$='#racingapprovals']:visible").first.wait_for()
     await page.close()

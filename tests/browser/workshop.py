@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import httpx2
-    from playwright.async_api import Page
+    from playwright.async_api import Page, Route
 
     from tests.api import Office
     from tests.browser.office import Browsers
     from tests.runs import House
 
-__all__ = ["ALL_SCOPES", "Workshop"]
+__all__ = ["ALL_SCOPES", "HeldAnswer", "Workshop"]
 
 ALL_SCOPES: Final = ("hooks:admin", "hooks:manage", "hooks:read", "runs:read", "runs:write")
 SCHEMA: Final = {"type": "object", "required": ["amount"]}
@@ -135,3 +136,28 @@ class Workshop:
         await page.goto(f"{self.address}/#{place}")
         await page.locator("#live:visible, #gate:visible").first.wait_for()
         return page
+
+
+class HeldAnswer:
+    """Holds up the answer to a page's first request, as a slow network does; a route of the page."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self._again, self._released = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, route: Route) -> None:
+        """Answer the first request once it is released, with the content of now; answer all others at once."""
+        if self.asked.is_set():
+            self._again.set()
+            await route.continue_()
+            return
+        answer = await route.fetch()
+        self.asked.set()
+        await self._released.wait()
+        await route.fulfill(response=answer)
+
+    async def release(self) -> None:
+        """Send the answer, and wait until the page has taken it and asks again."""
+        self._again.clear()
+        self._released.set()
+        await self._again.wait()
