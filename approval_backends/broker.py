@@ -33,7 +33,7 @@ from approval_backends.lifecycle import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -84,9 +84,13 @@ class Broker:
 
     Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
     deciding about itself. `keep_grants` lets its questions offer an "always" for the project, kept for so many seconds.
-    `on_refusal` is called with every answer that did not count, including answers to unknown requests.
 
     All methods raise `StoreUnavailable` when the store cannot be used.
+
+    Args:
+        recheck: Seconds after which a waiter reads the store again, woken or not.
+        four_eyes: True keeps an agent from deciding about itself.
+        keep_grants: Seconds for which an "always" for the project is kept; None offers none.
     """
 
     def __init__(
@@ -96,13 +100,11 @@ class Broker:
         four_eyes: bool = False,
         keep_grants: float | None = None,
         recheck: float = RECHECK,
-        on_refusal: Callable[[ApprovalAnswer, Refusal], None] | None = None,
     ) -> None:
         self.store = store
         self._four_eyes = four_eyes
         self.keep_grants = keep_grants
         self._recheck = recheck
-        self._on_refusal = on_refusal
         self._stops: Sequence[Stop] = ()
         self._stops_until = -math.inf
         self._reading_stops = asyncio.Lock()
@@ -138,6 +140,9 @@ class Broker:
         When the request's own time is over, `wait` itself expires the request. `wait` retries an unavailable store
         until then. Cancelling `wait` changes nothing; withdrawing is the caller's task. Raises `BackendUnavailable` for
         an unknown request, `StoreUnavailable` when the store is away longer than the time to wait.
+
+        Args:
+            seconds: Seconds to wait; None waits until the request's own time is over.
         """
         with self.store.watch(request_id) as watch:
             return await self._until(watch, request_id, seconds)
@@ -184,7 +189,11 @@ class Broker:
         return await self.store.move(request_id, "withdraw", reason=reason)
 
     async def supersede(self, request_id: str, reason: str) -> RequestRecord | Refusal:
-        """Withdraw the question because the action has changed, so another question takes its place."""
+        """Withdraw the question because the action has changed, so another question takes its place.
+
+        Args:
+            reason: Reason, for the record and for people.
+        """
         return await self.store.move(request_id, "supersede", reason=reason)
 
     async def give_up(self, request_id: str) -> RequestRecord | Refusal:
@@ -231,6 +240,10 @@ class Broker:
         `decision_id` of the caller's, a decision whose confirmation was lost can be sent again. If `decide` is
         cancelled, or the store is away, the decision has counted or has not; sending it again tells. `check` runs
         inside the transaction that decides; `decide` raises its error, and then nothing was decided.
+
+        Args:
+            seconds: Seconds after which an "always" ends; None leaves the request's own end.
+            times: Number of calls that an "always" covers; None sets no number.
         """
         answer = ApprovalAnswer(
             request=request_id,
@@ -250,8 +263,6 @@ class Broker:
         if result.code == "expired" and record is not None and record.status == "pending":
             after = await self.store.move(request_id, "expire")
             record = after if isinstance(after, RequestRecord) else after.record
-        if self._on_refusal is not None:
-            self._on_refusal(answer, result)
         return Resolution(record=record, refusal=result)
 
     async def pending(
@@ -318,13 +329,20 @@ class Broker:
         """Stop the acts of a session, or of all that the decider's tenant has; without a tenant, of every tenant.
 
         One that is in force already is returned as it stands. A tool that runs is left alone.
+
+        Args:
+            session: Id of the session; the empty id stands for all that the decider may stop.
         """
         begun = await self.store.stop(why, by.name, tenant=by.tenant or "", session=session)
         self._stops_until = -math.inf
         return begun
 
     async def end_stop(self, by: Decider, session: str = "") -> Stop | None:
-        """End the stop that `stop` began with this tenant and session, and return it; None if there is none."""
+        """End the stop that `stop` began with this tenant and session, and return it; None if there is none.
+
+        Args:
+            session: Id of the session that `stop` got.
+        """
         ended = await self.store.resume(by.name, tenant=by.tenant or "", session=session)
         self._stops_until = -math.inf
         return ended

@@ -81,6 +81,12 @@ class ApprovalsClient:
 
     Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `timeout`
     seconds. Leaving ends the connection and everything that waits for it.
+
+    Args:
+        address: Address of the gateway, such as `http://127.0.0.1:8437`.
+        token: Token of the approver.
+        timeout: Seconds for the first connection, and for each answer of the gateway.
+        proxy: Address of an HTTP proxy in front of the gateway; None uses none.
     """
 
     def __init__(self, address: str, token: str, *, timeout: float = CALL_TIMEOUT, proxy: str | None = None) -> None:
@@ -159,7 +165,11 @@ class ApprovalsClient:
         return await self._call("show", CardView, requestId=request_id)
 
     async def whole(self, request_id: str, view: ViewPart) -> ViewPart:
-        """Return a view with all its parts."""
+        """Return a view with all its parts.
+
+        Args:
+            view: Part of a card that the gateway has cut.
+        """
         while view.next is not None:
             more = await self._call("more", ViewPart, requestId=request_id, view=view.name, start=view.next)
             text = (view.text or "") + (more.text or "") if view.lines is None else None
@@ -175,7 +185,12 @@ class ApprovalsClient:
         message: str | None = None,
         arguments: Mapping[str, Any] | None = None,
     ) -> Decided:
-        """Answer a request, for the action shown in this row. The result says if the answer counted, and why not."""
+        """Answer a request, for the action shown in this row. The result says if the answer counted, and why not.
+
+        Args:
+            row: Row as the list shows it: the answer is bound to its digest.
+            option_id: Id of one of the row's options.
+        """
         wanted = {"requestId": row.request_id, "digest": row.digest, "optionId": option_id, "decisionId": uuid4().hex}
         if message is not None:
             wanted["message"] = message
@@ -196,7 +211,11 @@ class ApprovalsClient:
         return (await self._call("revoke", Revoked, grantId=grant_id)).revoked
 
     async def tail(self, session_id: str | None) -> Tailed:
-        """Follow the events of a session, also after reconnecting; with None, stop following."""
+        """Follow the events of a session, also after reconnecting; with None, stop following.
+
+        Args:
+            session_id: Id of the session; None stops following.
+        """
         before, self._tailing = self._tailing, session_id
         return await self._call("tail", Tailed, sessionId=session_id or before or "-", on=session_id is not None)
 

@@ -13,30 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from amplifier_hooks.clock import TokenBucket
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.storage.database import StoreUnavailable
-from amplifier_hooks.token_bucket import TokenBucket
-from approval_backends.gateway.gateway_record import may_see_lines
+from approval_backends.gateway.rpc_methods import may_see_lines
+from approval_backends.gateway.wire import messages
 from approval_backends.gateway.wire.frames import Failure, GatewayCall, Malformed, Note, Result, read, write_frame
-from approval_backends.gateway.wire.messages import (
-    ACP_VERSION,
-    CALLS,
-    OURS,
-    AnswerExtra,
-    Attached,
-    Authenticate,
-    Initialize,
-    PermissionAnswer,
-    Revoked,
-    Selected,
-    SessionNamed,
-    StopRow,
-    Stops,
-    Tail,
-    accept,
-    fields,
-    notification_text,
-)
 from approval_backends.gateway.wire.record_messages import stop_rows
 from approval_backends.lifecycle import sees
 
@@ -142,7 +124,7 @@ class ClientSession:
         self._to_ask: OrderedDict[str, RequestRecord] = OrderedDict()
         self._sent: OrderedDict[str, SentQuestion] = OrderedDict()
         self._open: dict[str, str] = {}
-        self._stops: list[StopRow] = []
+        self._stops: list[messages.StopRow] = []
 
     # -- outgoing messages ---------------------------------------------------------------------------------------------
 
@@ -194,7 +176,9 @@ class ClientSession:
             rows = stop_rows(self.decider, stops)
             if rows != self._stops:
                 self._stops = rows
-                self.send(notification_text(f"{OURS}stops", Stops(stops=rows, server_time=now)))
+                self.send(
+                    messages.notification_text(f"{messages.OURS}stops", messages.Stops(stops=rows, server_time=now))
+                )
 
     def tell_grants_changed(self, text: str) -> None:
         """Tell the client that a grant was made or ended."""
@@ -279,32 +263,32 @@ class ClientSession:
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Any:
         if method == "initialize":
-            return await self._initialize(accept(Initialize, params))
+            return await self._initialize(messages.accept(messages.Initialize, params))
         if method == "authenticate":
-            return await self._authenticate(accept(Authenticate, params))
+            return await self._authenticate(messages.accept(messages.Authenticate, params))
         if self.decider is None or self._plain is None:
             raise Malformed(-32000, "send initialize and authenticate first")
-        if method in CALLS:
+        if method in messages.CALLS:
             return await self._call_own_method(method, params, self.decider)
         if method == "session/list":
             return {"sessions": await self._sessions(self.decider)}
         if method in ("session/load", "session/resume"):
-            return await self._ask_again(accept(SessionNamed, params).session_id, self.decider)
+            return await self._ask_again(messages.accept(messages.SessionNamed, params).session_id, self.decider)
         if method == "session/close":
-            accept(SessionNamed, params)
+            messages.accept(messages.SessionNamed, params)
             return {}
         raise Malformed(-32601, NO_AGENT if method.startswith("session/") else f"no method {method[:64]!r}")
 
     # -- the first messages --------------------------------------------------------------------------------------------
 
-    async def _initialize(self, wanted: Initialize) -> Any:
+    async def _initialize(self, wanted: messages.Initialize) -> Any:
         if self._plain is not None:
             raise Malformed(-32600, "initialize comes once")
         self._plain = not wanted.wants_queue
         await self._begin()
         return GREETING
 
-    async def _authenticate(self, wanted: Authenticate) -> Any:
+    async def _authenticate(self, wanted: messages.Authenticate) -> Any:
         decider = self._gateway.decider_of(wanted.meta.ours.token)
         if decider is None:
             self.dismiss(UNKNOWN_TOKEN, "unknown token")
@@ -330,18 +314,18 @@ class ClientSession:
     # -- our own methods -----------------------------------------------------------------------------------------------
 
     async def _call_own_method(self, method: str, params: Mapping[str, Any], decider: Decider) -> Any:
-        wanted = accept(CALLS[method][0], params)
-        name = method.removeprefix(OURS)
+        wanted = messages.accept(messages.CALLS[method][0], params)
+        name = method.removeprefix(messages.OURS)
         if name == "attach":
             await self._gateway.waiting(decider)
         answer = await getattr(self._gateway.methods, name)(decider, wanted)
-        if isinstance(answer, Attached):
+        if isinstance(answer, messages.Attached):
             self.attached, self._stops = True, answer.stops
-        if isinstance(answer, Revoked) and answer.revoked:
+        if isinstance(answer, messages.Revoked) and answer.revoked:
             self._gateway.announce_grants()
-        if isinstance(wanted, Tail):
+        if isinstance(wanted, messages.Tail):
             self.tailing = wanted.session_id if wanted.on else None
-        return fields(answer)
+        return messages.fields(answer)
 
     # -- the plain protocol --------------------------------------------------------------------------------------------
 
@@ -351,21 +335,21 @@ class ClientSession:
         if sent is None or self.decider is None:
             return
         self._let_go(str(number))
-        answer = accept(PermissionAnswer, value)
-        if not isinstance(answer.outcome, Selected):
+        answer = messages.accept(messages.PermissionAnswer, value)
+        if not isinstance(answer.outcome, messages.Selected):
             return
-        extra = answer.meta.ours if answer.meta else AnswerExtra()
-        decided = await self._gateway.methods.answer(
-            self.decider,
-            sent.request_id,
-            sent.digest,
-            answer.outcome.option_id,
+        extra = answer.meta.ours if answer.meta else messages.AnswerExtra()
+        wanted = messages.Decide.model_construct(  # its parts are ours, or checked already
+            request_id=sent.request_id,
+            digest=sent.digest,
+            option_id=answer.outcome.option_id,
             decision_id=str(number),
             message=extra.message,
             arguments=extra.arguments,
         )
+        decided = await self._gateway.methods.decide(self.decider, wanted)
         if not decided.accepted:
-            self._send_frame(Note(f"{OURS}refused", fields(decided)))
+            self._send_frame(Note(f"{messages.OURS}refused", messages.fields(decided)))
 
     def _let_go(self, number: str) -> None:
         """Note that this client will not answer the question; other approvers still may."""
@@ -391,7 +375,7 @@ class ClientSession:
 
 
 GREETING: Final[Mapping[str, Any]] = {
-    "protocolVersion": ACP_VERSION,
+    "protocolVersion": messages.ACP_VERSION,
     "agentCapabilities": {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}, "close": {}}},
     "authMethods": [
         {"id": "token", "name": "Token", "description": "The token that the gateway printed when it started"}

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from amplifier_hooks.text.host_names import local_names, turned_away
+from approval_backends.gateway.approvers import REFUSALS, SOCKET
 from approval_backends.gateway.client_hub import ClientHub
 from approval_backends.gateway.client_session import UNKNOWN_TOKEN
-from approval_backends.gateway.edge.origin_check import REFUSALS, SOCKET
 from approval_backends.gateway.page_files import Assets, PageResponse, text_response
 from approval_backends.gateway.wire.frames import MAX_MESSAGE
 from approval_backends.lifecycle import Decider
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink
     from approval_backends.broker import Broker
-    from approval_backends.gateway.edge.limits import GatewayLimits
-    from approval_backends.gateway.gateway_record import Tails
+    from approval_backends.gateway.client_hub import GatewayLimits
+    from approval_backends.gateway.rpc_methods import Tails
 
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from approval_backends.broker import Broker
     from approval_backends.gateway.approvers import Approver
     from approval_backends.gateway.client_hub import ClientHub
-    from approval_backends.gateway.gateway_record import WatchedSink
     from approval_backends.gateway.mounted_gateway import Receive, Scope, Send, SignIn
+    from approval_backends.gateway.rpc_methods import WatchedSink
     from approval_backends.stores.approval_store import ApprovalStore
 
 
@@ -68,7 +68,11 @@ class GatewayApprovals(Openable, StoreApprovals):
         return await super().request(request)
 
     def watched_sink(self, sink: AuditSink) -> WatchedSink:
-        """Return a sink for a session's record that shows each line to the clients that follow that session."""
+        """Return a sink for a session's record that shows each line to the clients that follow that session.
+
+        Args:
+            sink: Sink of the session's record.
+        """
         return self.gateway.watched_sink(sink)
 
 
@@ -81,6 +85,10 @@ class WebSocketApprovals(GatewayApprovals):
 
     Questions are kept in memory, or in a given store or broker; then they outlive this process, and other gateways over
     the same store show them as well. The options are those of `Gateway`.
+
+    Args:
+        approvers: Approvers that may connect; one with a token of its own if there are none.
+        options: Options of `Gateway`, such as `host`, `port` and `names`.
     """
 
     def __init__(
@@ -140,7 +148,11 @@ class MountedApprovals(GatewayApprovals):
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
-        """Keep the approvals open for the lifespan of an application. Raises `StoreUnavailable`."""
+        """Keep the approvals open for the lifespan of an application. Raises `StoreUnavailable`.
+
+        Args:
+            _app: Application, which is not read.
+        """
         async with self:
             yield
 

@@ -4,55 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, offered
 from amplifier_hooks.errors import NO_ANSWER
 from amplifier_hooks.impacts import MEANINGS
 from amplifier_hooks.text.escape import clip, for_page
-from approval_backends.card.alike import group_member
+from approval_backends.card.changes import edit_request, editable_text, word_changes
 from approval_backends.card.contents import (
     agent_statement,
+    group_member,
     headline,
     hook_questions,
+    oddities,
     reach,
     reach_of,
     views,
     would_have_covered,
 )
-from approval_backends.card.edit_arguments import edit_request, editable_text
-from approval_backends.card.file_diff import word_changes
 from approval_backends.card.impact_lines import NO_FACTS, impact_lines
-from approval_backends.card.oddities import oddities
-from approval_backends.gateway.wire.messages import (
-    CardView,
-    Choice,
-    DiffLine,
-    Ending,
-    GrantRow,
-    HistoryRow,
-    Odd,
-    Permission,
-    PermissionExtra,
-    PermissionMeta,
-    Previewed,
-    ReachView,
-    Refused,
-    RequestRow,
-    Rights,
-    RiskReason,
-    StopRow,
-    TextBlock,
-    TextContent,
-    ViewPart,
-    WireGrantUse,
-    WireImpact,
-    WireImpactLine,
-    WireOutcome,
-    WireQuestion,
-    WireToolCall,
-)
+from approval_backends.gateway.wire import messages
 from approval_backends.lifecycle import sees_stop
 
 if TYPE_CHECKING:
@@ -60,8 +32,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option, Stop
+    from approval_backends.card.changes import ChangeLine
     from approval_backends.card.contents import ActionView, GrantReach
-    from approval_backends.card.file_diff import ChangeLine
     from approval_backends.card.impact_lines import CardFacts
     from approval_backends.lifecycle import Decider, Refusal, RequestRecord, Status
 
@@ -82,9 +54,9 @@ USES_SHOWN: Final = 5
 UNDECIDED: Final[frozenset[Status]] = frozenset({"expired", "cancelled", "superseded"})
 
 
-def rights(decider: Decider) -> Rights:
+def rights(decider: Decider) -> messages.Rights:
     """Return the name and the rights of an approver."""
-    return Rights(
+    return messages.Rights(
         name=for_page(decider.name),
         channel=for_page(decider.channel),
         may_decide=decider.may_decide,
@@ -92,11 +64,11 @@ def rights(decider: Decider) -> Rights:
     )
 
 
-def row(record: RequestRecord) -> RequestRow:
+def row(record: RequestRecord) -> messages.RequestRow:
     """Return a request as a line."""
     request = record.request
     head, member = headline(request, for_page), group_member(request, for_page)
-    return RequestRow(
+    return messages.RequestRow(
         request_id=_key(request.id),
         session_id=_key(request.session),
         session=clip(for_page(request.session), LONGEST_NAME),
@@ -118,54 +90,42 @@ def row(record: RequestRecord) -> RequestRow:
     )
 
 
-def card_view(
-    record: RequestRecord,
-    now: datetime,
-    facts: CardFacts = NO_FACTS,
-) -> CardView:
+def card_view(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> messages.CardView:
     """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
     span = _reach(request)
-    return CardView(
+    return messages.CardView(
         row=row(record),
         event=for_page(request.event),
         cwd=for_page(request.cwd),
         views=[_part_from(view, 0) for view in views(request, for_page)],
-        questions=[
-            WireQuestion(hook=why.hook, version=why.version, prompt=why.prompt)
-            for why in hook_questions(request, for_page)
-        ],
+        questions=[messages.WireQuestion(**asdict(why)) for why in hook_questions(request, for_page)],
         risk_reasons=_risk_reasons(request),
         impacts=_impacts(request),
-        impact_lines=[
-            WireImpactLine(text=one.text, bounded=one.bounded) for one in impact_lines(request, for_page, facts)
-        ],
+        impact_lines=[messages.WireImpactLine(**asdict(one)) for one in impact_lines(request, for_page, facts)],
         claim=agent_statement(request, for_page),
-        odd=[Odd(what=odd.what, mark=odd.mark, note=odd.note) for odd in oddities(dict(request.arguments), for_page)],
+        odd=[messages.Odd(**asdict(one)) for one in oddities(dict(request.arguments), for_page)],
         edit=editable_text(request.arguments),
         options=[_choice(option) for option in offered(request)],
-        always=None if span is None else _reach_view(request, span, facts),
+        always=None
+        if span is None
+        else messages.ReachView(**asdict(span), so_far=would_have_covered(request, facts.earlier)),
         status=record.status,
         ending=None if record.status == "pending" else ending(record),
         server_time=now,
     )
 
 
-def _reach_view(request: ApprovalRequest, span: GrantReach, facts: CardFacts) -> ReachView:
-    so_far = would_have_covered(request, facts.earlier)
-    return ReachView(covers=list(span.covers), leaves=span.leaves, ends=span.ends, so_far=so_far)
-
-
-def part(record: RequestRecord, view: str, start: int) -> ViewPart | None:
+def part(record: RequestRecord, view: str, start: int) -> messages.ViewPart | None:
     """Return a view from `start` on; None if there is no such view."""
     return next((_part_from(found, start) for found in views(record.request, for_page) if found.name == view), None)
 
 
-def preview_message(record: RequestRecord, text: str, now: datetime) -> Previewed:
+def preview_message(record: RequestRecord, text: str, now: datetime) -> messages.Previewed:
     """Return the action that these arguments would make. Raises `BadArguments`, with a sentence for the approver."""
     change = edit_request(record.request, text)
     lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
-    return Previewed(
+    return messages.Previewed(
         digest=change.digest,
         lines=list(_lines(lines)),
         added=sum(line.kind == "add" for line in lines),
@@ -174,26 +134,24 @@ def preview_message(record: RequestRecord, text: str, now: datetime) -> Previewe
     )
 
 
-def ending(record: RequestRecord) -> Ending:
+def ending(record: RequestRecord) -> messages.Ending:
     """Return the end of a request. An end without a decision has no name under it."""
     request, decision = record.request, record.decision
     if decision is None or record.status in UNDECIDED:
         chosen = _by_silence(request) if record.status == "expired" else None
-        outcome = (
-            WireOutcome(outcome="selected", option_id=_key(chosen.id)) if chosen else WireOutcome(outcome="cancelled")
-        )
+        selected = messages.WireOutcome(outcome="selected", option_id=_key(chosen.id)) if chosen else None
         reason = record.reason or (NO_ANSWER if record.status == "expired" else "")
-        return Ending(
+        return messages.Ending(
             status=record.status,
-            outcome=outcome,
+            outcome=selected or messages.WireOutcome(outcome="cancelled"),
             allowed=chosen is not None and chosen.allows,
             at=record.ended,
             reason=for_page(reason),
         )
     option = next((option for option in request.options if option.id == decision.option), None)
-    return Ending(
+    return messages.Ending(
         status=record.status,
-        outcome=WireOutcome(outcome="selected", option_id=_key(decision.option)),
+        outcome=messages.WireOutcome(outcome="selected", option_id=_key(decision.option)),
         allowed=option is not None and option.allows,
         kind=option.kind if option else None,
         label=for_page(option.label) if option else None,
@@ -207,20 +165,20 @@ def ending(record: RequestRecord) -> Ending:
     )
 
 
-def history_row(record: RequestRecord) -> HistoryRow:
+def history_row(record: RequestRecord) -> messages.HistoryRow:
     """Return a request that is not asked any more."""
-    return HistoryRow(row=row(record), ending=ending(record))
+    return messages.HistoryRow(row=row(record), ending=ending(record))
 
 
-def refusal_message(refusal: Refusal) -> Refused:
+def refusal_message(refusal: Refusal) -> messages.Refused:
     """Return the reason why an answer did not count."""
-    return Refused(code=refusal.code, reason=for_page(refusal.reason))
+    return messages.Refused(code=refusal.code, reason=for_page(refusal.reason))
 
 
-def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> GrantRow:
+def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> messages.GrantRow:
     """Return a grant as a sentence, its facts, and the last calls that it has covered."""
     key = grant.key
-    return GrantRow(
+    return messages.GrantRow(
         grant_id=_key(grant.id),
         request_id=_key(grant.request),
         allows=grant.allows,
@@ -236,15 +194,16 @@ def grant_row(grant: Grant, uses: Sequence[GrantUse] = ()) -> GrantRow:
         times=grant.times,
         used=grant.used,
         uses=[
-            WireGrantUse(at=one.at, tool=for_page(one.tool), action=for_page(one.action)) for one in uses[-USES_SHOWN:]
+            messages.WireGrantUse(at=one.at, tool=for_page(one.tool), action=for_page(one.action))
+            for one in uses[-USES_SHOWN:]
         ],
     )
 
 
-def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
+def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[messages.StopRow]:
     """Return the stops that reach a session of the decider."""
     return [
-        StopRow(
+        messages.StopRow(
             by=clip(for_page(stop.by), LONGEST_NAME),
             why=clip(for_page(stop.why), LONGEST_NAME),
             session=clip(for_page(stop.session), LONGEST_NAME) if stop.session else None,
@@ -255,7 +214,7 @@ def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[StopRow]:
     ]
 
 
-def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> Permission:
+def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> messages.Permission:
     """Return the question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered. Raises `ApprovalMismatch` for a
@@ -278,18 +237,18 @@ def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS
             0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
         )
     text = "\n".join(lines)
-    return Permission(
+    return messages.Permission(
         session_id=_key(request.session),
-        tool_call=WireToolCall(
+        tool_call=messages.WireToolCall(
             tool_call_id=_key(request.id),
             title=head.what if head.kind == "execute" else f"{head.verb}: {head.what}",
             kind=head.kind,
-            content=[TextContent(content=TextBlock(text=text))],
+            content=[messages.TextContent(content=messages.TextBlock(text=text))],
             raw_input=thaw(frozen) if whole else None,
         ),
         options=[_choice(option) for option in offered(request) if whole or not option.allows],
-        meta=PermissionMeta(
-            ours=PermissionExtra(
+        meta=messages.PermissionMeta(
+            ours=messages.PermissionExtra(
                 request_id=_key(request.id),
                 digest=request.digest,
                 agent=for_page(request.agent),
@@ -316,13 +275,15 @@ def _key(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _risk_reasons(request: ApprovalRequest) -> list[RiskReason]:
-    return [RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
+def _risk_reasons(request: ApprovalRequest) -> list[messages.RiskReason]:
+    return [messages.RiskReason(by=for_page(one.by), reason=for_page(one.reason)) for one in request.risk_reasons]
 
 
-def _impacts(request: ApprovalRequest) -> list[WireImpact]:
+def _impacts(request: ApprovalRequest) -> list[messages.WireImpact]:
     return [
-        WireImpact(kind=one.kind, meaning=MEANINGS[one.kind], place=for_page(one.place), reason=for_page(one.reason))
+        messages.WireImpact(
+            kind=one.kind, meaning=MEANINGS[one.kind], place=for_page(one.place), reason=for_page(one.reason)
+        )
         for one in request.impacts
     ]
 
@@ -332,8 +293,8 @@ def _reach(request: ApprovalRequest) -> GrantReach | None:
     return reach(request, for_page) if any(option.lasts for option in offered(request)) else None
 
 
-def _choice(option: Option) -> Choice:
-    return Choice(option_id=_key(option.id), name=for_page(option.label), kind=option.kind)
+def _choice(option: Option) -> messages.Choice:
+    return messages.Choice(option_id=_key(option.id), name=for_page(option.label), kind=option.kind)
 
 
 def _by_silence(request: ApprovalRequest) -> Option | None:
@@ -341,9 +302,9 @@ def _by_silence(request: ApprovalRequest) -> Option | None:
     return next((option for option in request.options if option.allows == (request.default == "allow")), None)
 
 
-def _part_from(view: ActionView, start: int) -> ViewPart:
+def _part_from(view: ActionView, start: int) -> messages.ViewPart:
     """Return a view from `start` on, as much of it as is sent at a time."""
-    whole = ViewPart(name=view.name, added=view.added, removed=view.removed, characters=view.characters)
+    whole = messages.ViewPart(name=view.name, added=view.added, removed=view.removed, characters=view.characters)
     if not view.lines:
         text = view.text[start : start + PART]
         end = start + len(text)
@@ -359,8 +320,8 @@ def _part_from(view: ActionView, start: int) -> ViewPart:
     return whole.model_copy(update={"lines": lines, "next": end if end < len(view.lines) else None})
 
 
-def _lines(lines: Sequence[ChangeLine]) -> Iterator[DiffLine]:
+def _lines(lines: Sequence[ChangeLine]) -> Iterator[messages.DiffLine]:
     marks = word_changes(lines)
     for number, line in enumerate(lines):
         pieces = list(marks[number]) if number in marks else None
-        yield DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new, pieces=pieces)
+        yield messages.DiffLine(kind=line.kind, text=line.text, old=line.old, new=line.new, pieces=pieces)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import struct
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -13,13 +14,10 @@ from approval_backends.gateway.gateway import Gateway
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import MovableClock, a_request
-from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
+from tests.gateways import MARA, WATCHER, Caller, asked, closed_with, gateway, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-
-
-pytestmark = pytest.mark.rule("BCK-2")
 
 
 @pytest.fixture
@@ -34,6 +32,7 @@ def ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["requestId"] for row in rows]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-2", "WIR-4", "WIR-6")
 async def test_whole_way(one: Gateway) -> None:
     """A client attaches, sees the waiting requests, looks at one, decides, and hears the result, as others do."""
@@ -62,6 +61,7 @@ async def test_whole_way(one: Gateway) -> None:
         assert ids((await mara.call("attach"))["queue"]) == [second.id]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-2", "BCK-4")
 async def test_token_as_first_message(one: Gateway) -> None:
     """The page connects without a token and sends it; until then it receives nothing."""
@@ -82,6 +82,7 @@ async def test_token_as_first_message(one: Gateway) -> None:
         assert (await page.ask("initialize", protocolVersion=1))["error"]["code"] == -32600
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-4")
 @pytest.mark.fault("F-WS-10")
 async def test_replay(one: Gateway) -> None:
@@ -95,6 +96,7 @@ async def test_replay(one: Gateway) -> None:
             assert not caller.heard
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-6", "WIR-6")
 @pytest.mark.fault("F-WS-11")
 async def test_two_decide_at_once(one: Gateway) -> None:
@@ -111,6 +113,7 @@ async def test_two_decide_at_once(one: Gateway) -> None:
         assert loser["ending"] == winner["ending"]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-6", "WIR-6")
 async def test_same_decision_twice(one: Gateway) -> None:
     """A decision whose confirmation was lost can be sent again."""
@@ -133,6 +136,7 @@ class Book:
         self.lines.append((kind, facts))
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-6", "AUD-1", "BCK-4", "WIR-6")
 @pytest.mark.fault("F-WS-12")
 async def test_answers_that_do_not_count() -> None:
@@ -178,6 +182,7 @@ async def test_answers_that_do_not_count() -> None:
     assert [facts["by"] for _, facts in book.lines[:3]] == ["Ines", "Kim", "Mara"]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-7", "WIR-6")
 async def test_edited_arguments(one: Gateway) -> None:
     """An approver who allows may write other arguments; they are kept exactly."""
@@ -195,6 +200,7 @@ async def test_edited_arguments(one: Gateway) -> None:
     assert record.digest != request.digest
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-5", "WIR-8")
 async def test_grants_and_history(one: Gateway) -> None:
     """An "always" that is claimed makes a grant that every client hears of and can list, and an approver may end."""
@@ -220,6 +226,7 @@ async def test_grants_and_history(one: Gateway) -> None:
         assert (await mara.call("attach"))["recent"] == [entry]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-4", "WIR-4")
 async def test_expiry() -> None:
     """The gateway expires an unanswered request, though its program is gone, and every client hears of it."""
@@ -236,6 +243,7 @@ async def test_expiry() -> None:
         assert "by" not in told["ending"]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-4")
 async def test_what_becomes_of_it(one: Gateway) -> None:
     """After an approval, the start and the end of the run are announced as well."""
@@ -251,6 +259,7 @@ async def test_what_becomes_of_it(one: Gateway) -> None:
         assert (await mara.note("changed"))["status"] == "done"
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("TEN-1", "BCK-4")
 async def test_what_may_not_be_seen() -> None:
     """An approver bound to a tenant or to sessions sees nothing else, and cannot tell that there is more."""
@@ -279,6 +288,7 @@ async def test_what_may_not_be_seen() -> None:
                 here = asked(3, tenant="acme", session="mine")
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("APR-14", "WIR-4", "TEN-1")
 async def test_stops() -> None:
     """A client hears of the stops that reach a session of its approver, each time one of them begins or ends."""
@@ -303,6 +313,7 @@ async def test_stops() -> None:
         assert [len((await caller.note("stops"))["stops"]) for caller in (t, s, m)] == [2, 1, 2]
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-5")
 async def test_long_view_in_parts(one: Gateway) -> None:
     """A view that is longer than a message continues where it ended."""
@@ -320,6 +331,7 @@ async def test_long_view_in_parts(one: Gateway) -> None:
         assert wrong["error"]["code"] == -32002
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-9")
 async def test_tail() -> None:
     """A client that follows a session gets the lines of that session's record, and no other client gets them."""
@@ -353,6 +365,7 @@ async def test_tail() -> None:
         assert len(book.lines) == 5
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-10")
 async def test_stopping() -> None:
     """A gateway that stops says so to every client, and ends in time, though a client does not let go."""
@@ -370,6 +383,7 @@ async def test_stopping() -> None:
             await asyncio.open_connection("127.0.0.1", one.port)
 
 
+@pytest.mark.rule("BCK-2")
 @pytest.mark.rule("WIR-10")
 async def test_starting_twice_and_on_a_taken_address() -> None:
     """Starting twice is one start; an address that is taken is an error, and nothing is left running."""
@@ -379,3 +393,96 @@ async def test_starting_twice_and_on_a_taken_address() -> None:
         with pytest.raises(OSError, match="in use"):
             await other.start()
         await other.stop()
+
+
+CONTINUED, TEXT, CLOSE, PING, PONG = 0x0, 0x1, 0x8, 0x9, 0xA
+QUESTION: Final = '{"jsonrpc":"2.0","id":"ü😀","method":"_amplifier-hooks/ping"}'.encode()
+
+
+def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0) -> bytes:
+    """Return a masked frame; the mask is all zeros, so its payload can be read."""
+    size = len(payload)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack("!H", size)
+    return bytes([opcode | reserved << 4 | (0x80 if fin else 0)]) + length + b"\0\0\0\0" + payload
+
+
+def closing(code: int, reason: bytes = b"") -> bytes:
+    """Return a closing frame."""
+    return frame(CLOSE, struct.pack("!H", code) + reason)
+
+
+BROKEN: Final = {
+    "2.5 ping with 126 bytes": (frame(PING, b"x" * 126), 1002),
+    **{f"3.{bits} reserved bits": (frame(TEXT, b"{}", reserved=bits), 1002) for bits in range(1, 8)},
+    **{f"4.1 opcode {code}": (frame(code, b"x"), 1002) for code in range(3, 8)},
+    **{f"4.2 opcode {code}": (frame(code, b"x"), 1002) for code in range(11, 16)},
+    "5.1 ping in pieces": (frame(PING, b"x", fin=False) + frame(CONTINUED, b"y"), 1002),
+    "5.2 pong in pieces": (frame(PONG, b"x", fin=False) + frame(CONTINUED, b"y"), 1002),
+    "5.9 nothing to continue": (frame(CONTINUED, b"x"), 1002),
+    "5.10 nothing to continue, not the end": (frame(CONTINUED, b"x", fin=False), 1002),
+    "5.18 two beginnings": (frame(TEXT, b"{", fin=False) + frame(TEXT, b"}"), 1002),
+    "6.3 no UTF-8": (frame(TEXT, b"\xce\xba\xe1\xbd\xb9\xed\xa0\x80edited"), 1007),
+    "6.4 no UTF-8, in pieces": (frame(TEXT, b"\xf4", fin=False) + frame(CONTINUED, b"\x90\x80\x80"), 1007),
+    "7.3.2 close with one byte": (frame(CLOSE, b"\x03"), 1002),
+    "7.3.6 close with 126 bytes": (frame(CLOSE, b"\x03\xe8" + b"x" * 124), 1002),
+    "7.5.1 reason that is no UTF-8": (closing(1000, b"\xed\xa0\x80"), 1007),
+    **{f"7.9 code {code}": (closing(code), 1002) for code in (0, 999, 1004, 1005, 1006, 1016, 1100, 2999, 5000)},
+}
+CLOSED: Final = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999]
+
+
+@pytest.mark.rule("BCK-4")
+@pytest.mark.fault("F-WS-17")
+@pytest.mark.parametrize(("sent", "code"), BROKEN.values(), ids=BROKEN)
+async def test_a_breach_ends_the_connection(sent: bytes, code: int) -> None:
+    """A breach of the protocol ends the connection with its code."""
+    async with gateway() as one, Caller(one) as caller:
+        await caller.attach()
+        caller.connection.transport.write(sent)
+        assert await closed_with(caller) == code
+
+
+@pytest.mark.rule("BCK-4")
+@pytest.mark.fault("F-WS-17")
+@pytest.mark.parametrize("code", CLOSED)
+async def test_a_close_is_answered_in_kind(code: int) -> None:
+    """7.7: the gateway answers a close that has a valid code with that code."""
+    async with gateway() as one, Caller(one) as caller:
+        await caller.attach()
+        caller.connection.transport.write(closing(code, b"bye"))
+        assert await closed_with(caller) == code
+
+
+PIECES: Final = {
+    "1.1 whole": frame(TEXT, QUESTION),
+    "5.3 two pieces": frame(TEXT, QUESTION[:9], fin=False) + frame(CONTINUED, QUESTION[9:]),
+    "5.6 a ping between the pieces": frame(TEXT, QUESTION[:9], fin=False)
+    + frame(PING, b"still there?")
+    + frame(CONTINUED, QUESTION[9:]),
+    "5.19 empty pieces": frame(TEXT, b"", fin=False) + frame(CONTINUED, QUESTION, fin=False) + frame(CONTINUED),
+    "6.2 a piece for every byte": frame(TEXT, b"", fin=False)
+    + b"".join(frame(CONTINUED, QUESTION[place : place + 1], fin=False) for place in range(len(QUESTION)))
+    + frame(CONTINUED),
+    "2.7 an unsolicited pong": frame(PONG, b"x") + frame(TEXT, QUESTION),
+}
+
+
+@pytest.mark.rule("BCK-4")
+@pytest.mark.fault("F-WS-17")
+@pytest.mark.parametrize("sent", PIECES.values(), ids=PIECES)
+async def test_a_message_may_come_in_pieces(sent: bytes) -> None:
+    """A message is understood however it is cut, through the middle of a character and around other frames."""
+    async with gateway() as one, Caller(one) as caller:
+        await caller.attach()
+        caller.connection.transport.write(sent)
+        assert "result" in await caller.reply("ü😀")
+
+
+@pytest.mark.rule("BCK-4")
+@pytest.mark.fault("F-WS-17")
+async def test_a_ping_is_answered() -> None:
+    """2.2: a ping is answered with its own payload."""
+    async with gateway() as one, Caller(one) as caller:
+        await caller.attach()
+        answered = await caller.connection.ping(b"\x00\xff\xfe" * 40)
+        await answered

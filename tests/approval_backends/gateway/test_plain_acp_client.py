@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from approval_backends.gateway.client_session import MOST_SENT
-from approval_backends.gateway.edge.limits import GatewayLimits
+from approval_backends.gateway import client_session
 from approval_backends.lifecycle import Decider
 from tests.gateways import MARA, WATCHER, Caller, asked, gateway, served
 
@@ -148,20 +147,22 @@ async def test_only_what_may_be_seen_and_decided() -> None:
         assert (await served(one).wait(request.id, 0)).status == "pending"
 
 
-async def test_only_the_last_questions_are_remembered() -> None:
+async def test_only_the_last_questions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids of questions long over are forgotten, and an answer to one is ignored."""
-    async with gateway(bounds=GatewayLimits(queued=10_000)) as one, Caller(one, MARA) as mara:
+    assert client_session.MOST_SENT == 1_024
+    monkeypatch.setattr(client_session, "MOST_SENT", 20)
+    async with gateway() as one, Caller(one, MARA) as mara:
         await mara.greet(queue=False)
         visitor = next(iter(one._clients))
         first = None
-        for number in range(MOST_SENT + 2):
+        for number in range(22):
             request = asked(number)
             await served(one).submit(request)
             put = await question(mara)
             first = first or put["id"]
             await served(one).withdraw(request.id, "enough")
             await mara.note("resolved")
-        assert len(visitor._sent) == MOST_SENT
+        assert len(visitor._sent) == 20
         await mara.say(id=first, result=selected("allow"))
         await mara.ask("session/list")
         assert not mara.heard

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from approval_backends.gateway.gateway_record import LINES, SESSIONS, GatewayRecord, Tails, WatchedSink
-from approval_backends.gateway.waiting_requests import WaitingRequests
+from approval_backends.gateway.client_hub import WaitingRequests
+from approval_backends.gateway.rpc_methods import LINES_KEPT, SESSIONS_KEPT, GatewayRecord, Tails, WatchedSink
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import ROBIN
@@ -43,13 +43,13 @@ async def test_tails_are_bounded() -> None:
         await WatchedSink(Broken(), tails).write("x", {"session": "s-0"})
     assert (before, tails.enabled) == (False, True)
     assert tails.last(ROBIN, "s-0") == []
-    for number in range(SESSIONS + 1):
+    for number in range(SESSIONS_KEPT + 1):
         tails.add("kind", {"session": f"s-{number}", "tenant": "acme", "reason": "x" * 1_000, "time": "yesterday"})
-    for _ in range(LINES + 10):
+    for _ in range(LINES_KEPT + 10):
         tails.add("kind", {"session": "s-5", "tenant": "acme", "hooks": ["a", "b"]})
     tails.add("kind", {"tool": "of no session"})
     assert tails.last(ROBIN, "s-0") == []
-    assert len(tails.last(ROBIN, "s-5")) == LINES
+    assert len(tails.last(ROBIN, "s-5")) == LINES_KEPT
     assert len(tails.last(ROBIN, "s-6")[0].text.encode()) <= 300
     assert tails.last(Decider(name="x", channel="y", tenant="other"), "s-5") == []
     assert tails.last(Decider(name="x", channel="y", sessions=frozenset({"s-6"})), "s-5") == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway.waiting_requests import MOST_FOLLOWED, WaitingRequests
+from approval_backends.gateway.client_hub import MOST_FOLLOWED, WaitingRequests
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import ROBIN, MovableClock, a_request

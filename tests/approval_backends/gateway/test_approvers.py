@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway.approvers import Approver, Approvers, new_token
-from approval_backends.gateway.edge.origin_check import Admitted, Gate, TurnedAway
+from approval_backends.gateway.approvers import Admitted, Approver, Approvers, Gate, TurnedAway, new_token
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, gateway, http
