@@ -5,8 +5,8 @@ A session takes one of these as `approvals`:
     terminal        TerminalApprovals: a person at the terminal
     gateway         WebSocketApprovals: the page, and every client of the Agent Client Protocol;
                     MountedApprovals: the page inside an ASGI application of yours, behind its sign-in
-    deferred        DeferredApprovals: other programs, now or after a restart, over a store
-    race            RacingApprovals: several of these at once; the first valid answer wins
+    backend         DeferredApprovals: other programs, now or after a restart, over a store;
+                    RacingApprovals: several of these at once; the first valid answer wins
     in_process      InProcessBackend: the base of backends that decide inside this process
 
 A session takes `Rules` as `rules`: allow, ask or deny, from a file. A `Broker` submits, waits, decides and takes back
@@ -19,18 +19,17 @@ Heavy parts load on first use: importing this package brings no terminal, no net
 
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.front_door import load_on_use
+from amplifier_hooks import load_on_use
 
 if TYPE_CHECKING:
+    from approval_backends.backend import DeferredApprovals, RacingApprovals
     from approval_backends.broker import Broker
     from approval_backends.client import ApprovalsClient
-    from approval_backends.deferred import DeferredApprovals
     from approval_backends.errors import BackendUnavailable
     from approval_backends.gateway.approvers import Approver
     from approval_backends.gateway.websocket_approvals import MountedApprovals, WebSocketApprovals
     from approval_backends.in_process import InProcessBackend
     from approval_backends.lifecycle import Decider
-    from approval_backends.race import RacingApprovals
     from approval_backends.rules.policy import Rules
     from approval_backends.stores.address import store_at
     from approval_backends.stores.memory import MemoryStore
@@ -60,15 +59,14 @@ __all__ = [
 __getattr__ = load_on_use(
     __name__,
     {
+        "backend": ("DeferredApprovals", "RacingApprovals"),
         "broker": ("Broker",),
         "client": ("ApprovalsClient",),
-        "deferred": ("DeferredApprovals",),
         "errors": ("BackendUnavailable",),
         "gateway.approvers": ("Approver",),
         "gateway.websocket_approvals": ("MountedApprovals", "WebSocketApprovals"),
         "in_process": ("InProcessBackend",),
         "lifecycle": ("Decider",),
-        "race": ("RacingApprovals",),
         "rules.policy": ("Rules",),
         "stores.address": ("store_at",),
         "stores.memory": ("MemoryStore",),

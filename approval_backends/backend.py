@@ -1,26 +1,37 @@
-"""The approval backend over a broker: it asks, withdraws, claims and settles, and the store names the answer."""
+"""The approval backend over a broker: it asks, withdraws, claims and settles, and the store names the answer.
+
+    approvals = DeferredApprovals(SqliteStore("approvals.db"))                 # where the action runs
+    await approvals.decide(record.id, record.digest, option, Decider(…))       # anywhere else, over the same store
+
+`request` waits inline for as long as the request says; then the question stays open, and a caller that comes back with
+the same id (after a restart, say) gets the decision that was made meanwhile. Several channels at once race: the first
+valid answer wins, whether of a channel here or of another process over the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
 
 from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
-from amplifier_hooks.foreign_code import finish_despite_cancel
+from amplifier_hooks.foreign_code import cancel_all, finish_despite_cancel
 from amplifier_hooks.ports import Decision, KnownCall, Unfinished
+from amplifier_hooks.storage.database import Openable
 from approval_backends.broker import Broker
-from approval_backends.errors import RequestWithdrawn
+from approval_backends.errors import BackendUnavailable, RequestWithdrawn
 from approval_backends.in_process import AsUpstream
-from approval_backends.lifecycle import BEGUN, OPEN, Refusal, RequestRecord
+from approval_backends.lifecycle import BEGUN, OPEN, Decider, Refusal, RequestRecord
+from approval_backends.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
+    from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
+    from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Status
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -242,3 +253,124 @@ def _given_decision(record: RequestRecord) -> Decision | None:
     """Return the decision of a record, with its duration and the digest that was shown."""
     found = record.decision
     return None if found is None else replace(found, took=record.took, digest=record.request.digest)
+
+
+class DeferredApprovals(Openable, StoreApprovals):
+    """An approval backend without a screen of its own. Use it as an async context manager, or `open` and `close` it."""
+
+    async def open(self) -> Self:
+        """Open the store. Calling `open` twice is harmless."""
+        await self.broker.store.open()
+        return self
+
+    async def close(self) -> None:
+        """Withdraw the questions that are being asked here at this moment, then close the store.
+
+        Closing twice is harmless. A question whose inline wait is over stays open: the store is there for that.
+        """
+        try:
+            await self.cancel_all("the program that asked has ended")
+        finally:
+            await self.broker.store.close()
+
+    async def pending(self, viewer: Decider) -> list[RequestRecord]:
+        """Return the pending requests that the viewer may see, oldest first."""
+        return await self.broker.pending(viewer)
+
+    async def decide(
+        self,
+        request_id: str,
+        digest: str,
+        option: str,
+        by: Decider,
+        *,
+        message: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        decision_id: str | None = None,
+    ) -> Resolution:
+        """Answer a request; see `Broker.decide`."""
+        return await self.broker.decide(
+            request_id, digest, option, by, message=message, arguments=arguments, decision_id=decision_id
+        )
+
+
+# -- several channels at once -----------------------------------------------------------------------------------------
+
+
+class RacingApprovals(StoreApprovals):
+    """Asks through all `channels` and the broker's store at once.
+
+    A channel that fails is out of the race, and the others go on. When none is left and no other client can see the
+    store, `request` raises `BackendUnavailable`. Without a `broker`, decisions live in memory.
+
+    Args:
+        channels: Backends that ask at the same time; the first answer counts.
+        broker: Broker over the store of the requests; one in memory if None.
+    """
+
+    def __init__(self, *channels: ApprovalBackend, broker: Broker | None = None) -> None:
+        super().__init__(broker or MemoryStore())
+        self._channels = channels
+
+    async def _ask_approvers(self, request: ApprovalRequest) -> RequestRecord:
+        record = await self.broker.submit(request)
+        if record.status != "pending":
+            return record
+        stored = asyncio.ensure_future(self.broker.wait(request.id, self._wait_seconds(request)))
+        asked = {asyncio.ensure_future(self._ask_channel(channel, request)) for channel in self._channels}
+        try:
+            return await self._first_result(request.id, stored, asked)
+        finally:
+            # A channel takes its card away when it is cancelled.
+            await cancel_all({stored, *asked}, _outcome_notice(stored))
+
+    async def _first_result(
+        self, request_id: str, stored: asyncio.Future[RequestRecord], asked: set[asyncio.Task[None]]
+    ) -> RequestRecord:
+        running: set[asyncio.Future[Any]] = {stored, *asked}
+        problems: list[BaseException] = []
+        while not stored.done():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stored}:
+                problem = RuntimeError("it cancelled itself") if task.cancelled() else task.exception()
+                if problem is not None:
+                    problems.append(problem)
+            if len(problems) == len(asked) > 0 and not self.broker.store.durable and not stored.done():
+                problem = _no_approver_error(problems)
+                timely = isinstance(problem, ApprovalTimeout)
+                if await self.withdraw(request_id, "expired" if timely else "no channel could ask") is None:
+                    raise problem
+        return stored.result()
+
+    async def _ask_channel(self, channel: ApprovalBackend, request: ApprovalRequest) -> None:
+        """Put one channel's answer to the store. A late or unoffered answer ends that channel's part."""
+        decision: object = await channel.request(request)
+        if not isinstance(decision, Decision):
+            raise BackendUnavailable(f"the answer was of type {type(decision).__name__}")
+        resolution = await self.broker.decide(
+            request.id,
+            request.digest,
+            decision.option,
+            Decider(name=decision.by, channel=decision.channel, tenant=request.tenant),
+            message=decision.message,
+            arguments=decision.arguments,
+            decision_id=decision.id,
+        )
+        if resolution.refusal is not None:
+            raise BackendUnavailable(resolution.refusal.reason)
+
+
+def _no_approver_error(problems: list[BaseException]) -> Exception:
+    """Return the error that no channel can answer any more. If every channel ran out of time, it is a timeout."""
+    if all(isinstance(problem, ApprovalTimeout) for problem in problems):
+        return ApprovalTimeout()
+    return BackendUnavailable("; ".join(str(problem) or type(problem).__name__ for problem in problems))
+
+
+def _outcome_notice(stored: asyncio.Future[RequestRecord]) -> str | None:
+    """Return a notice for the approvers who look at a card: the status of the request, and its approver."""
+    if not stored.done() or stored.cancelled() or stored.exception() is not None:
+        return None
+    record = stored.result()
+    decision = record.decision
+    return f"{record.status} by {decision.by} ({decision.channel})" if decision else record.status

@@ -139,10 +139,15 @@ class Decider(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
+    """The name, for the record."""
     channel: str
+    """The kind of place of the answer, such as `terminal` or `web`."""
     tenant: str | None = None
+    """The tenant whose requests the decider sees; None stands for all."""
     sessions: frozenset[str] | None = None
+    """The ids of the sessions that the decider sees; None stands for all."""
     may_decide: bool = True
+    """True if the decider may answer, and not only look."""
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):

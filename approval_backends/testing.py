@@ -29,8 +29,7 @@ from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptRes
 from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import ApprovalAnswer, Decider, Move, Refusal, RefusalCode, RequestRecord, seconds_left
-from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, RequestCursor
-from approval_backends.stores.store_clock import ClockReading
+from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, ClockReading, RequestCursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,8 +72,11 @@ class StoreSubject:
     """An empty, open store; `advance` moves its clock, `reboot` starts its machine with the clock set back."""
 
     store: ApprovalStore
+    """The store, empty and open."""
     advance: Callable[[float], Awaitable[None]]
+    """Moves the store's clock by so many seconds."""
     reboot: Callable[[float], Awaitable[None]]
+    """Starts the store's machine with its clock set back by so many seconds."""
 
 
 @frozen
@@ -82,7 +84,9 @@ class BackendSubject:
     """A fresh backend, and a function that answers a request with an option, once the backend shows it."""
 
     backend: ApprovalBackend
+    """The backend, fresh."""
     answer: Callable[[ApprovalRequest, Option], Awaitable[None]]
+    """Answers a request with an option, once the backend shows it."""
 
 
 class MovableClock:
@@ -100,18 +104,31 @@ class MovableClock:
         self.move(wall=seconds, uptime=seconds)
 
     async def reboot(self, back: float) -> None:
-        """Start the machine anew, with its wall clock set back."""
+        """Start the machine anew, with its wall clock set back.
+
+        Args:
+            back: Seconds by which the wall clock is set back.
+        """
         now = self.reading
         self.reading = ClockReading(now.wall - timedelta(seconds=back), f"after {now.boot}", 0.0)
 
     def move(self, *, wall: float = 0.0, uptime: float = 0.0) -> None:
-        """Move one clock."""
+        """Move one clock.
+
+        Args:
+            wall: Seconds by which the wall clock moves.
+            uptime: Seconds by which the uptime moves.
+        """
         now = self.reading
         self.reading = ClockReading(now.wall + timedelta(seconds=wall), now.boot, now.uptime + uptime)
 
 
 def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
-    """Return a request to write a file. Different numbers give different ids and arguments; `changes` are fields."""
+    """Return a request to write a file. Different numbers give different ids and arguments; `changes` are fields.
+
+    Args:
+        number: Number of the request, which its id and arguments carry.
+    """
     created = datetime(2026, 1, 1, 12, tzinfo=UTC)
     fields: dict[str, Any] = {
         "id": f"request-{number}-{uuid4().hex[:8]}",
@@ -135,7 +152,11 @@ def a_request(number: int = 1, **changes: Any) -> ApprovalRequest:
 
 
 def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) -> ApprovalAnswer:
-    """Return a valid answer to a request; `changes` are fields."""
+    """Return a valid answer to a request; `changes` are fields.
+
+    Args:
+        option: Option that is chosen.
+    """
     fields: dict[str, Any] = {
         "request": request.id,
         "digest": request.digest,
@@ -148,7 +169,11 @@ def an_answer(request: ApprovalRequest, option: Option = ALLOW, **changes: Any) 
 
 
 def name_of(check: Callable[..., object]) -> str:
-    """Return the name of a check, for a test's id."""
+    """Return the name of a check, for a test's id.
+
+    Args:
+        check: Check of a conformance suite.
+    """
     return getattr(check, "__name__", "check").strip("_")
 
 
@@ -174,6 +199,42 @@ def expect_refusal(result: RequestRecord | Refusal, code: RefusalCode, what: str
 
 
 # -- stores ------------------------------------------------------------------------------------------------------------
+
+
+async def _submitted(subject: StoreSubject) -> tuple[ApprovalStore, ApprovalRequest]:
+    """Return the store, and a request that is pending in it."""
+    request = a_request()
+    await subject.store.submit(request)
+    return subject.store, request
+
+
+async def _submit(store: ApprovalStore, *requests: ApprovalRequest) -> None:
+    for request in requests:
+        await store.submit(request)
+
+
+async def _approve(store: ApprovalStore, *requests: ApprovalRequest) -> None:
+    """Submit requests, and allow each of them."""
+    for request in requests:
+        await store.submit(request)
+        await _answer(store, request)
+
+
+async def _answer(
+    store: ApprovalStore, request: ApprovalRequest, option: Option = ALLOW, what: str = "an answer"
+) -> RequestRecord:
+    """Give an answer that counts."""
+    return expect_record(await store.answer(an_answer(request, option)), what)
+
+
+async def _claim(store: ApprovalStore, request: ApprovalRequest, what: str = "a claim") -> RequestRecord:
+    """Claim an approval that can be claimed."""
+    return expect_record(await store.move(request.id, "claim", digest=request.digest), what)
+
+
+async def _refuse_claim(store: ApprovalStore, request: ApprovalRequest, code: RefusalCode, what: str) -> Refusal:
+    """Claim a request that cannot be claimed."""
+    return expect_refusal(await store.move(request.id, "claim", digest=request.digest), code, what)
 
 
 async def a_request_comes_back_whole(subject: StoreSubject) -> None:
@@ -215,7 +276,7 @@ async def submitting_twice_is_one_request(subject: StoreSubject) -> None:
     await subject.store.submit(request)
     again = await subject.store.submit(request)
     expect("the same request again is pending still", holds=again.status == "pending" and again.version == 1)
-    expect_record(await subject.store.answer(an_answer(request)), "an answer")
+    await _answer(subject.store, request)
     after = await subject.store.submit(request)
     expect("a request submitted again has the answer it got meanwhile", holds=after.status == "approved")
     for other in (
@@ -246,11 +307,8 @@ async def arguments_have_their_digest(subject: StoreSubject) -> None:
 
 async def an_approval_is_claimed_and_settled_once(subject: StoreSubject) -> None:
     """An approval is claimed for its digest only, and settled; each step happens once, and is on the list of events."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
-    expect_refusal(
-        await store.move(request.id, "claim", digest=request.digest), "not_approved", "a claim before an answer"
-    )
+    store, request = await _submitted(subject)
+    await _refuse_claim(store, request, "not_approved", "a claim before an answer")
     record = expect_record(await store.answer(an_answer(request, message="go on")), "an answer in time")
     decision = record.decision
     expect("the record says who decided", holds=decision is not None and decision.by == "Robin")
@@ -276,9 +334,8 @@ async def a_settlement_keeps_the_result(subject: StoreSubject) -> None:
     whole = KeptResult(digest="d" * 64, size=11, json='{"a":"\\u00e9"}')
     for number, result in enumerate((whole, KeptResult(digest="e" * 64, size=100_000), None)):
         request = a_request(number)
-        await store.submit(request)
-        expect_record(await store.answer(an_answer(request)), "an answer")
-        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+        await _approve(store, request)
+        await _claim(store, request)
         expect_record(await store.move(request.id, "finish", result=result), "settling")
         expect_refusal(await store.move(request.id, "finish", result=whole), "already_resolved", "settling twice")
         again = await store.submit(request)
@@ -311,12 +368,12 @@ async def the_request_of_a_call_is_found(subject: StoreSubject) -> None:
     expect("then the newest end", holds=await find_id() == cancelled.id)
     denied, begun, pending = [await submitted(number) for number in range(3, 6)]
     expect("an open request stands before an end", holds=await find_id() == pending.id)
-    expect_record(await store.answer(an_answer(denied, DENY)), "a denial")
+    await _answer(store, denied, DENY)
     expect("a denial stands before an open request", holds=await find_id() == denied.id)
     for request in (begun, await submitted(6, odd)):
-        expect_record(await store.answer(an_answer(request)), "an answer")
+        await _answer(store, request)
         expect("an answer begins nothing", holds=await find_id(request.call) in (denied.id, request.id))
-        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+        await _claim(store, request)
         expect("an act that has begun stands before all", holds=await find_id(request.call) == request.id)
     result = KeptResult(digest="d", size=2, json="{}")
     expect_record(await store.move(begun.id, "finish", result=result), "an end")
@@ -341,7 +398,7 @@ async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
             await subject.advance(1)  # some at one instant, some later
     await _goes_on(store.pending, requests)
     for request in requests:
-        expect_record(await store.answer(an_answer(request, DENY)), "a denial")
+        await _answer(store, request, DENY)
     await _goes_on(store.history, requests)
 
 
@@ -358,13 +415,10 @@ async def _goes_on(look: Callable[..., Awaitable[list[RequestRecord]]], requests
 
 async def a_denial_is_final(subject: StoreSubject) -> None:
     """A denial ends the request: nothing can be claimed, and a later approver reads who decided."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     record = expect_record(await store.answer(an_answer(request, DENY, message="too dangerous")), "a denial")
     expect("a denied request has ended", holds=record.status == "denied" and record.ended is not None)
-    expect_refusal(
-        await store.move(request.id, "claim", digest=request.digest), "already_resolved", "a claim of a denial"
-    )
+    await _refuse_claim(store, request, "already_resolved", "a claim of a denial")
     late = expect_refusal(await store.answer(an_answer(request, by=KIM)), "already_resolved", "a second answer")
     expect("the second is told who decided", holds=late.record == record and "Robin" in late.reason)
     expect("the decision stays as it was", holds=await store.get(request.id) == record)
@@ -374,8 +428,7 @@ async def a_denial_is_final(subject: StoreSubject) -> None:
 
 async def one_of_many_answers_wins(subject: StoreSubject) -> None:
     """Of many answers at once, one wins, and all see that winner."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     answers = [
         an_answer(request, DENY if number % 2 else ALLOW, by=Decider(name=f"person-{number}", channel="check"))
         for number in range(MANY)
@@ -390,13 +443,12 @@ async def one_of_many_answers_wins(subject: StoreSubject) -> None:
 
 async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
     """A decision whose confirmation was lost can be sent again, also after the claim."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     answer = an_answer(request)
     first = expect_record(await store.answer(answer), "an answer")
     again = expect_record(await store.answer(answer), "the same decision again")
     expect("nothing has changed", holds=first == again)
-    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+    await _claim(store, request)
     expect_record(await store.answer(answer), "the same decision after the claim")
     other = an_answer(request, DENY, id=answer.id)
     expect_refusal(await store.answer(other), "already_resolved", "another option under the same decision id")
@@ -408,22 +460,16 @@ async def the_same_decision_again_is_the_same(subject: StoreSubject) -> None:
 
 async def only_valid_answers_count(subject: StoreSubject) -> None:
     """An answer with a wrong digest, option, right, tenant or session leaves the request pending."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     viewer = replace(ROBIN, may_decide=False)
-    expect_refusal(
-        await store.answer(an_answer(request, digest="other")), "wrong_digest", "an answer for another action"
+    cases: tuple[tuple[RefusalCode, str, ApprovalAnswer], ...] = (
+        ("wrong_digest", "an answer for another action", an_answer(request, digest="other")),
+        ("not_offered", "a label instead of an option", replace(an_answer(request), option="Allow")),
+        ("not_allowed", "an answer without the right to decide", an_answer(request, by=viewer)),
+        ("not_allowed", "an agent's own answer", an_answer(request, by=replace(ROBIN, name="coder"))),
     )
-    expect_refusal(
-        await store.answer(replace(an_answer(request), option="Allow")), "not_offered", "a label instead of an option"
-    )
-    expect_refusal(
-        await store.answer(an_answer(request, by=viewer)), "not_allowed", "an answer without the right to decide"
-    )
-    agent = replace(ROBIN, name="coder")
-    expect_refusal(
-        await store.answer(an_answer(request, by=agent), four_eyes=True), "not_allowed", "an agent's own answer"
-    )
+    for code, what, answer in cases:
+        expect_refusal(await store.answer(answer, four_eyes=True), code, what)
     unknown = expect_refusal(await store.answer(an_answer(a_request(2))), "unknown_request", "an answer to nothing")
     for by in (replace(ROBIN, tenant="other"), replace(ROBIN, sessions=frozenset({"session-2"}))):
         foreign = expect_refusal(
@@ -437,13 +483,12 @@ async def only_valid_answers_count(subject: StoreSubject) -> None:
     for _ in range(MANY * 2):
         await store.answer(an_answer(request, digest="other"))
     expect("but not without bounds", holds=len(await store.events(request.id)) <= MANY + 1)
-    expect_record(await store.answer(an_answer(request)), "a valid answer after all that")
+    await _answer(store, request, what="a valid answer after all that")
 
 
 async def an_answer_is_checked_where_it_counts(subject: StoreSubject) -> None:
     """A check runs inside the transaction that decides; if it raises, nothing was decided, and nothing is kept."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     seen: list[str] = []
 
     async def passes() -> None:
@@ -466,10 +511,9 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     """An answer counts just before the end; at the end and after it does not, swept or not."""
     store = subject.store
     early, exact, late = (a_request(number) for number in (1, 2, 3))
-    for request in (early, exact, late):
-        await store.submit(request)
+    await _submit(store, early, exact, late)
     await subject.advance(LIFETIME - 0.001)
-    expect_record(await store.answer(an_answer(early)), "an answer a millisecond before the end")
+    await _answer(store, early, what="an answer a millisecond before the end")
     expect_refusal(await store.move(exact.id, "expire"), "too_early", "expiring before the end")
     await subject.advance(0.001)
     expect_refusal(await store.answer(an_answer(exact)), "expired", "an answer at the end")
@@ -480,16 +524,15 @@ async def time_is_the_stores(subject: StoreSubject) -> None:
     record = await store.get(late.id)
     expect("it is expired, not denied", holds=record is not None and record.status == "expired" and not record.decision)
     expect_refusal(await store.answer(an_answer(late)), "expired", "an answer to what expired")
-    expect_record(await store.move(early.id, "claim", digest=early.digest), "claiming what was approved in time")
+    await _claim(store, early, "claiming what was approved in time")
 
 
 async def a_clock_set_back_prolongs_nothing(subject: StoreSubject) -> None:
     """After the clock was set back across a start of the machine, no question and no approval lives longer."""
     store = subject.store
     pending, approved = a_request(1), a_request(2)
-    for request in (pending, approved):
-        await store.submit(request)
-    expect_record(await store.answer(an_answer(approved)), "an answer")
+    await _submit(store, pending, approved)
+    await _answer(store, approved)
     await subject.advance(LIFETIME / 2)
     await store.look(pending.id)
     await subject.reboot(LIFETIME / 4)
@@ -502,19 +545,18 @@ async def a_clock_set_back_prolongs_nothing(subject: StoreSubject) -> None:
     _, now = await store.look(later.id)
     expect("a new question has its time", holds=seconds_left(record.created, LIFETIME, now) == LIFETIME)
     await subject.advance(LIFETIME - 1)
-    expect_record(await store.answer(an_answer(later)), "an answer in time")
+    await _answer(store, later, what="an answer in time")
     ended = [record.id for record in await store.expire_due()]
     expect("what was open before is over", holds=sorted(ended) == sorted([pending.id, approved.id]))
 
 
 async def an_approval_does_not_last(subject: StoreSubject) -> None:
     """An approval that was not claimed is void a minute after the request's time."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     await subject.advance(LIFETIME - 1)
-    expect_record(await store.answer(an_answer(request)), "an answer in time")
+    await _answer(store, request)
     await subject.advance(60)
-    expect_refusal(await store.move(request.id, "claim", digest=request.digest), "expired", "a claim that is too late")
+    await _refuse_claim(store, request, "expired", "a claim that is too late")
     expect("it expires", holds=[record.status for record in await store.expire_due()] == ["expired"])
 
 
@@ -531,7 +573,7 @@ async def what_is_taken_back_is_void(subject: StoreSubject) -> None:
             request = a_request()
             await store.submit(request)
             if answered:
-                expect_record(await store.answer(an_answer(request)), "an answer")
+                await _answer(store, request)
             record = expect_record(await store.move(request.id, move, reason="no more"), f"to {move}")
             expect(f"{move} ends it as {status}", holds=record.status == status and record.reason == "no more")
             expect_refusal(await store.move(request.id, "claim", digest=request.digest), code, "claiming what is void")
@@ -571,17 +613,14 @@ async def _given_up_while_answered(store: ApprovalStore, request: ApprovalReques
 
 async def edited_arguments_are_what_is_claimed(subject: StoreSubject) -> None:
     """With arguments of the approver's own, their action can be claimed and the one that was shown cannot."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     edited = {"file_path": "src/1.py", "content": "print()"}
     bad = an_answer(request, arguments={"n": float("nan")})
     expect_refusal(await store.answer(bad), "bad_arguments", "an answer with arguments that cannot be frozen")
     record = expect_record(await store.answer(an_answer(request, arguments=edited)), "an answer with own arguments")
     expect("the record keeps them", holds=record.decision is not None and record.decision.arguments == edited)
     expect("they are read as they were written", holds=await store.get(request.id) == record)
-    expect_refusal(
-        await store.move(request.id, "claim", digest=request.digest), "wrong_digest", "a claim of the old action"
-    )
+    await _refuse_claim(store, request, "wrong_digest", "a claim of the old action")
     digest = act_of(request, edited).digest
     expect_record(await store.move(request.id, "claim", digest=digest), "a claim of the edited action")
 
@@ -631,7 +670,7 @@ async def _allow_always(
 ) -> None:
     expect_record(await store.answer(an_answer(request, option, **limits)), "an always")
     expect("before the claim there is no grant", holds=await store.grants_for(request) == [])
-    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim")
+    await _claim(store, request)
 
 
 async def a_refused_call_leaves_no_grant(subject: StoreSubject) -> None:
@@ -641,17 +680,17 @@ async def a_refused_call_leaves_no_grant(subject: StoreSubject) -> None:
     for number, move in enumerate(ends):
         request = a_request(number)
         await store.submit(request)
-        expect_record(await store.answer(an_answer(request, ALWAYS)), "an always")
+        await _answer(store, request, ALWAYS)
         expect_record(await store.move(request.id, move), f"to {move}")
         expect("what was taken back grants nothing", holds=await store.grants_for(request) == [])
     late, refused = a_request(3), a_request(4, tool="Bash")
     await store.submit(refused)
-    expect_record(await store.answer(an_answer(refused, NEVER)), "a never")
+    await _answer(store, refused, NEVER)
     expect("a never holds at once", holds=verdict_of(refused, await store.grants_for(refused)) == "deny")
     await store.submit(late)
-    expect_record(await store.answer(an_answer(late, ALWAYS)), "an always")
+    await _answer(store, late, ALWAYS)
     await subject.advance(LIFETIME * 2)
-    expect_refusal(await store.move(late.id, "claim", digest=late.digest), "expired", "a claim that is too late")
+    await _refuse_claim(store, late, "expired", "a claim that is too late")
     expect("what came too late grants nothing", holds=await store.grants() == await store.grants_for(refused))
 
 
@@ -659,10 +698,9 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     """A grant allows nothing of a higher risk than its request; a request of high risk cannot be allowed for good."""
     store = subject.store
     low, high = a_request(1, risk="low"), a_request(2, risk="high")
-    for request in (low, high):
-        await store.submit(request)
+    await _submit(store, low, high)
     expect_refusal(await store.answer(an_answer(high, ALWAYS)), "above_ceiling", "an always to a high risk")
-    expect_record(await store.answer(an_answer(high)), "allowing a high risk once")
+    await _answer(store, high, what="allowing a high risk once")
     await _allow_always(store, low)
     found = await store.grants_for(low)
     expect("a grant has the risk of its request", holds=[grant.ceiling for grant in found] == ["low"])
@@ -670,7 +708,7 @@ async def an_always_has_a_ceiling(subject: StoreSubject) -> None:
     expect("it allows no higher risk", holds=verdicts == ["allow", None, None])
     never = a_request(3, risk="low", tool="Bash")
     await store.submit(never)
-    expect_record(await store.answer(an_answer(never, NEVER)), "a never")
+    await _answer(store, never, NEVER)
     denied = verdict_of(replace(never, risk="high"), await store.grants_for(never))
     expect("a never holds at every risk", holds=denied == "deny")
 
@@ -684,11 +722,10 @@ async def grants_end_with_their_session(subject: StoreSubject) -> None:
     request, kept, denied = a_request(1), a_request(2, tool="Read", keep=100.0), a_request(3, tool="Bash")
     questions = (Question(hook="guard", prompt="Move it?", scope="action"),)
     exact = a_request(4, tool="Move", questions=questions, keep=100.0)
-    for one in (request, kept, denied, exact):
-        await store.submit(one)
+    await _submit(store, request, kept, denied, exact)
     for one in (request, kept, exact):
         await _allow_always(store, one)
-    expect_record(await store.answer(an_answer(denied, NEVER)), "a never")
+    await _answer(store, denied, NEVER)
     expect("a granted denial denies", holds=verdict_of(denied, await store.grants_for(denied)) == "deny")
     await store.end_session("acme", "session-1")
     expect("a grant ends with its session", holds=await store.grants_for(request) == [])
@@ -783,11 +820,10 @@ async def ending_a_session_ends_its_questions(subject: StoreSubject) -> None:
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
     other = a_request(4, session="session-2")
-    for request in (pending, approved, claimed, other):
-        await store.submit(request)
+    await _submit(store, pending, approved, claimed, other)
     for request in (approved, claimed):
-        expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.move(claimed.id, "claim"), "a claim")
+        await _answer(store, request)
+    await _claim(store, claimed)
     ended = await store.end_session("acme", "session-1", "closed")
     expect("what is open is withdrawn", holds={r.id for r in ended} == {pending.id, approved.id})
     expect("with the reason", holds={(r.status, r.reason) for r in ended} == {("cancelled", "closed")})
@@ -799,11 +835,10 @@ async def several_workers_serve_one_session(subject: StoreSubject) -> None:
     """A worker that begins finds all that is open; what was claimed becomes unknown; a worker before it goes on."""
     store = subject.store
     pending, approved, claimed = (a_request(number) for number in range(1, 4))
-    for request in (pending, approved, claimed):
-        await store.submit(request)
+    await _submit(store, pending, approved, claimed)
     for request in (approved, claimed):
-        expect_record(await store.answer(an_answer(request)), "an answer")
-    expect_record(await store.move(claimed.id, "claim"), "a claim")
+        await _answer(store, request)
+    await _claim(store, claimed)
     for _ in range(2):
         there = await store.begin_session("acme", "session-1")
         found = [[record.id for record in group] for group in (there.pending, there.approved, there.unknown)]
@@ -811,7 +846,7 @@ async def several_workers_serve_one_session(subject: StoreSubject) -> None:
     expect("of this session only", holds=(await store.begin_session("acme", "session-2")).pending == ())
     expect_refusal(await store.move(claimed.id, "claim"), "already_resolved", "claiming what may have run")
     expect_record(await store.move(claimed.id, "finish", reason="it ran"), "the result of the worker that ran it")
-    expect_record(await store.move(approved.id, "claim"), "a claim by the first worker")
+    await _claim(store, approved, "a claim by the first worker")
     later = a_request(4)
     await store.submit(later)
     expect("a worker that ends ends nothing", holds=await store.end_session("acme", "session-1", final=False) == [])
@@ -823,7 +858,7 @@ async def several_workers_serve_one_session(subject: StoreSubject) -> None:
     await store.end_session("acme", "session-1", final=False)
     expect("nor its grants", holds=await store.grants(tenant="acme") != [])
     for request in (pending, later):
-        expect_record(await store.answer(an_answer(request, DENY)), "an answer")
+        await _answer(store, request, DENY)
     await store.end_session("acme", "session-1", final=False)
     expect("the last worker ends the grants", holds=await store.grants(tenant="acme") == [])
 
@@ -840,7 +875,7 @@ async def quotas_hold(subject: StoreSubject) -> None:
     there = await store.pending(tenant="acme")
     expect("and they do", holds=len(there) == PER_SESSION)
     await store.submit(there[0].request)  # the same question is not one more
-    expect_record(await store.answer(an_answer(there[0].request)), "an answer")
+    await _answer(store, there[0].request)
     await store.submit(a_request(100))
     await _raises(TooManyRequests, store.submit(a_request(101)), "the place that became free is taken")
     for number in range(PER_TENANT - PER_SESSION):
@@ -860,14 +895,14 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
     for request in (pending, approved, unknown, done):
         await store.submit(request)
         if request is not pending:
-            expect_record(await store.answer(an_answer(request)), "an answer")
+            await _answer(store, request)
     for request in (unknown, done):
-        expect_record(await store.move(request.id, "claim"), "a claim")
+        await _claim(store, request)
     expect_record(await store.move(unknown.id, "lose"), "losing track")
     expect_record(await store.move(done.id, "finish"), "settling")
     await subject.advance(100)
     await store.submit(fresh)
-    expect_record(await store.answer(an_answer(fresh, DENY)), "a denial")
+    await _answer(store, fresh, DENY)
     expect("what is not recorded stays", holds=await store.purge(50) == 0)
     for event in await store.list_unrecorded():
         await store.mark_recorded(event.request, number=event.number)
@@ -887,24 +922,22 @@ async def what_is_undecided_or_unrecorded_stays(subject: StoreSubject) -> None:
 
 async def a_claim_says_it_is_recorded(subject: StoreSubject) -> None:
     """A claim marks the decision as recorded, because it has to be on record before; the claim itself is not yet."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
-    expect_record(await store.answer(an_answer(request)), "an answer")
+    store, request = await _submitted(subject)
+    await _answer(store, request)
     expect(
         "a decision is to be recorded",
         holds=[e.kind for e in await store.list_unrecorded()] == ["submitted", "approve"],
     )
-    expect_record(await store.move(request.id, "claim"), "a claim")
+    await _claim(store, request)
     expect("after the claim it is", holds=[e.kind for e in await store.list_unrecorded()] == ["claim"])
 
 
 async def a_change_wakes_who_waits(subject: StoreSubject) -> None:
     """A watch of a request, or of all requests, wakes on a change after the watch began."""
-    store, request = subject.store, a_request()
-    await store.submit(request)
+    store, request = await _submitted(subject)
     with store.watch(request.id) as one, store.watch() as every:
         waiting = asyncio.gather(one.wait(SOON), every.wait(SOON))
-        expect_record(await store.answer(an_answer(request)), "an answer")
+        await _answer(store, request)
         expect("a waiting watch wakes", holds=all(await waiting))
         while await one.wait(0):
             pass  # a store may wake for nothing
@@ -916,30 +949,26 @@ async def a_stop_holds_back_every_claim(subject: StoreSubject) -> None:
     store = subject.store
     for tenant, session in (("", ""), ("acme", ""), ("", "session-1"), ("acme", "session-1")):
         request = a_request()
-        await store.submit(request)
-        expect_record(await store.answer(an_answer(request)), "an answer")
+        await _approve(store, request)
         begun = await store.stop("look first", "Kim", tenant=tenant, session=session)
         facts = (begun.tenant, begun.session, begun.why, begun.by, begun.ended)
         expect("a stop has what was given", holds=facts == (tenant, session, "look first", "Kim", None))
         again = await store.stop("again", "Robin", tenant=tenant, session=session)
         expect("a second stop leaves the first as it is", holds=again == begun)
-        refused = expect_refusal(
-            await store.move(request.id, "claim", digest=request.digest), "stopped", "a claim during a stop"
-        )
+        refused = await _refuse_claim(store, request, "stopped", "a claim during a stop")
         expect("the refusal names author and reason", holds="Kim" in refused.reason and "look first" in refused.reason)
         expect("another stop is not ended", holds=await store.resume("Robin", tenant="other") is None)
         ended = await store.resume("Robin", tenant=tenant, session=session)
         expect("the end has its author", holds=ended is not None and (ended.id, ended.ended_by) == (begun.id, "Robin"))
         expect("a stop ends once", holds=await store.resume("Robin", tenant=tenant, session=session) is None)
-        expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim after the stop")
+        await _claim(store, request, "a claim after the stop")
         expect("a stop that ended lately is listed", holds=ended in await store.stops())
 
 
 async def a_stop_reaches_only_what_it_names(subject: StoreSubject) -> None:
     """A stop of another tenant or session refuses no claim; purging removes ended stops, and no other."""
     odd, store, request = 'é\n\x00\\"\ud800', subject.store, a_request()
-    await store.submit(request)
-    expect_record(await store.answer(an_answer(request)), "an answer")
+    await _approve(store, request)
     await store.stop(odd, odd, tenant=odd, session=odd)
     await store.stop("why", "Kim", tenant="acme", session="session-2")
     found = await store.stops()
@@ -947,7 +976,7 @@ async def a_stop_reaches_only_what_it_names(subject: StoreSubject) -> None:
         "stops come back as they were",
         holds={(s.tenant, s.why, s.by) for s in found if s.tenant == odd} == {(odd,) * 3},
     )
-    expect_record(await store.move(request.id, "claim", digest=request.digest), "a claim beside other stops")
+    await _claim(store, request, "a claim beside other stops")
     await store.resume("Kim", tenant=odd, session=odd)
     await subject.advance(10_000)
     await store.purge(5_000, unrecorded=True)
@@ -959,9 +988,7 @@ async def no_claim_follows_a_stop(subject: StoreSubject) -> None:
     """Of a stop and many claims at once, no claim succeeds after the stop has begun."""
     store = subject.store
     requests = [a_request(number) for number in range(MANY)]
-    for request in requests:
-        await store.submit(request)
-        expect_record(await store.answer(an_answer(request)), "an answer")
+    await _approve(store, *requests)
     begun: list[bool] = []
 
     async def claim(request: ApprovalRequest) -> bool:

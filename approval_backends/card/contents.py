@@ -1,21 +1,25 @@
-"""The contents of a card, whatever the screen: the action first and whole, then the questions, then the grants' reach.
+"""The contents of a card, whatever the screen: the action whole, its oddities, the questions, the grants' reach.
 
 Pure. Every foreign text passes through the `escape` of the sink that will show it, once, here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import unicodedata
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, frozen
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, make_grants, match_grants, offered
+from amplifier_hooks.impacts import BOUNDED
 from amplifier_hooks.ports import Decision
-from amplifier_hooks.text.escape import clip
-from approval_backends.card.file_diff import ChangeLine, change
+from amplifier_hooks.text.escape import clip, for_terminal, invisible
+from approval_backends.card.changes import ChangeLine, change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import ApprovalRequest, GrantKey
 
     Escape = Callable[[str], str]
+    from collections.abc import Callable, Sequence
 
 
 ToolKind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"]
@@ -224,3 +229,148 @@ def _span(seconds: float) -> str:
             count = round(seconds / size)
             return f"{count} {name}{'s' * (count > 1)}"
     return f"{round(seconds)} seconds"
+
+
+# -- oddities ---------------------------------------------------------------------------------------------------------
+
+MOST_ODDITIES: Final = 20
+"""Oddities named of one kind; an action with more is hostile enough to be denied unread."""
+LETTERS: Final = re.compile(r"[^\W\d_]+")
+BLANKS: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
+"""A run of blanks as screens show it, in UTF-8 or in ASCII. No other text has these brackets around a number."""
+REORDER: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+ALPHABETS: Final = {
+    "Latin": re.compile("[A-Za-z]"),
+    "Greek": re.compile("[\u0370-\u03ff]"),
+    "Cyrillic": re.compile("[\u0400-\u052f]"),
+}
+
+
+@frozen
+class Oddity:
+    """One thing to look at twice. `mark` is its form in the text, escaped for its screen; it may be empty."""
+
+    what: str
+    mark: str
+    note: str
+
+    def sentence(self, shown: str) -> str:
+        """Return the oddity in a line, to stand beside `shown`. A mark that `shown` lacks may be part of a secret."""
+        return f"{', '.join(filter(None, (self.what, self.mark if self.mark in shown else '')))}. {self.note}"
+
+
+def oddities(value: object, escape: Escape) -> tuple[Oddity, ...]:
+    """Return everything odd in the texts of some arguments, names included."""
+    texts = list(_texts(value))
+    return (*_unseen(texts, escape), *_runs(texts, escape), *_leftward(texts), *_look_alikes(texts, escape))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _unseen(texts: Sequence[str], escape: Escape) -> Iterator[Oddity]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for character in invisible(text):
+            counts[character] += text.count(character)
+    for character, count in sorted(counts.items())[:MOST_ODDITIES]:
+        name = unicodedata.name(character, "").capitalize() or "Control character"
+        yield Oddity(name if count == 1 else f"{name}, {count:,} times", escape(character), _effect(character))
+
+
+def _effect(character: str) -> str:
+    if unicodedata.bidirectional(character) in REORDER:
+        return "It would have changed the order of what you read."
+    if character in "\r\x1b\x08\x9b":
+        return "In a terminal it would have moved the cursor."
+    return "You would not have seen it."
+
+
+def _runs(texts: Sequence[str], escape: Escape) -> Iterator[Oddity]:
+    runs = Counter(run for text in texts for run in BLANKS.findall(escape(text)))
+    for run, count in list(runs.items())[:MOST_ODDITIES]:
+        times = "" if count == 1 else f", {count:,} times"
+        yield Oddity(f"{run} in a row{times}", "", "Shown as a count. They would have pushed the rest out of sight.")
+
+
+def _leftward(texts: Sequence[str]) -> Iterator[Oddity]:
+    if any(unicodedata.bidirectional(character) in ("R", "AL") for text in texts for character in set(text)):
+        yield Oddity("Letters of a right-to-left script", "", "Shown in the order in which they stand, left to right.")
+
+
+def _look_alikes(texts: Sequence[str], escape: Escape) -> Iterator[Oddity]:
+    """Yield the words that mix alphabets whose letters look the same."""
+    words = {word for text in texts if not text.isascii() for word in LETTERS.findall(text) if not word.isascii()}
+    mixed = [word for word in sorted(words) if len(_alphabets(word)) > 1]
+    for word in mixed[:MOST_ODDITIES]:
+        yield Oddity("Letters that look alike", escape(word), f"One word of {' and '.join(_alphabets(word))} letters.")
+
+
+def _alphabets(word: str) -> list[str]:
+    return [name for name, letters in ALPHABETS.items() if letters.search(word)]
+
+
+# -- requests that are answered together ------------------------------------------------------------------------------
+
+MOST_TOGETHER: Final = 20
+"""Requests that are answered together, at most."""
+LONGEST_LINE: Final = 512
+"""Bytes of arguments, as canonical JSON, that one line of a group shows."""
+
+
+@frozen
+class GroupMember:
+    """A request as a member of a group: the key of the group, and the whole action in a line."""
+
+    group: str
+    line: str
+
+
+def group_member(request: ApprovalRequest, escape: Callable[[str], str]) -> GroupMember | None:
+    """Return a request as a member of its group, or None if it is answered alone.
+
+    A request is answered alone if its risk is not low, silence allows it, its arguments do not fit into a line, or
+    something in them does not look like what it is.
+    """
+    arguments = dict(request.arguments)
+    whole = freeze(arguments)
+    if request.risk != "low" or request.default != "deny" or len(whole) > LONGEST_LINE:
+        return None
+    if oddities(arguments, escape):
+        return None
+    telling = [value for name, value in arguments.items() if name != CLAIM]
+    text = telling[0] if len(telling) == 1 and isinstance(telling[0], str) else whole.decode("ascii")
+    return GroupMember(_group_key(request), escape(text).replace("\n", "\\u{0A}"))
+
+
+def alike_requests(request: ApprovalRequest, others: Iterable[ApprovalRequest]) -> tuple[ApprovalRequest, ...]:
+    """Return those of other requests that can be answered together with this one."""
+    member = group_member(request, for_terminal)
+    if member is None:
+        return ()
+    found = ((one, group_member(one, for_terminal)) for one in others)
+    return tuple(one for one, other in found if other and other.group == member.group)[: MOST_TOGETHER - 1]
+
+
+def _group_key(request: ApprovalRequest) -> str:
+    """Return the digest of all that members of a group have in common: everything but their arguments.
+
+    Places of impacts count, except those of kinds whose meaning bounds the harm.
+    """
+    impacts = {(one.kind, *(("", "") if one.kind in BOUNDED else (one.place, one.reason))) for one in request.impacts}
+    common = [
+        [request.tenant, request.session, request.agent, request.event, request.tool, request.cwd, request.project],
+        [[one.hook, one.version, one.prompt, one.key, one.scope] for one in request.questions],
+        [[one.id, one.label, one.kind] for one in request.options],
+        sorted(impacts),
+    ]
+    return hashlib.sha256(json.dumps(common).encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from amplifier_hooks.threads import DaemonPool
+from amplifier_hooks.foreign_code import DaemonPool
 from approval_backends.card.impact_lines import COUNTED, CardFacts, FileCount
 
 if TYPE_CHECKING:

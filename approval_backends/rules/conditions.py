@@ -32,9 +32,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, evolve, frozen
+from attrs import define, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
@@ -56,7 +58,7 @@ from amplifier_hooks.impact.call_paths import (
 )
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.places import MARKS, UNKNOWN, Places, show
-from amplifier_hooks.impact.program_rows import program_name, program_rows
+from amplifier_hooks.impact.program_rows import program_name, program_rows, split_words
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from amplifier_hooks.text.matching import MatchTimedOut, compile_glob, compile_matcher
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from amplifier_hooks.impact.call_paths import PathPattern
+    from amplifier_hooks.impact.program_rows import Row
     from amplifier_hooks.impacts import CallImpact, ImpactKind
     from amplifier_hooks.ports import ActionFacts
     from amplifier_hooks.text.matching import Matcher
@@ -181,6 +184,51 @@ class CommandPattern:
                 return True
         return False
 
+    def has_options_of(self, words: Sequence[str]) -> bool | None:
+        """Return True if a command has the pattern's program, first operands and options, in any order or bundle.
+
+        The program may stand behind others, as the pattern's words may. The table of programs says which options take
+        values and which letters stand for options; the case of letters counts as little as elsewhere. None if a word in
+        front of `--` that only a run can tell may be an option.
+        """
+        name = self.words[0].casefold()
+        row = program_rows().get(name)
+        if row is None or not any(word[:1] == "-" for word in self.words):
+            return False
+        places = [at for at, word in enumerate(words) if program_name(word).casefold() == name]
+        if len(places) > MOST_PLACES:
+            return True
+        wanted, options = _split(row, self.words[1:])
+        inner = row.verbs.get(wanted[0], row) if wanted else row
+        doubt = False
+        for reading in (reading for at in places for reading in _readings(words[at + 1 :], wanted)):
+            given, found = _split(row, reading)
+            if given[: len(wanted)] == wanted and set(options) <= {*found, *((option, "") for option, _ in found)}:
+                return True
+            plain, _ = _split(inner, tuple(takewhile(lambda word: word != "--", reading)))
+            doubt = doubt or (plain[: len(wanted)] == wanted and UNKNOWN in plain[len(wanted) :])
+        return None if doubt else False
+
+
+MOST_PLACES: Final = 4
+"""Places of a program in one command that are read. A command with more of them counts as one that has the options."""
+
+
+def _split(row: Row, words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return operands and options with their values, in lower case."""
+    operands, found = split_words(row, words, single=row.single)
+    return [one.casefold() for one in operands], [(option.casefold(), value.casefold()) for option, value in found]
+
+
+def _readings(words: Sequence[str], wanted: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the words behind a program, and those from its subcommand on."""
+    yield words
+    lowered = [word.casefold() for word in words]
+    if wanted and wanted[0] in lowered:  # An option of the program may have a value that its row does not know.
+        at = lowered.index(wanted[0])
+        if all("-" in (before[:1], word[:1]) for before, word in pairwise(["", *words[:at]])):
+            yield words[at:]
+
 
 def without_options(words: tuple[str, ...], most: int) -> Iterator[tuple[str, ...]]:
     """Yield a command, and its first `most` words without the options between its program and its subcommand.
@@ -278,9 +326,10 @@ class CommandCondition:
         found = dict.fromkeys(command.words for reading in readings for command in reading.commands)
         most = max(len(pattern.words) for pattern in self.patterns)
         commands = [reading for words in found for reading in without_options(words, most)]
-        if any(pattern.occurs(command) for pattern in self.patterns for command in commands):
+        optional = {pattern.has_options_of(words) for pattern in self.patterns for words in found}
+        if True in optional or any(pattern.occurs(command) for pattern in self.patterns for command in commands):
             return ConditionFinding(met=True, why=f"{self.spec} stands in it")
-        if any(pattern.may_occur(command) for pattern in self.patterns for command in commands):
+        if None in optional or any(pattern.may_occur(command) for pattern in self.patterns for command in commands):
             return ConditionFinding(met=None, why=f"only a run tells if {self.spec} stands in it")
         if foreign_values(leaves):
             return ConditionFinding(met=None, why=NO_JSON)
@@ -505,7 +554,7 @@ def _argument_matcher(given: Any) -> Matcher:
         matcher = compile_glob(pattern) if kind == "glob" else compile_matcher(f"re:(?s){pattern}")
     except InvalidRegistration as problem:
         raise ValueError(f"has a pattern that cannot be used: {problem}") from None
-    return evolve(matcher, spec=f"the {kind} {pattern!r}")
+    return replace(matcher, spec=f"the {kind} {pattern!r}")
 
 
 def _matches_anywhere(value: Value, given: object) -> bool | None:

@@ -28,9 +28,15 @@ from amplifier_hooks.impact.tools import argument_names
 from amplifier_hooks.impacts import KINDS, ImpactKind
 from amplifier_hooks.ports import RuleAction
 from amplifier_hooks.result import RISKS, Risk
-from amplifier_hooks.text.error_sentences import error_sentence
 from amplifier_hooks.text.matching import ANY, Matcher, MatchTimedOut
-from amplifier_hooks.text.strict_yaml import TOO_DEEP, KeyPath, NotReadable, ParsedDocument, parse_yaml
+from amplifier_hooks.text.strict_parsing import (
+    TOO_DEEP,
+    KeyPath,
+    NotReadable,
+    ParsedDocument,
+    error_sentence,
+    parse_yaml,
+)
 from approval_backends.errors import InvalidRules, RulesUnreadable
 from approval_backends.rules.conditions import (
     AcceptedArguments,

@@ -105,6 +105,10 @@ class Rules:
 
     Rules are read once; a file that changes meanwhile takes effect only at `reload`, so that an agent that can write
     the file for a moment cannot let a call pass. Keep the file where the agent cannot write.
+
+    Args:
+        data: Bytes of a rules file.
+        name: Name of the rules, for the record.
     """
 
     any_thread: Final = True
@@ -118,7 +122,11 @@ class Rules:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the rules of a file. Raises `RulesUnreadable` if it cannot be read, `InvalidRules`."""
+        """Return the rules of a file. Raises `RulesUnreadable` if it cannot be read, `InvalidRules`.
+
+        Args:
+            path: Path of a rules file.
+        """
         source = Path(path)
         rules = cls(read_file(source), str(source))
         rules.source = source

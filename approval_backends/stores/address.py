@@ -27,6 +27,9 @@ LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@|(?<=[?&])password=[^&#]*", re.IGNO
 def store_at(address: str | None = None) -> DatabaseStore:
     """Return the store at an address, not open yet; without an address, the store in the default file.
 
+    Args:
+        address: A file of SQLite, or `postgresql://…#schema`; the user's own file if None.
+
     Raises `UnknownStore` for an address that is neither a path nor a server.
     """
     target = _parse_address(address)

@@ -1,22 +1,33 @@
-"""The promises of a store of approvals, and the values that a store returns."""
+"""The promises of a store of approvals, the values that a store returns, and the time by which it judges.
+
+The time never goes back, so no clock that is set back prolongs a question. A store keeps the last reading of its
+clocks, and its own age at that reading. While the machine is up, the store ages by the clock that cannot be set. After
+a new start of the machine it ages by the wall clock, and at least by the time since that start. If the wall clock then
+stands before the reading that was kept, the time that has passed is unknown: the store leaps, and all that was open is
+over. PostgreSQL has a wall clock only, and leaps whenever it is set back.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine, Iterable
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from attrs import field, frozen
 
-from approval_backends.lifecycle import Move
+from amplifier_hooks.clock import micros_of
+from approval_backends.lifecycle import Moment, Move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from approval_backends.lifecycle import ApprovalAnswer, Moment, Refusal, RequestRecord
+    from approval_backends.lifecycle import ApprovalAnswer, Refusal, RequestRecord
 
 
 PER_SESSION: Final = 32
@@ -240,11 +251,21 @@ class ApprovalStore(Protocol):
         ...
 
     async def stop(self, why: str, by: str, *, tenant: str = "", session: str = "") -> Stop:
-        """Begin a stop, and return it. A stop in force for this tenant and session is returned as it stands."""
+        """Begin a stop, and return it. A stop in force for this tenant and session is returned as it stands.
+
+        Args:
+            tenant: Tenant whose acts are stopped; the empty name stands for every one.
+            session: Session whose acts are stopped; the empty id stands for every one.
+        """
         ...
 
     async def resume(self, by: str, *, tenant: str = "", session: str = "") -> Stop | None:
-        """End the stop in force for this tenant and session, and return it; None if there is none."""
+        """End the stop in force for this tenant and session, and return it; None if there is none.
+
+        Args:
+            tenant: Tenant that `stop` got.
+            session: Session that `stop` got.
+        """
         ...
 
     async def stops(self) -> list[Stop]:
@@ -272,7 +293,9 @@ class ApprovalStore(Protocol):
         ...
 
     async def purge(self, older_than: float = RETENTION, *, unrecorded: bool = False) -> int:
-        """Remove requests that ended so many seconds ago, their events, ended grants and stops; return their number.
+        """Remove requests that ended so many seconds ago, their events, ended grants and stops.
+
+        Returns the number of removed requests.
 
         An undecided or unsettled request stays; so does one that is not recorded, unless `unrecorded` is True, as for a
         host that keeps no audit.
@@ -305,3 +328,72 @@ def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:
 def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:
     """Return the records with one of these statuses."""
     return tuple(record for record in records if record.status in statuses)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+SECOND: Final = 1_000_000
+SET_BACK: Final = 1 * SECOND
+"""Microseconds by which a wall clock may stand before the reading that was kept, without having been set back."""
+LEAP: Final = 100 * 365 * 86_400 * SECOND
+"""Microseconds by which the store ages when the time that has passed is unknown: longer than any question lives."""
+KEPT_FOR: Final = 5 * SECOND
+"""Microseconds after which a reading is kept anew."""
+
+
+@frozen
+class ClockReading:
+    """An instant on two clocks: the one on the wall, and the seconds since the machine started.
+
+    `boot` names that start. Without it, only the wall clock counts.
+    """
+
+    wall: datetime
+    boot: str = ""
+    uptime: float = 0.0
+
+
+@frozen
+class StoreClock:
+    """The reading that a store keeps, and the store's age at that reading. Times are whole microseconds."""
+
+    boot: str = ""
+    uptime: int = 0
+    wall: int = 0
+    age: int = 0
+
+    def at(self, reading: ClockReading) -> StoreClock:
+        """Return the clock at a later reading."""
+        wall, uptime = micros_of(reading.wall), round(reading.uptime * SECOND)
+        if reading.boot and reading.boot == self.boot:
+            passed = uptime - self.uptime
+        elif wall < self.wall - SET_BACK:
+            passed = LEAP
+        else:
+            passed = max(wall - self.wall, uptime if reading.boot else 0)
+        return StoreClock(reading.boot, uptime, wall, self.age + max(passed, 0))
+
+    def is_due(self, later: StoreClock) -> bool:
+        """Return True if the store has to keep the later clock in place of this one."""
+        return later.boot != self.boot or later.age - self.age >= KEPT_FOR
+
+    def moment(self, reading: ClockReading) -> Moment:
+        """Return the moment of this clock's reading."""
+        return Moment(reading.wall, self.age / SECOND)
+
+
+def system_reading() -> ClockReading:
+    """Return the time now, by the wall clock and by a clock that counts while the machine sleeps and cannot be set."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    if boot_clock is None:
+        return ClockReading(datetime.now(UTC))
+    return ClockReading(datetime.now(UTC), _boot(), time.clock_gettime(boot_clock))
+
+
+@cache
+def _boot() -> str:
+    """Return the name of this start of the machine; empty if it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

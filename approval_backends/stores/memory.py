@@ -40,16 +40,18 @@ from approval_backends.stores.approval_store import (
     STOPS,
     STOPS_KEPT,
     USES_KEPT,
+    ClockReading,
     EventKind,
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
+    StoreClock,
     UnfinishedRequests,
     decider_of,
+    system_reading,
     unfinished,
     with_status,
 )
-from approval_backends.stores.store_clock import ClockReading, StoreClock, system_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from amplifier_hooks.approvals import check_digest
+from amplifier_hooks.clock import EPOCH, moment_of
 from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from approval_backends.lifecycle import Moment, RequestRecord, decision_of, new_record, outcomes
 from approval_backends.stores.approval_rows import (
+    APPROVAL_TABLES,
     COLUMNS,
-    EPOCH,
     decision_value,
     load_record,
     request_value,
-    time_of,
     to_stored_text,
     topic,
 )
-from approval_backends.stores.approval_store import NEW
-from approval_backends.stores.store_clock import SECOND, ClockReading
-from approval_backends.stores.tables import APPROVAL_TABLES
+from approval_backends.stores.approval_store import NEW, SECOND, ClockReading
 from approval_backends.stores.transactions import DatabaseStore
 
 if TYPE_CHECKING:
@@ -126,6 +124,9 @@ class PostgresStore(DatabaseStore):
     the plain case; in any other case they change nothing, and the script runs. The request's row keeps the status that
     each option leads to, so deciding needs no reading first: a decision with one of these options, for this digest, in
     time, by an approver with the right to decide, sets that status; `judge` decides about any other.
+
+    Args:
+        options: Options of the database, such as `schema` and `connections`.
     """
 
     HOLD = " FOR UPDATE"
@@ -162,7 +163,7 @@ class PostgresStore(DatabaseStore):
             return await super().submit(request)
         self._postgres.notify(NEW)
         created, age = made
-        return replace(draft, created=Moment(time_of(created), age / SECOND))
+        return replace(draft, created=Moment(moment_of(created), age / SECOND))
 
     async def answer(
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
@@ -193,7 +194,7 @@ class PostgresStore(DatabaseStore):
         return record
 
     def _reading(self, wall: int) -> ClockReading:
-        return ClockReading(time_of(wall))
+        return ClockReading(moment_of(wall))
 
 
 def _is_ordinary(text: str) -> bool:

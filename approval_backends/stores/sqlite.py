@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from amplifier_hooks.storage.database import LIMIT, Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
-from approval_backends.stores.store_clock import ClockReading, system_reading
-from approval_backends.stores.tables import APPROVAL_TABLES
+from approval_backends.stores.approval_rows import APPROVAL_TABLES
+from approval_backends.stores.approval_store import ClockReading, system_reading
 from approval_backends.stores.transactions import DatabaseStore
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ SQLITE_TABLES = Migrations(component="approvals", steps=(APPROVAL_TABLES,))
 
 
 class SqliteStore(DatabaseStore):
-    """Approvals in a SQLite file that only its owner can read; several processes of one machine may share it."""
+    """Approvals in a SQLite file that only its owner can read; several processes of one machine may share it.
+
+    Args:
+        limit: Seconds after which a file that stays locked counts as unavailable.
+    """
 
     def __init__(
         self,

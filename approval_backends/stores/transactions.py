@@ -13,9 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
-from msgspec.structs import astuple
+from attrs import astuple
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
+from amplifier_hooks.clock import micros_of
 from amplifier_hooks.storage.database import Check, Openable, Script, Statement, StoreUnavailable, Wake, transaction
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import (
@@ -35,6 +36,7 @@ from approval_backends.stores.approval_rows import (
     COLUMNS,
     EVENT_COLUMNS,
     GRANT_COLUMNS,
+    QUESTION_COLUMNS,
     STOP_COLUMNS,
     USE_COLUMNS,
     end_values,
@@ -45,7 +47,6 @@ from approval_backends.stores.approval_rows import (
     load_record,
     load_stop,
     load_use,
-    micros,
     record_values,
     session_value,
     to_stored_text,
@@ -59,6 +60,7 @@ from approval_backends.stores.approval_store import (
     LOST,
     NEW,
     RETENTION,
+    SECOND,
     STOPS,
     STOPS_KEPT,
     USES_KEPT,
@@ -66,11 +68,11 @@ from approval_backends.stores.approval_store import (
     OpenRequestLimits,
     RequestCursor,
     RequestEvent,
+    StoreClock,
     UnfinishedRequests,
     decider_of,
     unfinished,
 )
-from approval_backends.stores.store_clock import SECOND, StoreClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,10 +80,9 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop
     from amplifier_hooks.storage.change_signal import Watch
-    from amplifier_hooks.storage.database import Database
+    from amplifier_hooks.storage.database import Database, Row
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
-    from approval_backends.stores.approval_store import AnswerCheck, Sessions
-    from approval_backends.stores.store_clock import ClockReading
+    from approval_backends.stores.approval_store import AnswerCheck, ClockReading, Sessions
 
 
 T = TypeVar("T")
@@ -130,6 +131,16 @@ class DatabaseStore(Openable):
         keep = Statement(f"{KEEP_CLOCK}{self.SKIP})", (*astuple(before), *astuple(after)))
         return after.moment(reading), keep if before.is_due(after) else None
 
+    @property
+    def _look(self) -> str:
+        return f"SELECT {self.WALL}, {CLOCK_COLUMNS}, {COLUMNS} FROM {{schema}}.approval_clock LEFT JOIN "
+
+    def _load_look(self, row: Row) -> tuple[RequestRecord | None, Moment, Statement | None]:
+        """Return the record of a row, if there is one, and the time of that look, with the statement that keeps it."""
+        wall, boot, uptime, seen, age, *columns = row
+        now, keep = self._moment(wall, (boot, uptime, seen, age))
+        return (None if columns[0] is None else load_record(columns)), now, keep
+
     async def open(self) -> Self:
         """Open the database and bring its tables up to date."""
         await self.database.open()
@@ -154,13 +165,12 @@ class DatabaseStore(Openable):
         check_digest(request)
         tenant, session = to_stored_text(request.tenant), to_stored_text(request.session)
         yield Statement(self.LOCK_TENANT, (tenant,))
-        known = yield from self._hold(request.id)
+        known, now = yield from self._hold(request.id)
         if known is not None:
             own = known.request
             if (own.tenant, own.session, own.digest) != (request.tenant, request.session, request.digest):
                 raise RequestMismatch(request.id)
             return known
-        now = yield from self._now()
         ((of_tenant, of_session),) = yield Statement(COUNT, (tenant, session, _age(now)))
         if (of_session or 0) >= self._limits.per_session:
             raise TooManyRequests("session", self._limits.per_session)
@@ -178,13 +188,12 @@ class DatabaseStore(Openable):
 
     async def look(self, request_id: str) -> tuple[RequestRecord | None, Moment]:
         """Return the record, or None, and the store's time when it was read."""
-        look = f"SELECT {self.WALL}, {LOOK}"
-        ((wall, boot, uptime, seen, age, *row),) = await self.database.fetch(look, to_stored_text(request_id))
-        now, keep = self._moment(wall, (boot, uptime, seen, age))
+        (row,) = await self.database.fetch(f"{self._look}{LOOK}", to_stored_text(request_id))
+        record, now, keep = self._load_look(row)
         if keep is not None:
             with suppress(StoreUnavailable):  # a store that can be read is enough for a look
                 await self.database.fetch(keep.sql, *keep.values)
-        return (None if row[0] is None else load_record(row)), now
+        return record, now
 
     async def get(self, request_id: str) -> RequestRecord | None:
         """Return the record, or None."""
@@ -201,10 +210,10 @@ class DatabaseStore(Openable):
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
-        record = yield from self._hold(answer.request)
+        record, now = yield from self._hold(answer.request)
         if check is not None:
             yield Check(check)
-        now = yield from self._now()
+            now = yield from self._now()
         after = judge(record, answer, now, four_eyes=four_eyes)
         if isinstance(after, Refusal):
             if after.record is not None:
@@ -228,8 +237,7 @@ class DatabaseStore(Openable):
         result: KeptResult | None = None,
     ) -> Steps[RequestRecord | Refusal]:
         """Make one other move, if the table allows it."""
-        record = yield from self._hold(request_id)
-        now = yield from self._now()
+        record, now = yield from self._hold(request_id)
         after = move_request(record, move, now, reason=reason, digest=digest, result=result)
         if record is not None and isinstance(after, RequestRecord):
             if move == "claim" and (refusal := (yield from self._stopped(record))) is not None:
@@ -282,20 +290,19 @@ class DatabaseStore(Openable):
         if not final and any(record.status in ("pending", "approved") for record in found):
             return []
         now = yield from self._now()
-        yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros(now.wall)))
+        yield Statement(END_GRANTS, (to_stored_text(tenant), session_value(session), micros_of(now.wall)))
         return (yield from self._move_all(found, "withdraw", reason))
 
     # -- grants --------------------------------------------------------------------------------------------------------
 
-    @transaction
-    def grants_for(self, request: ApprovalRequest) -> Steps[list[Grant]]:
+    async def grants_for(self, request: ApprovalRequest) -> list[Grant]:
         """Return the grants in force that answer any hook of this request."""
         keys = zip(grant_keys(request), kept_keys(request), strict=True)
-        now = yield from self._now()
+        now = await self.now()
         found: list[Grant] = []
         for key, kept in keys:
             wide = to_stored_text(kept.cwd), to_stored_text(kept.scope)
-            rows = yield Statement(GRANTS_FOR, (*key_values(key), *wide, micros(now.wall), _age(now)))
+            rows = await self.database.fetch(GRANTS_FOR, *key_values(key), *wide, micros_of(now.wall), _age(now))
             found += [load_grant(row) for row in rows]
         return found
 
@@ -322,12 +329,11 @@ class DatabaseStore(Openable):
         """Return the last calls that a grant has covered, oldest first."""
         return [load_use(row) for row in await self.database.fetch(USES, to_stored_text(grant_id))]
 
-    @transaction
-    def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> Steps[list[Grant]]:
+    async def grants(self, *, tenant: str | None = None, sessions: Sessions = None) -> list[Grant]:
         """Return the grants in force, oldest first."""
-        now = yield from self._now()
+        now = await self.now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(GRANTS, (micros(now.wall), _age(now), owner))
+        rows = await self.database.fetch(GRANTS, micros_of(now.wall), _age(now), owner)
         wanted = None if sessions is None else frozenset(sessions)
         found = [load_grant(row) for row in rows]
         return [grant for grant in found if wanted is None or grant.key.session is None or grant.key.session in wanted]
@@ -337,7 +343,7 @@ class DatabaseStore(Openable):
         """End a grant."""
         now = yield from self._now()
         owner = None if tenant is None else to_stored_text(tenant)
-        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros(now.wall), owner, _age(now)))
+        rows = yield Statement(REVOKE, (to_stored_text(grant_id), micros_of(now.wall), owner, _age(now)))
         for (request,) in rows:
             yield Wake(request)
         return bool(rows)
@@ -353,7 +359,7 @@ class DatabaseStore(Openable):
         rows = yield Statement(STOP_FOR, of)
         if not rows:
             words = to_stored_text(why), to_stored_text(by)
-            rows = yield Statement(STOP, (uuid4().hex, *of, *words, micros(now.wall)))
+            rows = yield Statement(STOP, (uuid4().hex, *of, *words, micros_of(now.wall)))
             yield Wake(STOPS)
         return load_stop(rows[0])
 
@@ -362,14 +368,14 @@ class DatabaseStore(Openable):
         """End the stop in force for this tenant and session."""
         now = yield from self._now()
         of = to_stored_text(tenant), to_stored_text(session)
-        rows = yield Statement(RESUME, (*of, micros(now.wall), to_stored_text(by)))
+        rows = yield Statement(RESUME, (*of, micros_of(now.wall), to_stored_text(by)))
         if rows:
             yield Wake(STOPS)
         return load_stop(rows[0]) if rows else None
 
     async def stops(self) -> list[Stop]:
         """Return the stops in force, and those that ended lately."""
-        since = micros((await self.now()).wall) - round(STOPS_KEPT * 1e6)
+        since = micros_of((await self.now()).wall) - round(STOPS_KEPT * 1e6)
         return [load_stop(row) for row in await self.database.fetch(LATE_STOPS, since)]
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -399,7 +405,7 @@ class DatabaseStore(Openable):
     @transaction
     def _purge_chunk(self, older_than: float, *, unrecorded: bool) -> Steps[int]:
         now = yield from self._now()
-        until = micros(now.wall) - round(older_than * 1e6)
+        until = micros_of(now.wall) - round(older_than * 1e6)
         rows = yield Statement(PURGE, (until, int(unrecorded), CHUNK))
         for (request,) in rows:
             yield Statement("DELETE FROM {schema}.approval_event WHERE request = $1", (request,))
@@ -443,9 +449,14 @@ class DatabaseStore(Openable):
         rows = yield Statement(STOPS_OVER + self.HOLD, of)
         return refuse_stopped(record, [load_stop(row) for row in rows])
 
-    def _hold(self, request_id: str) -> Steps[RequestRecord | None]:
-        rows = yield Statement(GET + self.HOLD, (to_stored_text(request_id),))
-        return load_record(rows[0]) if rows else None
+    def _hold(self, request_id: str) -> Steps[tuple[RequestRecord | None, Moment]]:
+        """Lock a request, and return it with the store's time since then."""
+        held = f"WITH held AS ({GET}{self.HOLD}) {self._look}held ON 1 = 1"
+        (row,) = yield Statement(held, (to_stored_text(request_id),))
+        record, now, keep = self._load_look(row)
+        if keep is not None:
+            yield keep
+        return record, now
 
     def _set(self, before: RequestRecord, after: RequestRecord) -> Steps[None]:
         """Compare and set. The row is locked, so this can only fail if a foreign program writes to our tables."""
@@ -470,7 +481,7 @@ class DatabaseStore(Openable):
         values: list[Any] = [limit]
         order, later = ORDERS[sql]
         if after is not None:
-            values += micros(after.created), to_stored_text(after.id)
+            values += micros_of(after.created), to_stored_text(after.id)
             sql += f" AND (created {later} $2 OR (created = $2 AND id > $3))"
         if tenant is not None:
             values.append(to_stored_text(tenant))
@@ -490,22 +501,22 @@ def _age(now: Moment) -> int:
 
 
 def _event(record: RequestRecord, kind: EventKind, now: Moment) -> tuple[Any, ...]:
-    return to_stored_text(record.id), kind, micros(now.wall), record.version
+    return to_stored_text(record.id), kind, micros_of(now.wall), record.version
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
 # Constants only; foreign text is always a value.
 
 REQUESTS: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_request"
-PENDING: Final = f"{REQUESTS} WHERE ended IS NULL AND status = 'pending'"
+PENDING: Final = (
+    f"SELECT {QUESTION_COLUMNS} FROM {{schema}}.approval_request WHERE ended IS NULL AND status = 'pending'"
+)
 HISTORY: Final = f"{REQUESTS} WHERE status <> 'pending'"
 ORDERS: Final = {PENDING: ("created", ">"), HISTORY: ("created DESC", "<")}
 """The order of a list, and the comparison that finds later rows of it."""
 GET: Final = f"{REQUESTS} WHERE id = $1"
 CLOCK_COLUMNS: Final = "boot, uptime, wall, store_age"
-LOOK: Final = (
-    f"{CLOCK_COLUMNS}, {COLUMNS} FROM {{schema}}.approval_clock LEFT JOIN {{schema}}.approval_request r ON r.id = $1"
-)
+LOOK: Final = "{schema}.approval_request r ON r.id = $1"
 KEEP_CLOCK: Final = (
     "UPDATE {schema}.approval_clock SET boot = $5, uptime = $6, wall = $7, store_age = $8 WHERE id = (SELECT id FROM "
     "{schema}.approval_clock WHERE boot = $1 AND uptime = $2 AND wall = $3 AND store_age = $4"

@@ -1,6 +1,6 @@
 """The card on a real terminal. `form` and `draw_card` decide everything; here keys become names, lines cells.
 
-This module uses prompt-toolkit, and so does `cells`, for the width of a character. The card is drawn on the
+This module uses prompt-toolkit, and so does `card_pages`, for the width of a character. The card is drawn on the
 terminal's alternate screen, from its first cell to its last each time, wherever the cursor may stand.
 """
 
@@ -27,11 +27,10 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from approval_backends.card.alike import alike_requests
+from approval_backends.card.contents import alike_requests
 from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.errors import BackendUnavailable, RequestSkipped
-from approval_backends.terminal.card_pages import NotUsable, arguments_text, field_text, read_back
-from approval_backends.terminal.cells import Line, Script
+from approval_backends.terminal.card_pages import Line, NotUsable, Script, arguments_text, field_text, read_back
 from approval_backends.terminal.device import redirect_signals
 from approval_backends.terminal.draw_card import STYLES, CardPages, Scene, Sheet, draw
 from approval_backends.terminal.form import (

@@ -13,21 +13,25 @@ from prompt_toolkit.utils import get_cwidth as width_of
 
 from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.terminal.card_pages import (
+    PLAIN,
+    Line,
+    Script,
     action_page,
     changes_page,
+    clip_text,
     group_page,
+    lay_out,
     raw_page,
     reach_page,
     subject_text,
 )
-from approval_backends.terminal.cells import PLAIN, Line, Script, clip_text, lay_out
 from approval_backends.terminal.form import code_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from approval_backends.card.impact_lines import CardFacts
-    from approval_backends.terminal.cells import Strip
+    from approval_backends.terminal.card_pages import Strip
     from approval_backends.terminal.form import Form, Verb
 
 

@@ -13,7 +13,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient, Disconnected
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
-from approval_backends.gateway.edge.limits import GatewayLimits
+from approval_backends.gateway.client_hub import GatewayLimits
 from approval_backends.gateway.wire.messages import Added, Attached, Resolved, TailNote, WireMessage
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, SOON, WATCHER, asked, gateway, served
@@ -172,7 +172,7 @@ async def test_what_is_not_understood() -> None:
     odd = ["", "[]", '{"jsonrpc":"2.0","method":"_amplifier-hooks/newer","params":{}}', "{"]
     wrong = '{"jsonrpc":"2.0","method":"_amplifier-hooks/added","params":{"row":7}}'
     good = '{"jsonrpc":"2.0","method":"_amplifier-hooks/grants_changed","params":{}}'
-    async with strange(*odd, wrong, good) as address, ApprovalsClient(address, "t", timeout=0.2) as there:
+    async with strange(*odd, wrong, good) as address, ApprovalsClient(address, "t", timeout=10) as there:
         assert isinstance(await hear(there, Attached), Attached)
         assert type(await hear(there, WireMessage)) is WireMessage
         assert there.queue == []

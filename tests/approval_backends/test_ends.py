@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from attrs import define, field, frozen
@@ -13,11 +13,10 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.storage.change_signal import ChangeSignals
 from amplifier_hooks.testing import CollectingAudit
+from approval_backends.backend import DeferredApprovals, RacingApprovals
 from approval_backends.broker import Broker, Resolution
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.gateway.wire.record_messages import history_row
 from approval_backends.in_process import InProcessBackend
-from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.testing import ROBIN, MovableClock
 from tests.stores import FILES, KINDS, opened
@@ -69,6 +68,10 @@ class Meanwhile(Broker):
         assert record is not None
         option = next(option for option in record.request.options if option.allows is self.allows)
         self.resolution = await self.decide(request_id, record.digest, option.id, ROBIN)
+
+
+SHORT: Final = {"memory": 0.02, "sqlite": 1.0, "postgres": 1.0}
+"""Seconds of a question that ends without an answer: long enough that a busy disk keeps the question before."""
 
 
 @define
@@ -145,7 +148,7 @@ async def desk(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_time_is_up(kind: str, default: str, ran: int, tmp_path: Path) -> None:
     """A question without an answer has expired for caller, record, store and page, and is on record once."""
-    async with desk(kind, tmp_path, timeout=0.02, default=default) as one:
+    async with desk(kind, tmp_path, timeout=SHORT[kind], default=default) as one:
         outcome = await one.call()
         await one.session.close()
         assert (outcome.ok, len(one.ran)) == (bool(ran), ran)
@@ -314,7 +317,7 @@ async def test_time_is_up_for_the_upstream_kernel(kind: str, tmp_path: Path) -> 
         broker = Meanwhile(subject.store)
         approvals = DeferredApprovals(broker)
         with pytest.raises(ApprovalTimeout):
-            await approvals.request_approval("Really?", ["Allow", "Deny"], 0.02, "deny")
+            await approvals.request_approval("Really?", ["Allow", "Deny"], SHORT[kind], "deny")
         broker.when = BEFORE
-        assert await approvals.request_approval("Really?", ["Allow", "Deny"], 0.02, "deny") == "Allow"
+        assert await approvals.request_approval("Really?", ["Allow", "Deny"], SHORT[kind], "deny") == "Allow"
         assert [record.status for record in await broker.history(ROBIN)].count("expired") == 1

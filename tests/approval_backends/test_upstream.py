@@ -13,8 +13,7 @@ from amplifier_core.approval import ApprovalTimeoutError  # type: ignore[import-
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from approval_backends import InProcessBackend
-from approval_backends.deferred import DeferredApprovals
-from approval_backends.race import RacingApprovals
+from approval_backends.backend import DeferredApprovals, RacingApprovals
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import ROBIN
 

@@ -1,11 +1,24 @@
+from __future__ import annotations
+
 import json
 from typing import Any
 
 import pytest
 
+from amplifier_hooks.impacts import Impact
+from amplifier_hooks.ports import Question
 from amplifier_hooks.text.escape import for_page, for_terminal
-from approval_backends.card.contents import agent_statement, headline, views
-from approval_backends.testing import a_request
+from approval_backends.card.contents import (
+    MOST_TOGETHER,
+    Oddity,
+    agent_statement,
+    alike_requests,
+    group_member,
+    headline,
+    oddities,
+    views,
+)
+from approval_backends.testing import ALLOW, DENY, a_request
 
 
 @pytest.mark.rule("BCK-3")
@@ -85,3 +98,113 @@ def test_each_sink_has_its_escaping() -> None:
     assert command.text == "É\x7f\u202e"
     assert raw.text == '{\n  "command": "\\u00e9\\u007f\\u202e"\n}'
     assert views(request, for_terminal)[0].text == "é\\u{7F}\\u{202E}"
+
+
+@pytest.mark.rule("BCK-3")
+@pytest.mark.fault("F-WS-13")
+@pytest.mark.parametrize(
+    ("value", "what", "mark", "note"),
+    [
+        ({"a": "x\u202ey"}, "Right-to-left override", r"\u{202E}", "It would have changed the order"),
+        ({"a": ["\u200b", {"b": "\u200b\u200b"}]}, "Zero width space, 3 times", r"\u{200B}", "You would not have seen"),
+        ({"\x1b": 1}, "Control character", r"\u{1B}", "In a terminal it would have moved the cursor."),
+        ({"a": "x" + " " * 1204 + "y"}, "1,204 spaces in a row", "", "Shown as a count."),
+        ({"a": "שלום"}, "Letters of a right-to-left script", "", "left to right."),
+        ({"a": "p\u0430ypal"}, "Letters that look alike", "p\u0430ypal", "One word of Latin and Cyrillic letters."),
+    ],
+)
+def test_oddities(value: dict[str, Any], what: str, mark: str, note: str) -> None:
+    """An oddity anywhere in the arguments has a name, its mark in the text, and the effect it would have had."""
+    (found,) = oddities(value, for_page)
+    assert (found.what, found.mark) == (what, mark)
+    assert note in found.note
+
+
+@pytest.mark.rule("BCK-1", "BCK-3")
+@pytest.mark.parametrize(
+    ("shown", "sentence"),
+    [
+        ("ls p\u0430ypal", "Letters that look alike, p\u0430ypal. One word of Latin and Cyrillic letters."),
+        ("ls (covered)", "Letters that look alike. One word of Latin and Cyrillic letters."),
+    ],
+)
+def test_in_a_line(shown: str, sentence: str) -> None:
+    """An oddity's sentence has its mark, unless the shown text lacks it."""
+    (found,) = oddities({"a": "p\u0430ypal"}, for_page)
+    assert found.sentence(shown) == sentence
+
+
+@pytest.mark.rule("BCK-3")
+def test_nothing_odd() -> None:
+    """Words of any one script, emoji, code and usual layout are no oddities."""
+    usual = {"a": "größe 日本語 привет 🙂 x = {'y': 1}\n\t\\n", "b": ["Ω μ", 7, None]}
+    assert oddities(usual, for_page) == ()
+
+
+@pytest.mark.rule("BCK-3")
+def test_a_flood_of_oddities() -> None:
+    """Only so many oddities of each kind are named."""
+    text = "".join(map(chr, range(0xE0000, 0xE0FFF))) + " ".join(f"p\u0430y{chr(97 + n)}" for n in range(26))
+    found = oddities({"a": text}, for_page)
+    assert len(found) == 40
+    assert all(isinstance(each, Oddity) for each in found)
+
+
+MAKE = (Impact("runs_project", "make"), Impact("reads", "a"))
+
+
+def low(number: int = 1, **changes: Any) -> Any:
+    """Return a request of low risk to run a command."""
+    fields = {"risk": "low", "tool": "Bash", "arguments": {"command": f"make t{number}"}, "impacts": MAKE, **changes}
+    return a_request(number, **fields)
+
+
+@pytest.mark.rule("BCK-11")
+def test_alike() -> None:
+    """Other arguments, and other places of a kind that bounds the harm, leave requests alike."""
+    first, second = low(1), low(2, impacts=(MAKE[0], Impact("reads", "b")))
+    assert alike_requests(first, [second]) == (second,)
+    member = group_member(first, for_page)
+    assert member is not None
+    assert member.line == "make t1"
+    assert len(alike_requests(first, [low(number) for number in range(2, 60)])) == MOST_TOGETHER - 1
+
+
+@pytest.mark.rule("BCK-11")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"risk": "medium"},
+        {"risk": "high"},
+        {"default": "allow"},
+        {"session": "other"},
+        {"tenant": "other"},
+        {"agent": "other"},
+        {"tool": "Shell"},
+        {"cwd": "/other"},
+        {"project": "/other"},
+        {"questions": (Question(hook="guard", prompt="Write another?"),)},
+        {"questions": (Question(hook="guard", prompt="Write it?", version="2"),)},
+        {"options": (ALLOW, DENY)},
+        {"impacts": (*MAKE, Impact("deletes_outside", "/far"))},
+        {"impacts": (Impact("runs_project", "rake"), MAKE[1])},
+        {"arguments": {"command": "make " + "x" * 600}},
+        {"arguments": {"command": "m\u0430ke"}},
+    ],
+)
+def test_answered_alone(changes: dict[str, Any]) -> None:
+    """Any other difference, a higher risk, long arguments and misleading text keep a request out of the group."""
+    assert alike_requests(low(1), [low(2, **changes)]) == ()
+    if changes.get("risk"):
+        assert alike_requests(low(1, **changes), [low(2, **changes)]) == ()
+
+
+@pytest.mark.rule("BCK-11")
+def test_a_line_leaves_nothing_out() -> None:
+    """Several arguments stand in the line as JSON; a line break is spelt out."""
+    two = group_member(low(arguments={"command": "make", "timeout": 7, "description": "Build"}), for_page)
+    assert two is not None
+    assert two.line == '{"command":"make","description":"Build","timeout":7}'
+    broken = group_member(low(arguments={"command": "make\nrm x"}), for_page)
+    assert broken is not None
+    assert broken.line == "make\\u{0A}rm x"

@@ -376,6 +376,47 @@ def test_options_between_a_program_and_its_subcommand_hide_nothing(command: str,
     assert (verdict and verdict.action) == action
 
 
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize(
+    ("pattern", "command", "action"),
+    [
+        ("rm -rf", "rm -fr x", "deny"),
+        ("rm -rf", "cd /tmp && /bin/rm -r -f x", "deny"),
+        ("rm -rf", "sudo rm x -rfv", "deny"),
+        ("rm -rf", "rm -f x", None),
+        ("rm -rf", "rm -r x", None),
+        ("rm -rf", "rm -- -fr", None),
+        ("rm -rf", "rmdir -fr x", None),
+        ("git push --force", "git push origin main --force", "deny"),
+        ("git push --force", "git -C . push origin --force", "deny"),
+        ("git push --force", "git push origin", None),
+        ("git push --force", "git fetch --force", None),
+        ("git push -f", "git push -uf origin", "deny"),
+        ("rm -rf", "X=1 rm -r -f x", "deny"),
+        ("rm -rf", "coproc rm -r -f x", "deny"),
+        ("rm -rf", "ssh host rm -f -r x", "deny"),
+        ("rm -rf", "rm -R -f x", "deny"),
+        ("rm -rf", "rm -fR x", "deny"),
+        ("git push --force", "A=b git push origin main --force", "deny"),
+        ("git push --force", "git stash push --force", None),
+        ("rm -rf", "rm x $X", "deny"),
+        ("rm -rf", "rm x -- $X", None),
+        ("git push --force", "git push origin $X", "deny"),
+        ("git push --force", "git push origin HEAD:$X", None),
+        ("git commit --no-verify", 'git commit -m "$X"', None),
+        ("git commit --no-verify", 'git commit $X -m "$Y"', "deny"),
+        ("rm -rf", "rm " * 5 + "x", "deny"),
+        ("git commit -m", "git commit -am x", "deny"),
+        ("git commit -am wip", "git commit -a -m done", None),
+        ("tar -x", "tar -cf x", None),
+    ],
+)
+def test_options_count_in_any_order_and_bundle(pattern: str, command: str, action: str | None) -> None:
+    """A deny for options is met by any order, bundle and place of them, and by nothing that lacks one."""
+    verdict = rules(f"- {{id: no, action: deny, tool: Bash, command: {pattern}}}\n").judge(shell(command))
+    assert (verdict and verdict.action) == action
+
+
 LAUNCHING = [
     "sort --compress-program=evil x",
     "sort --comp evil x",

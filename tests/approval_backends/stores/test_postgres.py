@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from approval_backends.lifecycle import Refusal, RequestRecord
 from approval_backends.stores.postgres import PostgresStore
@@ -13,6 +18,7 @@ from tests.stores import DSN, schema, server
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import Option
+    from approval_backends.lifecycle import Moment
     from approval_backends.stores.transactions import Steps
 
 pytestmark = pytest.mark.postgres
@@ -41,7 +47,7 @@ class ShortOnly(PostgresStore):
 
     scripts = 0
 
-    def _hold(self, request_id: str) -> Steps[RequestRecord | None]:
+    def _hold(self, request_id: str) -> Steps[tuple[RequestRecord | None, Moment]]:
         self.scripts += 1
         return super()._hold(request_id)
 
@@ -60,3 +66,51 @@ async def test_when_the_short_way_is_taken() -> None:
             assert (type(first), type(second)) == (RequestRecord, Refusal)
             ways.append(other.scripts)
         assert ways == [1, 2, 4, 5]
+
+
+@pytest.mark.rule("BCK-8")
+async def test_waiting_for_a_row_takes_time() -> None:
+    """The time of a change is read once the row is locked, so the time spent waiting for that counts."""
+    import asyncpg
+
+    await server()
+    async with schema() as name, PostgresStore(DSN, schema=name) as store:
+        request = a_request()
+        request = replace(request, expires=request.created + timedelta(seconds=0.3))
+        await store.submit(request)
+        other = await asyncpg.connect(DSN)
+        async with other.transaction():
+            await other.execute(f'SELECT 1 FROM "{name}".approval_request FOR UPDATE')
+            expired = asyncio.ensure_future(store.move(request.id, "expire"))
+            await other.execute("SELECT pg_sleep(0.5)")
+            assert not expired.done()
+        await other.close()
+        assert isinstance(await expired, RequestRecord)
+
+
+class Label(str):
+    """A text that is marked as safe, as template engines have them."""
+
+    __slots__ = ()
+
+
+@pytest.mark.rule("BCK-8")
+async def test_a_database_of_any_encoding_keeps_any_text() -> None:
+    """A database whose encoding lacks a sign keeps requests and answers with it, and texts of any subclass of str."""
+    import asyncpg
+
+    await server()
+    owner = await asyncpg.connect(DSN)
+    name = f"latin_{uuid4().hex}"
+    await owner.execute(f"CREATE DATABASE {name} ENCODING LATIN1 LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        async with PostgresStore(urlsplit(DSN)._replace(path=f"/{name}").geturl()) as store:
+            request = a_request(arguments={"content": "“x” … \U0001f600"}, agent=Label("coder"))
+            asked = await store.submit(request)
+            assert await store.get(request.id) == asked
+            decided = await store.answer(an_answer(request, message="yes – once"))
+            assert isinstance(decided, RequestRecord)
+            assert decided == await store.get(request.id)
+    finally:
+        await owner.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await owner.close()

@@ -133,7 +133,7 @@ async def decide(address: str, point: str) -> None:
 
 async def wait(address: str, number: str) -> None:
     """Ask, say so, and wait for the decision; SIGTERM takes the question back before the process ends."""
-    from approval_backends.deferred import DeferredApprovals
+    from approval_backends.backend import DeferredApprovals
 
     async with DeferredApprovals(store_at(address)) as approvals:
 

@@ -13,16 +13,20 @@ from prompt_toolkit.utils import get_cwidth as width_of
 from amplifier_hooks.ports import Assessment, Question
 from approval_backends.terminal.card_pages import (
     NotUsable,
+    Script,
     action_page,
     arguments_text,
+    clip_text,
     field_text,
+    lay_out,
     names_secret,
     pieces,
     raw_page,
     reach_page,
     read_back,
+    text_of,
+    wrap_text,
 )
-from approval_backends.terminal.cells import Script, clip_text, lay_out, text_of, wrap_text
 from approval_backends.testing import a_request
 
 TOKEN = "sk-" + "a1b2" * 6

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Option, Question
-from approval_backends.terminal.cells import Script, text_of
+from approval_backends.terminal.card_pages import Script, text_of
 from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, CardPages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.form import Form, begin, change_arguments, press
 from approval_backends.testing import a_request

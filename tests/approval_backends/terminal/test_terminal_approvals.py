@@ -19,8 +19,8 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import ApprovalTimeout
 from approval_backends import TerminalApprovals
+from approval_backends.backend import RacingApprovals
 from approval_backends.lifecycle import Decider
-from approval_backends.race import RacingApprovals
 from approval_backends.terminal.form import WaitingQuestion
 from approval_backends.terminal.prompt import TerminalPrompt
 from approval_backends.testing import BACKEND_CHECKS, BackendCheck, BackendSubject, a_request, name_of

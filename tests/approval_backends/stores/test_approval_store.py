@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approval_backends.stores.store_clock import LEAP, SECOND, ClockReading, StoreClock
+from approval_backends.stores.approval_store import LEAP, SECOND, ClockReading, StoreClock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
