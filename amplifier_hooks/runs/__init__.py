@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.front_door import load_on_use
+from amplifier_hooks import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.runs.blueprint import Agents, load_agents
-    from amplifier_hooks.runs.hooks.start_and_finish import Blocked, RunHooks
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.runs.run_errors import ParametersRefused
-    from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
+    from amplifier_hooks.runs.run_hooks import Blocked, RunHooks
+    from amplifier_hooks.runs.run_states import ENDED, Holder, ParametersRefused, RunRecord
     from amplifier_hooks.runs.run_store import MemoryRuns, PostgresRuns, SqliteRuns
     from amplifier_hooks.runs.runner import Runner
 
@@ -33,10 +32,9 @@ __getattr__ = load_on_use(
     __name__,
     {
         "blueprint": ("Agents", "load_agents"),
-        "hooks.start_and_finish": ("Blocked", "RunHooks"),
         "run_coordinator": ("RunCoordinator",),
-        "run_errors": ("ParametersRefused",),
-        "run_states": ("ENDED", "Holder", "RunRecord"),
+        "run_hooks": ("Blocked", "RunHooks"),
+        "run_states": ("ENDED", "Holder", "ParametersRefused", "RunRecord"),
         "run_store": ("MemoryRuns", "PostgresRuns", "SqliteRuns"),
         "runner": ("Runner",),
     },

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
-from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
-from amplifier_hooks.text.error_sentences import error_sentence
+from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls
+from amplifier_hooks.errors import HookError
+from amplifier_hooks.runs.run_states import UnknownAgent
 from amplifier_hooks.text.json_schema import Schema, SchemaError
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import error_sentence, load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,6 +52,14 @@ FIELDS: Final[Mapping[HookTarget, tuple[str, ...]]] = {
     "python": ("handler_ref",),
 }
 """Fields of each type of hook; the first one is required."""
+
+
+class BlueprintError(HookError, ValueError):
+    """A blueprint that cannot be used; its author corrects it. `problems` lists all its mistakes, with their places."""
+
+    def __init__(self, name: str, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{name}: {problem}" for problem in self.problems))
 
 
 def _name(given: str) -> str:
@@ -217,10 +225,10 @@ def read_allowed(given: object) -> AllowedUrls:
         allow = Allow.model_validate(given)
         return AllowedUrls(networks=allow.networks, ports={443, *allow.ports}, http_hosts=allow.http)
     except ValidationError as problem:
-        wrong = [f"$allow: {error_sentence(error, Allow)}" for error in problem.errors(include_url=False)]
-        raise BlueprintError(NAMED_HOOKS, wrong) from None
+        wrong = [error_sentence(error, Allow) for error in problem.errors(include_url=False)]
     except ValueError as problem:
-        raise BlueprintError(NAMED_HOOKS, [f"$allow: {problem}"]) from None
+        wrong = [str(problem)]
+    raise BlueprintError(NAMED_HOOKS, [f"$allow: {flaw}" for flaw in wrong])
 
 
 def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
@@ -254,7 +262,11 @@ def _load_json(text: str | bytes, name: str) -> Any:
 
 
 class Agents:
-    """Blueprints by name. Raise `BlueprintError` for a name given twice."""
+    """Blueprints by name. Raise `BlueprintError` for a name given twice.
+
+    Args:
+        blueprints: Blueprints of the agents.
+    """
 
     def __init__(self, blueprints: Iterable[Blueprint] = (), reach: AllowedUrls = PUBLIC) -> None:
         self.reach = reach
@@ -271,14 +283,23 @@ class Agents:
         return len(self._known)
 
     def get(self, name: str) -> Blueprint:
-        """Return the blueprint of this name. Raise `UnknownAgent` if there is none."""
+        """Return the blueprint of this name. Raise `UnknownAgent` if there is none.
+
+        Args:
+            name: Name of the agent.
+        """
         found = self._known.get(name)
         if found is None:
-            raise UnknownAgent(name, self._known)
+            there = ", ".join(sorted(self._known)) or "none"
+            raise UnknownAgent(f"there is no agent {name!r:.80}; there are: {there}")
         return found
 
     def find(self, name: str) -> Blueprint | None:
-        """Return the blueprint of this name, or None if there is none."""
+        """Return the blueprint of this name, or None if there is none.
+
+        Args:
+            name: Name of the agent.
+        """
         return self._known.get(name)
 
     def missing(self) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from uuid import uuid4
 
 from attrs import frozen
@@ -20,12 +20,22 @@ from amplifier_hooks.act import thaw
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.hooks.call_hooks import child_id
-from amplifier_hooks.runs.hooks.hook_answers import freeze_fitting, freeze_parameters
-from amplifier_hooks.runs.hooks.start_and_finish import RunHooks
+from amplifier_hooks.runs.blueprint_hooks import child_id, freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.overrides import OUTDATED, HookOverrides, apply_overrides
-from amplifier_hooks.runs.run_errors import ParametersRefused, ResultRefused, RunMoved, RunRefused, UnknownRun
-from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, Holder, RunEnding, RunRecord, StartOutcome
+from amplifier_hooks.runs.run_hooks import RunHooks
+from amplifier_hooks.runs.run_states import (
+    ENDED,
+    STOP_REASON,
+    Holder,
+    ParametersRefused,
+    ResultRefused,
+    RunEnding,
+    RunMoved,
+    RunRecord,
+    RunRefused,
+    StartOutcome,
+    UnknownRun,
+)
 from amplifier_hooks.runs.run_store import ClaimFilter
 from amplifier_hooks.storage.database import Openable, StoreUnavailable
 
@@ -34,9 +44,9 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.blueprint import Agents, Blueprint
     from amplifier_hooks.runs.overrides import HookOverride
-    from amplifier_hooks.runs.run_states import HookPoint, RunEvent
+    from amplifier_hooks.runs.run_hooks import RunHookOptions
+    from amplifier_hooks.runs.run_states import RunEvent
     from amplifier_hooks.runs.run_store import RunStore
-    from amplifier_hooks.storage.change_signal import Watch
 
 
 DEEPEST_RUN: Final = 8
@@ -61,24 +71,28 @@ class Leases:
 LEASES: Final = Leases()
 
 
-class NewRun(TypedDict, total=False):
-    """The tenant of a run that is submitted, its parent, and the session that it goes on with."""
-
-    tenant: str
-    parent: str | None
-    session: str | None
-
-
 class RunCoordinator(Openable):
     """Runs of the known agents, over an open store.
 
-    `hooks` are the options of `RunHooks`: a registry, a function that finds functions, URLs and variables. Use the
-    coordinator as an async context. Leaving the context cancels the hooks that are running and releases their runs, so
-    that another coordinator takes them up. A coordinator belongs to one event loop.
+    Use the coordinator as an async context. Leaving the context cancels the hooks that are running and releases their
+    runs, so that another coordinator takes them up. A coordinator belongs to one event loop.
+
+    Args:
+        store: Store of the runs, open.
+        agents: Agents that may run.
+        leases: Seconds that a runner, and a coordinator, may hold a run without renewing.
+        find: Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`.
+        variables: Values of `${VAR}` in headers.
     """
 
     def __init__(
-        self, store: RunStore, agents: Agents, *, leases: Leases = LEASES, max_depth: int = DEEPEST_RUN, **hooks: Any
+        self,
+        store: RunStore,
+        agents: Agents,
+        *,
+        leases: Leases = LEASES,
+        max_depth: int = DEEPEST_RUN,
+        **hooks: Unpack[RunHookOptions],
     ) -> None:
         self.store = store
         self.agents = agents
@@ -87,11 +101,11 @@ class RunCoordinator(Openable):
         self._max_depth = max_depth
         self.overrides = HookOverrides(store.database)
         self._overridden: dict[str, tuple[tuple[HookOverride, ...], Blueprint]] = {}
-        self._run_hooks = RunHooks(**{"reach": agents.reach, **hooks, "agents": self, "note": store.note})
-        self._starting: dict[str, tuple[Holder, asyncio.Task[None]]] = {}
+        hooks.setdefault("reach", agents.reach)
+        self.run_hooks = RunHooks(**hooks, agents=self, note=store.note)
+        self._starting: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """Tasks that run start hooks, by the run and the number of the hold."""
         self._finishing: dict[str, asyncio.Task[None]] = {}
-        self._returning: set[asyncio.Task[None]] = set()
-        self._claims: set[Watch] = set()
         self._kept = -inf
         """Time of the loop at which the store last answered."""
         self._back = -inf
@@ -110,11 +124,11 @@ class RunCoordinator(Openable):
     async def close(self) -> None:
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
-        finishing, starting = tuple(self._finishing), [task for _, task in self._starting.values()]
-        tasks = {*starting, *self._finishing.values(), *([self._keeper] if self._keeper else [])}
+        finishing = tuple(self._finishing)
+        tasks = {*self._starting.values(), *self._finishing.values(), *([self._keeper] if self._keeper else [])}
         for task in tasks:
             task.cancel()
-        if tasks := tasks | self._returning:
+        if tasks:
             await asyncio.wait(tasks)  # no longer than the store takes to answer or fail
         with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name)
@@ -123,13 +137,28 @@ class RunCoordinator(Openable):
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    async def submit(self, agent: str, parameters: Mapping[str, Any], **wanted: Unpack[NewRun]) -> RunRecord:
+    async def submit(
+        self,
+        agent: str,
+        parameters: Mapping[str, Any],
+        *,
+        tenant: str = "",
+        parent: str | None = None,
+        session: str | None = None,
+    ) -> RunRecord:
         """Queue a run of an agent: as a child of `parent`, in an existing session, or in a new one.
+
+        Args:
+            agent: Name of the agent.
+            parameters: Parameters of the run.
+            tenant: Tenant that the run belongs to.
+            parent: Id of the run that starts this one.
+            session: Id of the session; None begins a new one.
 
         Raise `UnknownAgent`, `ParametersRefused`, `UnknownRun` for the parent, `UnknownSession`, `AgentsTooDeep`.
         """
-        new, session = self._new_run(agent, parameters), wanted.pop("session", None)
-        new = replace(new, session=session or new.session, **wanted)
+        new = self._new_run(agent, parameters)
+        new = replace(new, tenant=tenant, parent=parent, session=session or new.session)
         return await self.store.submit(new, self._max_depth, resumes=session is not None)
 
     def _new_run(self, agent: str, parameters: Mapping[str, Any]) -> RunRecord:
@@ -172,60 +201,38 @@ class RunCoordinator(Openable):
 
         The runner holds the run for the time of its lease; `renew` extends it. If start hooks have to run first, this
         begins them, and the run goes to a waiting runner once they have passed; meanwhile all other runs can be
-        claimed. Cancelling the call gives back a run that was about to be handed to this runner.
+        claimed. Cancelling the call takes no run; one that the store was about to hand out is found again after its
+        lease.
+
+        Args:
+            runner: Name of the runner.
+            agents: Names of the agents that the runner serves; None stands for all.
+            wait: Seconds to wait for a run; 0 returns at once.
         """
         loop = asyncio.get_running_loop()
         end, patient = loop.time() + wait, 0.0
         names = None if agents is None else frozenset(agents)
+        leases = (self.leases.runner, self.leases.coordinator)
         begun: asyncio.Task[None] | None = None
         with self.store.watch() as watch:
-            self._claims.add(watch)
-            try:
-                while True:
-                    free = begun is None or begun.done() or loop.time() >= patient
-                    begin = free and len(self._starting) < MOST_STARTING
-                    heard = self._run_hooks.is_heard(catalogue.RUN_START)
-                    record = await self._take(
-                        ClaimFilter(tenant=tenant, agents=names, begin=begin, heard=heard), runner
-                    )
-                    if record is not None and record.stage == "running":
-                        if await self._runnable(record):
-                            return record
-                        continue
-                    now = loop.time()
-                    if record is not None:
-                        begun, patient = self._prepare(record), now + START_HOOK_TIMEOUT
-                    left = max(end, 0 if wait else patient) - now
-                    if left <= 0 or (not wait and (begun is None or begun.done())):
-                        return None
-                    await watch.wait(min(left, patient - now if patient > now else LOOK))
-            finally:
-                self._claims.discard(watch)
-
-    async def _take(self, wanted: ClaimFilter, runner: str) -> RunRecord | None:
-        """Take a run from the store. If the caller is cancelled meanwhile, pass on the run that it gets."""
-        leases = (self.leases.runner, self.leases.coordinator)
-        taking = asyncio.ensure_future(self.store.take(wanted, runner, self.name, leases))
-        try:
-            return await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            passing = asyncio.get_running_loop().create_task(self._pass_on(taking))
-            self._returning.add(passing)
-            passing.add_done_callback(self._returning.discard)
-            raise
-
-    async def _pass_on(self, taking: asyncio.Future[RunRecord | None]) -> None:
-        with suppress(StoreUnavailable):
-            record = await taking
-            if record is not None and record.stage == "running":
-                await self.hand_back(record)
-            elif record is not None and not self._closing:
-                self._prepare(record)
-
-    async def hand_back(self, record: RunRecord) -> None:
-        """Give back a claimed run whose runner did not receive it. Neither the runner nor the run is to blame."""
-        with suppress(StoreUnavailable, RunRefused):  # the lease ends by itself
-            await self.store.hand_back(record.id, Holder(record.holder or "", record.attempt))
+            while True:
+                free = begun is None or begun.done() or loop.time() >= patient
+                room = len(self._starting) < MOST_STARTING
+                heard = self.run_hooks.registry.is_heard(catalogue.RUN_START)
+                wanted = ClaimFilter(tenant=tenant, agents=names, begin=free and room, heard=heard)
+                record = await self.store.take(wanted, runner, self.name, leases)
+                if record is not None and record.stage == "running":
+                    if await self._runnable(record):
+                        return record
+                    continue
+                now = loop.time()
+                if record is not None:
+                    begun, patient = self._prepare(record), now + START_HOOK_TIMEOUT
+                left = max(end, 0 if wait else patient) - now
+                if left <= 0 or (not wait and (begun is None or begun.done())):
+                    return None
+                soon = patient - now if patient > now else LOOK if room else START_HOOK_TIMEOUT
+                await watch.wait(min(left, soon))
 
     async def _runnable(self, record: RunRecord) -> bool:
         """Return True if the agent of the run still exists; otherwise fail the run."""
@@ -237,28 +244,18 @@ class RunCoordinator(Openable):
 
     def _prepare(self, record: RunRecord) -> asyncio.Task[None]:
         """Begin the start hooks of a run."""
-        by = Holder(self.name, record.attempt)
-        task = asyncio.get_running_loop().create_task(self._start(record, by))
-        _, before = self._starting.get(record.id, (by, None))
-        if before is not None:  # the run was lost and claimed again
-            before.cancel()
-        self._starting[record.id] = by, task
-
-        def forget(_: asyncio.Task[None]) -> None:
-            if self._starting.get(record.id) == (by, task):
-                del self._starting[record.id]
-            for watch in self._claims:  # there is room for one more start hook
-                watch.notify()
-
-        task.add_done_callback(forget)
+        hold = record.id, record.attempt
+        task = self._starting[hold] = asyncio.get_running_loop().create_task(self._start(record))
+        task.add_done_callback(lambda _: self._starting.pop(hold, None))
         return task
 
-    async def _start(self, record: RunRecord, by: Holder) -> None:
+    async def _start(self, record: RunRecord) -> None:
         """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
         with _reported("run_start_not_kept", record.id), suppress(RunMoved):
-            after = await self.store.conclude(record.id, by, await self._ask_start_hooks(record))
+            by, outcome = Holder(self.name, record.attempt), await self._ask_start_hooks(record)
+            after = await self.store.conclude(record.id, by, outcome)
             if after.stage in ENDED:
-                await self._run_hooks.tell_end(after)
+                await self.run_hooks.tell_end(after)
 
     async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
         """Return the outcome of the start hooks of a run.
@@ -269,16 +266,12 @@ class RunCoordinator(Openable):
         if blueprint is None:
             return StartOutcome(error=f"there is no agent {record.agent!r} any more")
         try:
-            return await self._run_hooks.ask_start_hooks(record, blueprint)
+            return await self.run_hooks.ask_start_hooks(record, blueprint)
         except StoreUnavailable:
             raise
         except Exception as problem:
             log.exception("run_start_failed", run=record.id)
             return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
-
-    def check_hook(self, blueprint: Blueprint, point: HookPoint) -> None:
-        """Raise the `HookError` with which a hook of a blueprint would fail at every run."""
-        self._run_hooks.check(blueprint, point)
 
     async def _find_overridden(self, agent: str) -> Blueprint | None:
         """Return the blueprint of an agent, with the overrides of its hooks; None if there is no such agent."""
@@ -308,24 +301,25 @@ class RunCoordinator(Openable):
 
         Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
-
-        def check(record: RunRecord) -> None:
-            self._check_result(record, text, data)
-
-        after = await self.store.report(run, by, text, data, check=check, tenant=tenant)
-        await self._run_hooks.tell_result(after)
+        self._check_result(await self.store.get(run, tenant=tenant), text, data)
+        after = await self.store.report(run, by, text, data, tenant=tenant)
+        await self.run_hooks.tell_result(after)
         return after
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
         blueprint = self.agents.get(record.agent)
+        flaw = None
         if blueprint.brings_text and (text is None or data is not None):
-            raise ResultRefused(record.agent, "it brings a text: give result_text, and leave result_data null")
-        if not blueprint.brings_text and text is not None:
-            raise ResultRefused(record.agent, "it brings data: give result_data, and leave result_text null")
-        try:
-            freeze_fitting(text if blueprint.brings_text else data, blueprint.output_schema)
-        except InvalidResult as problem:
-            raise ResultRefused(record.agent, str(problem)) from None
+            flaw = "it brings a text: give result_text, and leave result_data null"
+        elif not blueprint.brings_text and text is not None:
+            flaw = "it brings data: give result_data, and leave result_text null"
+        else:
+            try:
+                freeze_fitting(text if blueprint.brings_text else data, blueprint.output_schema)
+            except InvalidResult as problem:
+                flaw = str(problem)
+        if flaw is not None:
+            raise ResultRefused(f"this is no result of {record.agent!r}: {flaw}")
 
     async def complete(
         self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
@@ -335,16 +329,12 @@ class RunCoordinator(Openable):
         Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
         completed without a result.
         """
-        ended: list[bool] = []
-
-        def owed(record: RunRecord) -> float | None:
-            ended.append(record.stage in ENDED)
-            if ending == "completed" and not record.reported and not ended[-1]:
-                raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
-            return self.leases.coordinator if self._owes(record) else None
-
+        record = await self.store.get(run, tenant=tenant)
+        if ending == "completed" and not record.reported and record.stage not in ENDED:
+            raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
+        owed = self.leases.coordinator if self._owes(record) else None
         after = await self.store.end(run, by, ending, error, owed=owed, tenant=tenant)
-        if after.owes and not ended[-1]:
+        if after.owes and record.stage not in ENDED:
             self._finish(after)
         return after
 
@@ -352,7 +342,9 @@ class RunCoordinator(Openable):
         """Return True if hooks have to run after the end of a run."""
         blueprint = self.agents.find(record.agent)
         own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
-        return own or any(self._run_hooks.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR))
+        return own or any(
+            self.run_hooks.registry.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR)
+        )
 
     def _finish(self, record: RunRecord) -> None:
         if record.id in self._finishing:
@@ -367,14 +359,14 @@ class RunCoordinator(Openable):
         An `async` hook counts as done when it starts, and is not run again.
         """
         with _reported("run_finish_not_kept", record.id):
-            await self._run_hooks.tell_end(record)
+            await self.run_hooks.tell_end(record)
             blueprint = await self._find_overridden(record.agent)
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
             detached = entry is not None and entry.mode == "async"
             if detached:
                 await self.store.note(record.id, (), settled=True)
-            if blueprint is not None and entry is not None:
-                await self._run_hooks.ask_finish_hook(record, blueprint, entry)
+            if blueprint is not None and not record.bare:
+                await self.run_hooks.ask_finish_hook(record, blueprint)
             if not detached:
                 await self.store.note(record.id, (), settled=True)
 
@@ -385,8 +377,9 @@ class RunCoordinator(Openable):
         """
         after = await self.store.stop(run, reason, tenant)
         if after.stage in ENDED:
-            if run in self._starting:
-                self._starting[run][1].cancel()
+            for (started, _), task in self._starting.items():
+                if started == run:
+                    task.cancel()
             for child in await self.store.children(run):
                 if child.urgent and child.stage not in ENDED:
                     await self.store.stop(child.id, f"the run it was started for was stopped: {reason}")
@@ -453,7 +446,7 @@ class RunCoordinator(Openable):
         # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
         # They get it only once: a machine that is always slow would otherwise never take back a lost run.
         if now - self._back >= self.leases.runner / 2:
-            found = await self.store.recover(tuple(self._starting))
+            found = await self.store.recover({run for run, _ in self._starting})
             self._recovered = True
             if any(record.owes for record in found):
                 await self._take_up()
@@ -465,9 +458,9 @@ class RunCoordinator(Openable):
 
     async def _hold_on(self) -> None:
         """Renew the holds of this coordinator. Cancel a hook whose run was stopped, or has another holder by now."""
-        for run, (by, task) in tuple(self._starting.items()):
+        for (run, attempt), task in tuple(self._starting.items()):
             try:
-                await self.store.renew(run, by, self.leases.coordinator)
+                await self.store.renew(run, Holder(self.name, attempt), self.leases.coordinator)
             except RunRefused:
                 task.cancel()
         for run in tuple(self._finishing):

@@ -4,7 +4,7 @@
        │ ▲               │                 ▲ │              │
        │ └──── drop ─────┤                 │ │              ├─ lose ─▶ ready, or failed after the last attempt
        │                 └─ block ▶ failed └─┼── lose ──────┘
-       ├─ hand ──────────────────────────────┼▶ running ─ hand_back ─▶ ready
+       ├─ hand ──────────────────────────────┼▶ running
        └─────────────────── stop ────────────┴▶ stopped
 
 A holder works on a run for a limited time: a coordinator while its start hooks run, a runner while its agent works. A
@@ -13,31 +13,97 @@ and reports of the last holder no longer count when another one holds the run. A
 
 Every other function here takes a run as it is stored, and returns a `Change` or raises `RunMoved`. Events come in the
 order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
+
+```
+RunRefused (HookError)          the request has no effect; the reason says why
+├── UnknownAgent (LookupError)  there is no blueprint of that name
+├── UnknownRun (LookupError)    there is no such run, or it belongs to another tenant
+├── UnknownSession (LookupError)  there is no such session to continue
+├── ParametersRefused (ValueError)  parameters that do not fit the agent's schema
+├── ResultRefused (ValueError)  a result of another kind than the agent's, or against its schema
+├── AgentsTooDeep               agents start agents that start agents …
+└── RunMoved                    the run is in another state, or another runner holds it
+```
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from amplifier_hooks.runs.run_errors import RunMoved
+from amplifier_hooks.errors import HookError
 
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
 RunStatus = Literal["queued", "starting", "running", "completed", "failed", "stopped"]
 RunEnding = Literal["completed", "failed", "stopped"]
 HookPoint = Literal["on_run_start", "on_run_finish"]
 
-STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
 ENDED: Final[frozenset[Stage]] = frozenset(get_args(RunEnding))
 STOP_REASON: Final = "stopped on request"
 MOST_ATTEMPTS: Final = 3
 """Runners that may hold a run before the run counts as one that ends its runners."""
 MOST_STARTS: Final = 5
 """Coordinators that may begin the start hooks of a run before the hooks count as ones that end their coordinators."""
+
+
+class RunRefused(HookError):
+    """A request about a run that has no effect."""
+
+
+class UnknownAgent(RunRefused, LookupError):
+    """An agent without a blueprint."""
+
+
+class UnknownRun(RunRefused, LookupError):
+    """A run that does not exist, or that the caller may not see."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"there is no run {run!r:.80}")
+
+
+class UnknownSession(RunRefused, LookupError):
+    """A session in which no run of this tenant exists."""
+
+
+class ParametersRefused(RunRefused, ValueError):
+    """Parameters that do not fit the schema of their agent.
+
+    Args:
+        agent: Name of the agent.
+        problem: Place in the parameters, and its flaw.
+    """
+
+    def __init__(self, agent: str, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"these are no parameters for {agent!r}: {problem}")
+
+
+class ResultRefused(RunRefused, ValueError):
+    """A result that this agent may not bring."""
+
+
+class AgentsTooDeep(RunRefused):
+    """Agents have started agents, deeper than the limit. `chain` names them, the first one first."""
+
+    def __init__(self, chain: Iterable[str], limit: int) -> None:
+        self.chain = tuple(chain)
+        self.limit = limit
+        super().__init__(
+            f"agents start agents more than {limit} deep: {' → '.join(self.chain)}; break the cycle, or raise "
+            "max_depth of the coordinator"
+        )
+
+
+class RunMoved(RunRefused):
+    """The run is in a state that does not allow the request: it ended, was stopped, or another runner holds it."""
+
+    def __init__(self, run: str, status: str, problem: str) -> None:
+        self.status = status
+        super().__init__(f"run {run}: {problem}")
 
 
 class MoveRule(NamedTuple):
@@ -60,49 +126,52 @@ MOVES: Final[Mapping[str, MoveRule]] = {
     "hand": MoveRule(frozenset({"queued", "ready"}), "running"),
     "renew": MoveRule(frozenset({"starting", "running"}), None, "own"),
     "report": MoveRule(frozenset({"running", "ready"}), None, "own"),
-    "complete": MoveRule(frozenset({"running", "ready"}), "completed", "own"),
-    "fail": MoveRule(frozenset({"running", "ready"}), "failed", "own"),
-    "halt": MoveRule(frozenset({"running", "ready"}), "stopped", "own"),
+    **{end: MoveRule(frozenset({"running", "ready"}), end, "own") for end in get_args(RunEnding)},  # by its runner
     "lose": MoveRule(frozenset({"running"}), "ready", "over"),
     "give_up": MoveRule(frozenset({"starting", "running"}), "failed", "over"),
-    "hand_back": MoveRule(frozenset({"running"}), "ready", "own"),  # the runner did not receive the run
     "stop": MoveRule(frozenset({"queued", "starting", "ready"}), "stopped"),
 }
-END_OF: Final[Mapping[RunEnding, str]] = {"completed": "complete", "failed": "fail", "stopped": "halt"}
-"""The move with which a runner brings a run to each ending."""
 
 
 class Holder(msgspec.Struct, frozen=True):
     """A coordinator or runner that holds a run, and the number of its hold."""
 
     name: str
+    """The name of the coordinator or runner."""
     attempt: int
+    """The number of the hold."""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One run and its state so far.
-
-    `parameters` are those of the submission; `ran_with` are those that the start hooks made of them, None if they
-    changed nothing. `attempt` numbers the holds, `handed` those of runners. `bare` runs have no run hooks: they are a
-    hook's own agent. The start hook of another run waits for an `urgent` run.
-    """
+    """One run and its state so far."""
 
     id: str
+    """The id of the run."""
     tenant: str = ""
     session: str = ""
+    """The id of the run's session."""
     agent: str
+    """The name of the agent."""
     parameters: Mapping[str, Any]
+    """The parameters as they were submitted."""
     created: datetime = datetime.min.replace(tzinfo=UTC)
     """Time of submission; the store sets it."""
     parent: str | None = None
+    """The id of the run that started this one."""
     parent_session: str | None = None
+    """The session of the run that started this one."""
     depth: int = 0
+    """The number of runs above this one."""
     bare: bool = False
+    """True for a hook's own agent, which has no run hooks."""
     urgent: bool = False
+    """True if the start hook of another run waits for this one."""
     hooked: bool = False
     """True if the blueprint names hooks, or hooks of the registry took part."""
     blocked: bool = False
+    """True if a start hook kept the run from starting."""
     stage: Stage = "queued"
+    """The state, as the store has it."""
     version: int = 0
     """Number of changes; a store changes a run only if it has not changed meanwhile."""
     events: int = 0
@@ -110,19 +179,29 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     """Number of hooks that failed."""
     attempt: int = 0
+    """The number of holds."""
     handed: int = 0
+    """The number of holds of runners."""
     holder: str | None = None
+    """The coordinator or runner that holds the run; None while none does."""
     held_until: datetime | None = None
+    """The end of the hold, unless it is renewed."""
     stopping: bool = False
     """True if the run is to stop; its runner has to stop it."""
     ran_with: Mapping[str, Any] | None = None
+    """The parameters that the start hooks made of the submitted ones; None if they changed nothing."""
     reported: bool = False
+    """True once the runner has posted a result."""
     result_text: str | None = None
+    """The result of an agent that brings a text."""
     result_data: Any = None
+    """The result of an agent that brings data."""
     error: str | None = None
+    """The message of a failure."""
     started: datetime | None = None
     """Time at which a runner first got the run."""
     ended: datetime | None = None
+    """The time of its end."""
     owes: bool = False
     """True if the run has ended, and its finish hooks have not run yet."""
 
@@ -215,13 +294,6 @@ def take_run(
     return after, (NewRunEvent("run_running", {"runner": holders[0], "attempt": after.handed}),)
 
 
-def hand_back_run(record: RunRecord, now: datetime, by: Holder) -> Change:
-    """Give back a run whose runner never received it. The run does not count as lost by its runner."""
-    after = move_run(record, "hand_back", now, by)
-    handed = record.handed - 1
-    return replace(after, handed=handed, started=record.started if handed else None), (NewRunEvent("run_ready", {}),)
-
-
 def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutcome) -> Change:
     """Block a run or make it ready, as its start hooks have decided."""
     after = move_run(record, "pass" if passed.error is None else "block", now, by)
@@ -240,7 +312,7 @@ def end_run(
     """End a run. Repeating the same ending by the same holder changes nothing. `owed`: seconds to run finish hooks."""
     if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
         return record, ()
-    after = move_run(record, END_OF[ending], now, by)
+    after = move_run(record, ending, now, by)
     until = None if owed is None else now + timedelta(seconds=owed)
     after = replace(after, error=error, owes=owed is not None, held_until=until)
     return after, (end_event(after),)
@@ -273,13 +345,6 @@ def take_back_run(record: RunRecord, now: datetime) -> Change:
     else:
         return after, (told,)
     return after, (told, end_event(after))
-
-
-def drop_run(record: RunRecord, now: datetime, holder: str) -> Change:
-    """Release a run whose start hooks a closing coordinator holds."""
-    after = move_run(record if record.holder != holder else replace(record, held_until=now), "drop", now)
-    error = f"{holder} closed; its start hook is taken up again"
-    return after, (NewRunEvent("run_lost", {"holder": holder, "error": error}),)
 
 
 def end_event(record: RunRecord) -> NewRunEvent:

@@ -23,16 +23,16 @@ from msgspec.structs import replace
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
 from amplifier_hooks.runs.overrides import OVERRIDE_TABLE
-from amplifier_hooks.runs.run_errors import AgentsTooDeep, UnknownRun, UnknownSession
 from amplifier_hooks.runs.run_states import (
+    AgentsTooDeep,
     NewRunEvent,
     RunEvent,
     RunRecord,
+    UnknownRun,
+    UnknownSession,
     conclude_run,
-    drop_run,
     end_run,
     event_body,
-    hand_back_run,
     move_run,
     result_fields,
     stop_run,
@@ -44,19 +44,18 @@ from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from amplifier_hooks.runs.run_states import Change, Holder, RunEnding, StartOutcome
     from amplifier_hooks.storage.change_signal import Watch
-    from amplifier_hooks.storage.database import Database, Row, Script
+    from amplifier_hooks.storage.database import Database, Script
 
 WAITING: Final = "runs"
 """Topic that wakes waiting claims when there may be a run to claim."""
 CHUNK: Final = 500
-RUNS_KEPT: Final = 7 * 86_400.0
-"""Seconds a run is kept after its end."""
+MOST_CHILDREN: Final = 1_000
 ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
 
 COLUMNS: Final = (
@@ -114,14 +113,6 @@ Decide = Callable[[RunRecord, datetime], "Change"]
 """A function that returns a run after a change, from the run as it is and the time."""
 
 
-Check = Callable[[RunRecord], "float | None"]
-"""A function that may raise for a run as it is."""
-
-
-def nothing(_: RunRecord) -> None:
-    """Raise nothing, and return None."""
-
-
 class RunStore(Openable):
     """Runs over a database.
 
@@ -162,14 +153,8 @@ class RunStore(Openable):
 
         `before` is a cursor, the creation time and the id of a run: only runs after it in the list are returned.
         """
-        asked = {name: value for name, value in wanted.items() if value is not None}
-        status = asked.pop("status", None)
-        conditions = [f"{name} = ${place}" for place, name in enumerate(asked, 1)]
-        values = [_column(name, value) for name, value in asked.items()]
-        if status is not None:
-            values.append(status)
-            ready = ", 'ready'" if status == "starting" else ""
-            conditions.append(f"stage IN (${len(values)}{ready})")
+        status = wanted.pop("status", None)
+        conditions, values = _where({**wanted, "stage": ("starting", "ready") if status == "starting" else status})
         if before is not None:
             values += (micros_of(before[0]), before[1])
             at, run = len(values) - 1, len(values)
@@ -177,13 +162,16 @@ class RunStore(Openable):
         where = " AND ".join(conditions) or "1 = 1"
         return [one for one, _ in await self._find(f"{where} ORDER BY created DESC, id LIMIT {limit:d}", *values)]
 
-    async def children(self, run: str, limit: int = 1_000) -> list[RunRecord]:
-        """Return the runs that a run started, oldest first."""
-        found = await self._find(f"parent = $1 ORDER BY created, id LIMIT {limit:d}", encode(run))
-        return [record for record, _ in found]
+    async def children(self, run: str, *, tenant: str | None = None) -> list[RunRecord]:
+        """Return the runs that a run started, oldest first; with a tenant, only those of it."""
+        return (await self.select(MOST_CHILDREN, parent=run, tenant=tenant))[::-1]
 
     async def events(self, run: str, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
-        """Return the events of a run after this number, in order. Raises `CorruptStore` for a row that was damaged."""
+        """Return the events of a run after this number, in order. Raises `CorruptStore` for a row that was damaged.
+
+        Args:
+            limit: Number of events that are returned at most.
+        """
         rows = await self.database.fetch("SELECT told FROM {schema}.run WHERE id = $1", run)
         lines = rows[0][0].splitlines() if rows else []
         try:
@@ -208,6 +196,9 @@ class RunStore(Openable):
 
         `parent_tenant` is the tenant of the parent, by default that of the run; `resumes` means that the session has to
         exist. Raise `UnknownRun` for a parent of another tenant, `UnknownSession`, and `AgentsTooDeep`.
+
+        Args:
+            new: Run to queue.
         """
         text = f"SELECT {self.NOW}, max(body) FROM {{schema}}.run WHERE id = $1"
         ((now, known),) = await self.database.fetch(text, new.id)
@@ -219,10 +210,8 @@ class RunStore(Openable):
             if parent.depth + 1 > max_depth:
                 raise AgentsTooDeep([*await self._chain(parent), new.agent], max_depth)
             new = replace(new, parent_session=parent.session, depth=parent.depth + 1)
-        if resumes:
-            values = (encode(new.session), encode(new.tenant))
-            if not await self._find("session = $1 AND tenant = $2 LIMIT 1", *values):
-                raise UnknownSession(new.session)
+        if resumes and not await self.select(1, session=new.session, tenant=new.tenant):
+            raise UnknownSession(f"there is no session {new.session!r:.80}; leave it out to begin a new one")
         new = replace(new, created=self._at(now))
         queued = NewRunEvent("run_queued", {"agent_name": new.agent})
         record = await self._write(INSERT, new, (queued,), new.created, WAITING)
@@ -246,17 +235,17 @@ class RunStore(Openable):
         """Claim one run exclusively: handed to the runner, or held by the coordinator for its start hooks.
 
         Urgent runs come first, and then the oldest. `leases` are the seconds of a runner's and of a coordinator's hold.
+
+        Args:
+            wanted: Runs that may be claimed.
+            runner: Name of the runner.
+            coordinator: Name of the coordinator.
         """
-        conditions, values = ["stage IN ('queued', 'ready')"], []
+        agents = None if wanted.agents is None else tuple(sorted(wanted.agents))
+        conditions, values = _where({"tenant": wanted.tenant, "agent": agents})
+        conditions.append("stage IN ('queued', 'ready')")  # as in the index
         if not wanted.begin:
             conditions.append(f"(stage = 'ready' OR bare = 1{'' if wanted.heard else ' OR hooked = 0'})")
-        if wanted.tenant is not None:
-            values.append(encode(wanted.tenant))
-            conditions.append(f"tenant = ${len(values)}")
-        if wanted.agents is not None:
-            places = [f"${place}" for place in range(len(values) + 1, len(values) + len(wanted.agents) + 1)]
-            values += [encode(agent) for agent in sorted(wanted.agents)]
-            conditions.append(f"agent IN ({', '.join(places)})" if places else "1 = 0")
         text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT 1"
         async with self._taking:  # claims of one process would only get in each other's way
             while found := await self._find(text, *values):
@@ -267,12 +256,12 @@ class RunStore(Openable):
         return None
 
     async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord:
-        """Store the outcome of start hooks: the run is blocked, or ready for any runner."""
-        return await self._change(run, lambda record, now: conclude_run(record, now, by, passed), WAITING)
+        """Store the outcome of start hooks: the run is blocked, or ready for any runner.
 
-    async def hand_back(self, run: str, by: Holder) -> RunRecord:
-        """Give back a run whose runner did not receive it. It can be claimed at once, and does not count as lost."""
-        return await self._change(run, lambda record, now: hand_back_run(record, now, by), WAITING)
+        Args:
+            passed: Outcome of the start hooks.
+        """
+        return await self._change(run, lambda record, now: conclude_run(record, now, by, passed), WAITING)
 
     async def renew(self, run: str, by: Holder, lease: float, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run."""
@@ -283,12 +272,11 @@ class RunStore(Openable):
         return await self._change(run, extend, tenant=tenant)
 
     async def report(
-        self, run: str, by: Holder, text: str | None, data: Any, *, check: Check = nothing, tenant: str | None = None
+        self, run: str, by: Holder, text: str | None, data: Any, *, tenant: str | None = None
     ) -> RunRecord:
-        """Store the result of a run that is going on; a later result replaces it. `check` may raise for the run."""
+        """Store the result of a run that is going on; a later result replaces it."""
 
         def keep(record: RunRecord, now: datetime) -> Change:
-            check(record)
             after = move_run(record, "report", now, by)
             after = replace(after, reported=True, result_text=text, result_data=data)
             return after, (NewRunEvent("run_result", result_fields(after)),)
@@ -302,26 +290,28 @@ class RunStore(Openable):
         ending: RunEnding,
         error: str | None,
         *,
-        owed: Check = nothing,
+        owed: float | None = None,
         tenant: str | None = None,
     ) -> RunRecord:
         """End a run. Repeating the same ending by the same holder changes nothing.
 
-        `owed` may raise for the run. If the run has finish hooks, `owed` returns the seconds for which the caller, who
-        will run them, holds them.
+        Args:
+            owed: Seconds for which the caller holds the finish hooks, which it will run; None for a run without any.
         """
-
-        def finish(record: RunRecord, now: datetime) -> Change:
-            return end_run(record, now, by, ending, error=error, owed=owed(record))
-
-        return await self._change(run, finish, tenant=tenant)
+        return await self._change(
+            run, lambda record, now: end_run(record, now, by, ending, error=error, owed=owed), tenant=tenant
+        )
 
     async def stop(self, run: str, reason: str, tenant: str | None = None) -> RunRecord:
         """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
         return await self._change(run, lambda record, now: stop_run(record, now, reason), tenant=tenant)
 
     async def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> RunRecord:
-        """Store events of a run. `settled` means that its finish hooks have run."""
+        """Store events of a run. `settled` means that its finish hooks have run.
+
+        Args:
+            told: Events to store.
+        """
         hooked = any(what.type.startswith("hook_") for what in told)
 
         def add(record: RunRecord, _: datetime) -> Change:
@@ -339,12 +329,20 @@ class RunStore(Openable):
     # -- runs without a holder -----------------------------------------------------------------------------------------
 
     async def let_go(self, holder: str) -> None:
-        """Release all start hooks of a holder for other coordinators."""
+        """Release all start hooks of a holder for other coordinators.
+
+        Args:
+            holder: Name of the holder.
+        """
         found = await self._find("holder = $1 AND stage = 'starting'", encode(holder))
-        await self._change_all(found, lambda record, now: drop_run(record, now, holder))
+        await self._change_all(found, lambda record, now: take_back_run(replace(record, held_until=now), now))
 
     async def recover(self, spared: Collection[str] = ()) -> list[RunRecord]:
-        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends."""
+        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends.
+
+        Args:
+            spared: Ids of runs that stay with their holders.
+        """
         lapsed = f"held_until <= coalesce({self.NOW}, $1) AND stage IN ('starting', 'running') ORDER BY held_until"
         found = await self._find(f"{lapsed} LIMIT {CHUNK}", micros_of(self._clock()))
         return await self._change_all([one for one in found if one[0].id not in spared], take_back_run)
@@ -355,8 +353,8 @@ class RunStore(Openable):
         found = await self._find(owing, micros_of(self._clock()))
         return await self._change_all(found, lambda record, now: (_under_hold(record, now, lease), ()))
 
-    async def purge(self, older_than: float = RUNS_KEPT) -> int:
-        """Remove runs that ended so long ago. Return their number."""
+    async def purge(self, older_than: float) -> int:
+        """Remove runs that ended so many seconds ago, unless their finish hooks are still owed. Return their number."""
         text = f"DELETE FROM {{schema}}.run WHERE ended <= coalesce({self.NOW}, $1) - $2 AND owes = 0 RETURNING id"
         return len(await self.database.fetch(text, micros_of(self._clock()), round(older_than * 1e6)))
 
@@ -401,18 +399,14 @@ class RunStore(Openable):
         lines = "".join(f"{encode([micros_of(what.at or now), event_body(done, what, now)])}\n" for what in told)
         values = [_column(name, getattr(done, name)) for name in NAMES]
         values += [encode(msgspec.to_builtins(done)), lines, *([after.version] if sql is UPDATE else [])]
-        return done if await self._execute(sql, values, [done.id, *topics]) else None
 
-    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> list[Row]:
-        """Execute a statement that returns a row if it has written something, and wake the watchers of topics then."""
-
-        def script() -> Script[list[Row]]:
-            rows = yield Statement(sql, tuple(values))
-            for topic in topics if rows else ():
+        def script() -> Script[bool]:
+            written = bool((yield Statement(sql, tuple(values))))
+            for topic in (done.id, *topics) if written else ():
                 yield Wake(topic)
-            return rows
+            return written
 
-        return await self.database.run(script())
+        return done if await self.database.run(script()) else None
 
 
 class MemoryRuns(RunStore):
@@ -430,21 +424,17 @@ class SqliteRuns(RunStore):
 
 
 class PostgresRuns(RunStore):
-    """Runs in their own schema of a PostgreSQL database, for many coordinators. The database's clock counts."""
+    """Runs in their own schema of a PostgreSQL database, for many coordinators. The database's clock counts.
+
+    Args:
+        dsn: Address of the database, or the database.
+        options: Options of the database, such as `schema` and `connections`.
+    """
 
     NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
 
     def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
-        self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
-        super().__init__(self._postgres)
-
-    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> list[Row]:
-        place = len(values)
-        notify = f"(SELECT count(pg_notify(${place + 1}, topic)) FROM unnest(${place + 2}::text[]) AS topic)"
-        rows = await self.database.fetch(f"{sql}, {notify}", *values, self._postgres.schema, topics)
-        for topic in topics if rows else ():
-            self._postgres.notify(topic)
-        return rows
+        super().__init__(PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn)
 
 
 def runs_in(database: Database) -> RunStore:
@@ -453,6 +443,22 @@ def runs_in(database: Database) -> RunStore:
     Opening and closing the runs does so to the database.
     """
     return PostgresRuns(database) if isinstance(database, PostgresDatabase) else RunStore(database)
+
+
+def _where(wanted: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """Return the conditions that fields have these values, and the values.
+
+    A tuple stands for any of its items, None for every value.
+    """
+    conditions: list[str] = []
+    values: list[Any] = []
+    for name, value in wanted.items():
+        if value is not None:
+            items = value if isinstance(value, tuple) else (value,)
+            places = [f"${place}" for place in range(len(values) + 1, len(values) + len(items) + 1)]
+            values += [_column(name, item) for item in items]
+            conditions.append(f"{name} IN ({', '.join(places)})" if places else "1 = 0")
+    return conditions, values
 
 
 def _column(name: str, value: Any) -> Any:

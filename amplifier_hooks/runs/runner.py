@@ -24,7 +24,6 @@ import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
@@ -32,9 +31,10 @@ import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookFailed, MissingExtra
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.registry.registration import awaits
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,14 @@ class Runner:
     A function receives the `RunnerTask` and returns the result: a text for agents that bring a text, otherwise data. An
     error of the function fails the run, `SystemExit` too. Use the runner as an async context; several may share an
     event loop.
+
+    Args:
+        url: Address of the coordinator, such as `http://127.0.0.1:8439`.
+        token: Token with the scope that runners need.
+        agents: Functions that do the work, by the names of their agents.
+        name: Name of the runner; the host's name and random letters if None.
+        client: Client of `httpx2` to use; one of the runner's own if None.
+        wait: Seconds that a claim waits for a run.
     """
 
     def __init__(
@@ -131,10 +139,7 @@ class Runner:
             raise RunnerUnavailable(f"{self._url!r:.200} is no address of a coordinator; write http://127.0.0.1:8439")
         if not all(value.isascii() and value.isprintable() for value in self._headers.values()):
             raise RunnerUnavailable("the token is none: it has characters that no token has")
-        try:
-            httpx2 = await self._threads.run(import_module, "httpx2")
-        except ModuleNotFoundError:
-            raise MissingExtra("a runner", "http") from None
+        httpx2 = await self._threads.run(MissingExtra.load, "httpx2", "a runner", "http")
         self._client = self._given or httpx2.AsyncClient(
             trust_env=False, follow_redirects=False, timeout=self._wait + 15
         )
@@ -154,6 +159,9 @@ class Runner:
     ) -> str:
         """Queue a run, as a child of another run or in an existing session, and return its id.
 
+        Args:
+            session: Id of the session; None begins a new one.
+
         Raise `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`; in the last case
         the run may be queued or not.
         """
@@ -169,11 +177,15 @@ class Runner:
         return await self._ask("GET", f"/runs/{run}")
 
     async def list(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a page of runs, by the filters of the route. Raise `RunnerRefused`, `RunnerUnavailable`."""
+        """Return a page of runs, by the filters of the route. Raise `RunnerRefused`, `RunnerUnavailable`.
+
+        Args:
+            wanted: Filters of the route, such as `status` and `agent`.
+        """
         return await self._ask("GET", "/runs", params=wanted)
 
     async def stop(self, run: str, reason: str) -> dict[str, Any]:
-        """Stop a run. Raise `RunnerRefused`, `RunnerUnavailable`."""
+        """Stop a run, and return its fields. Raise `RunnerRefused`, `RunnerUnavailable`."""
         return await self._ask("POST", f"/runs/{run}/stop", body={"reason": reason})
 
     async def claim(self, wait: float | None = None) -> RunnerTask | None:
@@ -181,6 +193,9 @@ class Runner:
 
         Cancelling the call may leave this runner with a run that it does not know of; the run is found again after its
         lease.
+
+        Args:
+            wait: Seconds to wait; those of the runner if None.
         """
         seconds = self._wait if wait is None else wait
         query: dict[str, Any] = {"runner": self.name, "wait": seconds}
@@ -199,6 +214,9 @@ class Runner:
     async def post_result(self, task: RunnerTask, value: Any) -> None:
         """Post the result. A text is posted as text if the agent brings texts, otherwise as data.
 
+        Args:
+            value: Text or data, as the agent brings it.
+
         Raise `ValueError` for a result that is no JSON, `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some
         tries.
         """
@@ -209,6 +227,9 @@ class Runner:
 
     async def complete(self, task: RunnerTask, status: str, error: str | None = None) -> None:
         """End the run. Ending it twice is harmless, for example after a lost answer.
+
+        Args:
+            status: End of the run: `completed` or `failed`.
 
         Raise `RunLost`, `RunnerRefused`, and `RunnerUnavailable` after some tries.
         """
@@ -290,9 +311,7 @@ class Runner:
         function = self._agents.get(task.agent_name)
         if function is None:
             raise LookupError(f"this runner has no agent {task.agent_name!r}")
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-            return await function(task)
-        result = await self._threads.run(function, task)
+        result = function(task) if awaits(function) else await self._threads.run(function, task)
         return await result if inspect.isawaitable(result) else result
 
     async def _keep_renewing(self, task: RunnerTask) -> str:

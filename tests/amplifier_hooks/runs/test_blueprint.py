@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.runs.blueprint import load_agents, read_blueprint, read_entries
-from amplifier_hooks.runs.run_errors import BlueprintError, UnknownAgent
+from amplifier_hooks.runs.blueprint import BlueprintError, load_agents, read_blueprint, read_entries
+from amplifier_hooks.runs.run_states import UnknownAgent
 
 if TYPE_CHECKING:
     from pathlib import Path

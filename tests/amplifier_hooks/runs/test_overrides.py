@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
-from amplifier_hooks.runs.hooks.call_hooks import HookKit
 from amplifier_hooks.runs.overrides import OUTDATED, HookOverride, HookOverrides
+from amplifier_hooks.runs.run_hooks import RunHooks
 from amplifier_hooks.runs.run_store import runs_in
 from amplifier_hooks.storage.database import CorruptStore
 from tests.runs import agent, agent_hook, house, python_hook, run_store
@@ -188,7 +188,7 @@ async def test_another_query_is_another_request(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(WebhookHook, "exchange", exchange)
     for url in ("https://a.example/v?of=mild", "https://a.example/v?of=strict", "https://a.example/v?of=mild"):
         writer = agent(start={"type": "http", "on_error": "block", "url": url})
-        registry = HookKit().register(writer)
+        registry = RunHooks().registry_of(writer)
         await registry.emit("run:start", {"run_id": "run_1", "tenant_id": "", "parameters": {}})
     assert (len(ids), len(set(ids)), ids[0]) == (3, 2, ids[2])
 

@@ -10,7 +10,7 @@ and the runner gets exactly that input.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import uuid4
 
 from attrs import field, frozen
@@ -20,37 +20,43 @@ from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON
+from amplifier_hooks.definitions.kinds.python import build_hook
+from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls
 from amplifier_hooks.dispatch.merge import CAUSES, OBJECTIONS
-from amplifier_hooks.errors import InvalidResult
+from amplifier_hooks.errors import HookError, InvalidResult
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.runs.hooks.call_hooks import HookKit
-from amplifier_hooks.runs.hooks.hook_answers import NO_APPROVER, NO_CONTEXT, NO_REASON, freeze_parameters
-from amplifier_hooks.runs.run_states import HookPoint, NewRunEvent, RunEnding, RunRecord, StartOutcome, event_body
+from amplifier_hooks.runs.blueprint_hooks import NO_APPROVER, NO_CONTEXT, NO_REASON, BlueprintHook, freeze_parameters
+from amplifier_hooks.runs.run_states import (
+    HookPoint,
+    NewRunEvent,
+    RunEnding,
+    RunRecord,
+    StartOutcome,
+    event_body,
+    result_fields,
+)
 from amplifier_hooks.text.escape import clip
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from amplifier_hooks.definitions.kinds.agent import AgentRuns
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
 
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
+POINTS: Final = {START: catalogue.RUN_START, FINISH: catalogue.RUN_FINISH}
+"""The two points of a blueprint's hooks, and their events."""
+THREADS: Final = 8
 FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 """Causes of a denial by a hook that failed."""
 
 log = get_logger(__name__)
-
-
-class KnownRun(TypedDict, total=False):
-    """The run in an engine: its id, by which a hook that runs again knows the run; its session; its tenant."""
-
-    run: str
-    session: str
-    tenant: str
 
 
 @frozen
@@ -58,40 +64,85 @@ class Blocked:
     """A run that does not start, and the reason. `failed` is True if a hook failed and no hook blocked the run."""
 
     reason: str
+    """The reason."""
     failed: bool = False
+    """True if a hook failed and no hook blocked the run."""
 
 
-def _registry(given: HookRegistry | None) -> HookRegistry:
-    return HookRegistry() if given is None else given
+def find_function(name: str) -> Any:
+    """Return the function that a `handler_ref` names; for a class, an instance. Raise `HookUnavailable`."""
+    return build_hook(name, {})
 
 
 async def _drop(run: str, told: Sequence[NewRunEvent]) -> None:
     """Store no events: an engine of its own has its own history."""
 
 
-@frozen(kw_only=True)
-class RunHooks(HookKit):
-    """The hooks around runs: those of a registry, and those of blueprints.
+class RunHookOptions(TypedDict, total=False):
+    """The options of `RunHooks` that a coordinator takes."""
 
-    `note` stores events of a run. Hooks of the kind agent need `agents`, which starts agents for them.
+    registry: HookRegistry
+    find: Callable[[str], Any]
+    reach: AllowedUrls
+    variables: Mapping[str, str]
+    clock: Clock
+    threads: DaemonPool
+
+
+@frozen(kw_only=True)
+class RunHooks:
+    """The hooks around runs: those of a registry, and those of blueprints, with all that they need.
+
+    `note` stores events of a run.
     """
 
-    registry: HookRegistry = field(default=None, converter=_registry)
+    registry: HookRegistry = field(factory=HookRegistry)
+    """The registry whose hooks see every run; an empty one by default."""
+    agents: AgentRuns | None = None
+    """The way to start agents; without one, hooks of the kind agent fail."""
+    find: Callable[[str], Any] = find_function
+    """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
+    reach: AllowedUrls = PUBLIC
+    """The addresses that http hooks may reach."""
+    variables: Mapping[str, str] = field(factory=dict, repr=False)
+    """Values of `${VAR}` in headers."""
     note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]] = _drop
     clock: Clock = field(factory=SystemClock)
+    threads: DaemonPool = field(factory=lambda: DaemonPool(THREADS, "amplifier-hooks-runs"), repr=False)
     _registries: dict[str, tuple[Blueprint, HookRegistry]] = field(factory=dict, init=False)
+
+    def problems(self, blueprint: Blueprint) -> list[str]:
+        """Return why hooks of a blueprint would fail: a function, an address, a header or a variable that is wrong."""
+        found: list[str] = []
+        for point in POINTS:
+            try:
+                self.check(blueprint, point)
+            except HookError as problem:
+                found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+        return found
+
+    def check(self, blueprint: Blueprint, point: HookPoint) -> None:
+        """Raise the `HookError` with which a hook of a blueprint would fail at every run."""
+        entry: HookEntry | None = getattr(blueprint.hooks, point)
+        if entry is not None:
+            BlueprintHook(self, blueprint, point, entry).load()
 
     # -- for engines of their own --------------------------------------------------------------------------------------
 
     async def start(
-        self, blueprint: Blueprint, parameters: Mapping[str, Any], **known: Unpack[KnownRun]
+        self, blueprint: Blueprint, parameters: Mapping[str, Any], *, run: str = "", session: str = "", tenant: str = ""
     ) -> dict[str, Any] | Blocked:
         """Ask the start hooks; return the parameters with which the run starts, or `Blocked`.
+
+        Args:
+            run: Id of the run in its engine, by which a hook that runs again knows the run; a new one by default.
+            session: Session of the run; a new one by default.
+            tenant: Tenant of the run.
 
         Parameters that are no JSON, or against the agent's schema, block the run, too. No error of a hook is raised
         here: `on_error` decides about it. Cancelling the call cancels the hook that is running.
         """
-        record = _run_of(blueprint, parameters, **known)
+        record = _run_of(blueprint, parameters, run, session, tenant)
         passed = await self.ask_start_hooks(record, blueprint)
         if passed.error is None:
             return dict(passed.parameters or {})
@@ -106,19 +157,28 @@ class RunHooks(HookKit):
         *,
         status: RunEnding = "completed",
         error: str | None = None,
-        **known: Unpack[KnownRun],
+        run: str = "",
+        session: str = "",
+        tenant: str = "",
     ) -> None:
         """Show a run that has ended to the registry's observers, and to the blueprint's finish hook.
 
         `parameters` are those with which the run ran. Hooks change nothing here, and a hook that fails is logged.
         Cancelling the call cancels the hook that is running.
+
+        Args:
+            parameters: Parameters with which the run ran.
+            result: Result of the run.
+            status: End of the run.
+            run: Id of the run in its engine, as at its start.
+            session: Session of the run.
+            tenant: Tenant of the run.
         """
         field_of_result = {"result_text" if blueprint.brings_text else "result_data": result}
-        record = _run_of(blueprint, parameters, **known)
+        record = _run_of(blueprint, parameters, run, session, tenant)
         record = replace(record, stage=status, ended=self.clock.now(), handed=1, error=error, **field_of_result)
         await self.tell_end(record)
-        if blueprint.hooks.on_run_finish is not None:
-            await self.ask_finish_hook(record, blueprint, blueprint.hooks.on_run_finish)
+        await self.ask_finish_hook(record, blueprint)
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
@@ -153,7 +213,7 @@ class RunHooks(HookKit):
             await self.note(record.id, told)
             told = []
         await self._tell_hook(record, begun)
-        own = await _emit_start(self._registry_of(blueprint), act, payload)
+        own = await _emit_start(self.registry_of(blueprint), act, payload)
         done = replace(act, input=freeze(own.data["parameters"]))
         told.append(await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error))
         refusal = _refusal(own)
@@ -178,40 +238,49 @@ class RunHooks(HookKit):
         if record.status == "failed":
             await self._emit(catalogue.RUN_ERROR, record, error=record.error or "failed")
 
-    async def ask_finish_hook(self, record: RunRecord, blueprint: Blueprint, entry: HookEntry) -> None:
-        """Run the finish hook of a run that ended. The hook cannot change the run.
+    async def ask_finish_hook(self, record: RunRecord, blueprint: Blueprint) -> None:
+        """Run the finish hook of a run that ended, if the blueprint has one. The hook cannot change the run.
 
         Cancelling the call cancels the hook.
         """
+        entry = blueprint.hooks.on_run_finish
+        if entry is None:
+            return
         target = (FINISH, entry.type, entry.target)
         begun = hook_event(self.clock.now(), "hook_start", *target)
         await self.note(record.id, (begun,))
         await self._tell_hook(record, begun)
-        given = self._payload(record, parameters=dict(record.effective), **_result_of(record))
-        outcome = await self._registry_of(blueprint).emit(catalogue.RUN_FINISH, given)
+        given = self._payload(record, **_result_of(record))
+        outcome = await self.registry_of(blueprint).emit(catalogue.RUN_FINISH, given)
         what = await self._tell_answer(record, outcome, target, entry.on_error)
         await self.note(record.id, (what,))
         if what.type == "hook_failed" and entry.on_error != "ignore":
             report = log.error if entry.on_error == "block" else log.warning
             report("run_finish_hook_failed", run=record.id, target=entry.target, error=what.fields["error"])
 
-    def _registry_of(self, blueprint: Blueprint) -> HookRegistry:
-        """Return the registry of a blueprint's own hooks. It lasts as long as the blueprint."""
+    def registry_of(self, blueprint: Blueprint) -> HookRegistry:
+        """Return the registry of a blueprint's own hooks, which lasts as long as the blueprint.
+
+        A start hook with `on_error` `block` is a gate.
+        """
         known = self._registries.get(blueprint.name)
         if known is None or known[0] is not blueprint:
-            known = self._registries[blueprint.name] = (blueprint, self.register(blueprint))
+            registry = HookRegistry()
+            for point, event in POINTS.items():
+                entry: HookEntry | None = getattr(blueprint.hooks, point)
+                if entry is not None:
+                    enter = registry.gate if point == START and entry.on_error == "block" else registry.on
+                    handler = BlueprintHook(self, blueprint, point, entry)
+                    enter(event, handler, name=entry.target, timeout=entry.timeout_seconds)
+            known = self._registries[blueprint.name] = (blueprint, registry)
         return known[1]
-
-    def is_heard(self, event: str) -> bool:
-        """Return True if the registry has a hook for this event."""
-        return self.registry.is_heard(event)
 
     # -- reporting to the registry -------------------------------------------------------------------------------------
 
     async def _tell_hook(self, record: RunRecord, what: NewRunEvent) -> None:
         """Report a run hook to the observers of hooks in the registry."""
         event = what.type.replace("_", ":")  # hook:start and so on
-        if self.is_heard(event):
+        if self.registry.is_heard(event):
             body = event_body(record, what, self.clock.now())
             await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
 
@@ -227,8 +296,8 @@ class RunHooks(HookKit):
         return what
 
     async def _emit(self, event: str, record: RunRecord, **fields: Any) -> None:
-        if self.is_heard(event):
-            await self.registry.emit(event, self._payload(record, parameters=dict(record.effective), **fields))
+        if self.registry.is_heard(event):
+            await self.registry.emit(event, self._payload(record, **fields))
 
     def _payload(self, record: RunRecord, **fields: Any) -> dict[str, Any]:
         return {
@@ -237,13 +306,12 @@ class RunHooks(HookKit):
             "tenant_id": record.tenant,
             "timestamp": self.clock.now().isoformat(),
             "agent_name": record.agent,
+            "parameters": dict(record.effective),
             **fields,
         }
 
 
-def _run_of(
-    blueprint: Blueprint, parameters: Mapping[str, Any], run: str = "", session: str = "", tenant: str = ""
-) -> RunRecord:
+def _run_of(blueprint: Blueprint, parameters: Mapping[str, Any], run: str, session: str, tenant: str) -> RunRecord:
     run = run or f"run_{uuid4().hex}"
     return RunRecord(id=run, tenant=tenant, session=session or run, agent=blueprint.name, parameters=parameters)
 
@@ -305,10 +373,4 @@ def _answer_event(
 
 
 def _result_of(record: RunRecord) -> dict[str, Any]:
-    status = record.status if record.ended else None
-    return {
-        "result_text": record.result_text,
-        "result_data": record.result_data,
-        "status": status,
-        "error": record.error,
-    }
+    return {**result_fields(record), "status": record.status if record.ended else None, "error": record.error}

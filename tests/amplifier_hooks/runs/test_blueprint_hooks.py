@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
+from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
 from amplifier_hooks.runs import Blocked, RunHooks
-from amplifier_hooks.runs.run_errors import BlueprintError
+from amplifier_hooks.runs.blueprint import BlueprintError
 from tests.runs import agent
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def test_a_check_finds_what_fails(entry: dict[str, Any], words: str) -> No
 
 @pytest.mark.rule("RUN-19")
 def test_a_check_finds_all_at_once() -> None:
-    """A check of one hook names every variable that is missing, and the address that is not allowed."""
+    """A check of one hook names every variable that is missing, and no other."""
     entry = http_hook("http://a.example/", headers={"x": "${ONE}", "y": "${TWO}", "z": "${API_TOKEN}"})
-    problems = RunHooks(variables={"API_TOKEN": "t"}).problems(agent(start=entry))
-    assert [word in problem for word, problem in zip(("ONE", "TWO", "'http'"), problems, strict=True)] == [True] * 3
+    (problem,) = RunHooks(variables={"API_TOKEN": "t"}).problems(agent(start=entry))
+    assert [word in problem for word in ("${ONE}", "${TWO}", "API_TOKEN")] == [True, True, False]

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.runs.run_errors import (
+from amplifier_hooks.runs.run_states import (
     AgentsTooDeep,
+    Holder,
     ParametersRefused,
     ResultRefused,
     RunMoved,
+    RunRecord,
     UnknownAgent,
     UnknownRun,
     UnknownSession,
 )
-from amplifier_hooks.runs.run_states import Holder, RunRecord
 from tests.runs import House, agent, agent_hook, house, python_hook
 
 if TYPE_CHECKING:
@@ -593,9 +594,10 @@ async def test_gates_look_again_at_what_a_blueprints_hook_makes() -> None:
 @pytest.mark.rule("RUN-14")
 async def test_a_gate_that_comes_while_the_blueprints_hook_works() -> None:
     """A gate that is registered while a blueprint's hook works looks at the run before a runner gets it."""
-    registry, go = HookRegistry(), asyncio.Event()
+    registry, begun, go = HookRegistry(), asyncio.Event(), asyncio.Event()
 
     async def waits(event: str, data: Any) -> HookResult:
+        begun.set()
         await go.wait()
         return HookResult.proceed()
 
@@ -603,6 +605,7 @@ async def test_a_gate_that_comes_while_the_blueprints_hook_works() -> None:
         here.functions["hook"] = waits
         run = (await here.runs.submit("writer", {})).id
         assert await here.runs.claim("runner", wait=0.01) is None
+        await begun.wait()
         registry.gate("run:start", lambda event, data: HookResult.deny("no runs from now on"), name="late")
         go.set()
         assert (await here.until(run)).error == "no runs from now on"
@@ -878,9 +881,10 @@ async def test_completed_twice() -> None:
 @pytest.mark.rule("RUN-17")
 async def test_stopping_a_start_hook() -> None:
     """Stopping a run in its start hook cancels the hook, and stops the agent it had started."""
-    cancelled = asyncio.Event()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def waits(event: str, data: Any) -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -891,6 +895,7 @@ async def test_stopping_a_start_hook() -> None:
         here.functions["waits"] = waits
         run = (await here.runs.submit("writer", {})).id
         assert await here.runs.claim("runner", wait=0.01) is None
+        await begun.wait()
         assert (await here.runs.stop(run, reason="not today")).status == "stopped"
         await cancelled.wait()
         run = (await here.runs.submit("two", {})).id
