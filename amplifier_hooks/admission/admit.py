@@ -9,15 +9,14 @@ select by call id → judge → ask → look again → record durably → (has w
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from attrs import define, field
+import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, Call, freeze_input
-from amplifier_hooks.admission.approval_result import asking_hooks
-from amplifier_hooks.admission.decisions import Judged, Pending, Permit, Refused, Verdict
-from amplifier_hooks.admission.judge import Judge, deny_outcome
+from amplifier_hooks.admission.approver import asking_hooks
+from amplifier_hooks.admission.judge import Judge, Judged, deny_outcome
 from amplifier_hooks.approvals import act_of
 from amplifier_hooks.errors import InputNotFreezable, StopInForce
 from amplifier_hooks.foreign_code import finish_despite_cancel
@@ -27,8 +26,8 @@ from amplifier_hooks.result import Ask, Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from amplifier_hooks.admission.approval_result import Approval, Ending
-    from amplifier_hooks.admission.ask_approver import Approver
+    from amplifier_hooks.admission.approver import Approval, Approver, Ending
+    from amplifier_hooks.errors import AlreadyRun
     from amplifier_hooks.ports import ApprovalRequest, KeptResult, KnownCall, Question, Settlement
     from amplifier_hooks.result import Cause
 
@@ -64,8 +63,51 @@ NO_LONGER: Final = "the approval no longer holds for this action"
 OTHER_CALL: Final = "this call id belongs to another call"
 
 
-@define(eq=False)
-class Admission:
+class Permit(msgspec.Struct, frozen=True):
+    """The only thing that lets an effect begin, once: the caller runs exactly `act.input`."""
+
+    act: Act
+    outcome: Outcome
+    """The merged answers, as an outcome that goes on."""
+    judged: Judged
+    kind: str
+    """The first word of the act's records; empty for an event without records of its own."""
+    allowed: bool
+    """True if a person, a rule or a grant allowed the act; False if no part of the path denied it."""
+    approvals: tuple[Approval, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A denial. Every question and unused approval of the call has been withdrawn."""
+
+    outcome: Outcome
+    act: Act | None = None
+    used: AlreadyRun | None = None
+    """The end of this very call, if an earlier attempt at it began."""
+
+    @property
+    def by(self) -> str:
+        """The name of the hook, rule or part that denied."""
+        return self.outcome.denied_by or "registry"
+
+    @property
+    def cause(self) -> Cause | None:
+        """The kind of the denial."""
+        return self.outcome.cause
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A question that stays open without a caller. A later call with the same id goes on from there."""
+
+    outcome: Outcome
+    request: ApprovalRequest
+    act: Act
+
+
+Verdict = Permit | Refused | Pending
+
+
+class Admission(msgspec.Struct, eq=False):
     """Admits the acts of one session."""
 
     judge: Judge
@@ -133,8 +175,7 @@ class Admission:
             await self.approver.settle(permit.approvals, became, result)
 
 
-@define(eq=False)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """One act on its way. `carry_out` is the sequence; the steps stand below it in the order they are taken."""
 
     judge: Judge
@@ -145,24 +186,24 @@ class Attempt:
     handles: Mapping[str, Any]
     kind: str
     problem: str = ""
-    given: str = field(init=False)
+    given: str = ""
     """The digest of the act as the caller gave it."""
-    judged: Judged = field(init=False)
+    judged: Judged = cast("Judged", None)  # until the first look
     known: KnownCall | None = None
     """The request that an earlier attempt at this call left, until it is asked again or withdrawn."""
     unread: Exception | None = None
     """The error of a backend that could not be asked for that request."""
     after: str = ""
     """The id of that request; requests that follow it get ids of their own."""
-    approvals: list[Approval] = field(factory=list)
+    approvals: list[Approval] = []
     rounds: int = 0
     looks: int = 0
     why: str = TOO_MANY_QUESTIONS
     recorded: str = ""
     """Digest of the act that is on record as about to run."""
-    claimed: list[Approval] = field(factory=list)
+    claimed: list[Approval] = []
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         self.given = self.act.digest
 
     async def carry_out(self, judged: Judged | None = None) -> Verdict:
@@ -185,7 +226,7 @@ class Attempt:
         """Ask, look again, record and claim."""
         while True:
             outcome = self.judged.outcome
-            if outcome.denied:
+            if outcome.action == "deny":
                 return await self._refuse(outcome)
             questions = tuple([ask for ask in outcome.asks if not self._is_answered(ask)])
             if questions and (why := await self._find_stop()) is not None:
@@ -243,7 +284,7 @@ class Attempt:
         open_questions = (
             ask_of(question, resumed)
             for question in resumed.questions
-            if question.version == self.judge.version_of(question.hook)
+            if question.version == self.judge.origin.version(question.hook)
             and not any(answers(question, ask, question.version) for ask in asks)
         )
         return replace(judged, outcome=replace(judged.outcome, asks=(*asks, *open_questions)))
@@ -252,7 +293,9 @@ class Attempt:
 
     def _is_answered(self, ask: Ask) -> bool:
         """Return True if an approval answers this question of this version of its hook, about this very act."""
-        version = self.judge.version_of(ask.hook_name)
+        if not (self.approvals or self.claimed):
+            return False
+        version = self.judge.origin.version(ask.hook_name)
         return any(
             approval.allowed
             and approval.digest == self.judged.act.digest
@@ -312,7 +355,7 @@ class Attempt:
             and not known.is_final
             and request.digest == self.judged.act.digest
             and all(
-                any(answers(question, ask, self.judge.version_of(ask.hook_name)) for question in request.questions)
+                any(answers(question, ask, self.judge.origin.version(ask.hook_name)) for question in request.questions)
                 for ask in questions
             )
         )
@@ -328,11 +371,10 @@ class Attempt:
 
     def _is_outdated(self, approval: Approval) -> bool:
         """Return True if a hook that asked was changed, so that an allowance or a withdrawn question has no meaning."""
-        if approval.status not in ("approved", "unavailable", "cancelled") or self.judge.stopped is not None:
+        if approval.status not in ("approved", "unavailable", "cancelled") or approval.used is not None:
             return False
-        if approval.used is not None:
-            return False
-        return any(self.judge.version_of(one.hook) != one.version for one in approval.request.questions)
+        changed = any(self.judge.origin.version(one.hook) != one.version for one in approval.request.questions)
+        return changed and self.judge.stopped is None
 
     async def _take_edit(self, approval: Approval, outcome: Outcome) -> Verdict | None:
         """Judge the approver's own arguments like the caller's. An edit that a hook changes is asked about again."""
@@ -361,8 +403,8 @@ class Attempt:
         """
         judge, judged = self.judge, self.judged
         if self.kind and self.recorded != judged.act.digest:
-            act, chain = judged.act, judge.hooks.in_force(judged.act.event)
-            durable = chain.guarded or bool(self.approvals) or judge.rules_in_force is not None
+            act = judged.act
+            durable = bool(self.approvals) or judge.guards(act.event)
             try:
                 facts = act_facts(act, self.call, self.kind)
                 await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
@@ -373,7 +415,7 @@ class Attempt:
             return await self._refuse_stopped(why)
         if judge.stopped is not None:
             return await self._refuse(deny_outcome(judged.outcome, "session", judge.stopped, "session_cancelled"))
-        if judged.in_force is not None and judged.in_force != judge.in_force(judged.act.event):
+        if judge.has_changed_since(judged):
             return await self._look_once_more()
         if not self.approvals:
             return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule)
@@ -412,9 +454,8 @@ class Attempt:
 
     async def _look_after_claim(self) -> Outcome | None:
         """Return an objection to the act if hooks or rules have changed while the store claimed."""
-        judge, event = self.judge, self.judged.act.event
-        while self.judged.in_force is not None and self.judged.in_force != judge.in_force(event):
-            self.judged = await judge.look_again(self.judged)
+        while self.judge.has_changed_since(self.judged):
+            self.judged = await self.judge.look_again(self.judged)
             outcome = self.judged.outcome
             if outcome.denied:
                 return outcome
@@ -432,7 +473,7 @@ class Attempt:
 
     async def _find_stop(self) -> str | None:
         """Return the reason of a stop that covers the session or one above it, or None."""
-        if not self.approver.knows_stops:
+        if self.approver.stop_source is None:
             return None
         judge: Judge | None = self.judge
         sessions = []

@@ -10,48 +10,67 @@ import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
-from attrs import define, field
 from msgspec.structs import replace
 
 from amplifier_hooks import events
 from amplifier_hooks.act import MAX_DEPTH, MAX_INPUT, Act, Call, freeze, freeze_input
-from amplifier_hooks.admission.apply_rules import apply_verdict, report_facts, verdict_facts
-from amplifier_hooks.admission.build_request import Origin
-from amplifier_hooks.admission.decisions import Judged
+from amplifier_hooks.admission.approval_request import Origin
+from amplifier_hooks.admission.rules import apply_verdict, report_facts, verdict_facts
 from amplifier_hooks.clock import stamp
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import error_message
-from amplifier_hooks.dispatch.timeouts import delivered_cancellations, running_task
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
+from amplifier_hooks.foreign_code import delivered_cancellations, running_task
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Answer, Cause, Outcome
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
-    from amplifier_hooks.admission.apply_rules import FailClosedRules
-    from amplifier_hooks.admission.hook_inventory import Inventory
-    from amplifier_hooks.dispatch.chain import Chain
+    from amplifier_hooks.admission.rules import FailClosedRules
+    from amplifier_hooks.dispatch.chain import Chain, Hook
     from amplifier_hooks.ports import Clock, RuleVerdict
     from amplifier_hooks.record.recorder import Recorder
+    from amplifier_hooks.registry.hook_table import RegistryChange
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.text.json_schema import Schema
 
 
 DOES_NOT_FIT: Final = "the input that a hook changed does not fit the tool's schema"
 
+MOST_HOOKS: Final = 200
+"""Hooks in one record; the records after it hold the rest."""
+
+MOST_CHANGES: Final = 1_000
+"""Changes that wait to be written; of further changes only the number is kept."""
+
 T = TypeVar("T")
 
 
 class Stopped(Exception):
     """The session was stopped while it waited for hooks. This exception never leaves the session."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """One look of hooks and rules at an act, as the hooks left it."""
+
+    act: Act
+    call: Call
+    outcome: Outcome
+    in_force: tuple[Chain, str] | None
+    """The hooks and the digest of the rules that were in force as the look began; None for answers from elsewhere."""
+    handles: Mapping[str, Any]
+    """Fields of the event that are no JSON, passed by reference. No card and no record shows them."""
+    by_rule: bool = False
+    """True if a rule allowed what hooks asked about."""
 
 
 class Undecided:
@@ -77,8 +96,100 @@ class Undecided:
             await self._none.wait()
 
 
-@define(eq=False, kw_only=True)
-class Judge:
+class DeniedAnswers(msgspec.Struct, eq=False):
+    """The denied answers of a session's model, and the tool calls that they keep from running."""
+
+    count: int = 0
+    """Number of the denials so far."""
+    reasons: dict[str | None, tuple[int, str]] = {}
+    """The last denial and its reason, by call id; `""` is a call without an id, and None any call."""
+
+    def deny(self, reason: str, calls: Collection[str]) -> None:
+        """Keep the calls of an answer from running; without their ids, every call."""
+        self.count += 1
+        self.reasons |= dict.fromkeys(("", *calls) if calls else ("", None), (self.count, reason))
+
+    def allow(self, denials: int, calls: Collection[str]) -> None:
+        """Let the calls of an answer run. Its model call began after so many denials; later denials stay in force."""
+        for call in ("", None, *calls):
+            if self.reasons.get(call, (denials + 1, ""))[0] <= denials:
+                del self.reasons[call]
+
+    def reason_for(self, call: str) -> str | None:
+        """Return the reason why a call does not run, or None."""
+        found = self.reasons.get(call) or self.reasons.get(None)
+        return None if found is None else found[1]
+
+
+class Inventory(msgspec.Struct, eq=False):
+    """The hooks of a session on record: a snapshot when it begins, and each change since.
+
+    A record of decisions says little without the hooks that made them. The snapshot opens the session; a change is
+    written before the next outcome, the first in which the changed hook can have had a part.
+    """
+
+    hooks: HookRegistry
+    recorder: Recorder
+    tenant: str
+    every_run: bool = False
+    """True if the record has every run of hooks as well, with its start and its end."""
+    changes: list[RegistryChange] = []
+    """The changes that are not on record yet."""
+    _more: int = 0
+    _unwatch: Callable[[], None] | None = None
+
+    async def open(self) -> None:
+        """Record the hooks that are registered, and watch for changes from now on."""
+        self._unwatch = self.hooks.watch(self._note_change)
+        there = [hook_facts(hook) for hook in self.hooks.hooks() if hook.tenant in ("", self.tenant)]
+        pages = [there[start : start + MOST_HOOKS] for start in range(0, len(there), MOST_HOOKS)] or [[]]
+        for number, page in enumerate(pages, 1):
+            facts = {"hooks": page} if len(pages) == 1 else {"hooks": page, "page": number, "pages": len(pages)}
+            await self.recorder.note("registry.snapshot", facts)
+
+    async def write(self) -> None:
+        """Record the changes."""
+        changes, self.changes, more, self._more = self.changes, [], self._more, 0
+        for change in changes:
+            about = ((name, getattr(change, name)) for name in ("what", "hook", "event", "owner", "tenant", "detail"))
+            await self.recorder.note("registry.changed", {name: value for name, value in about if value})
+        if more:
+            await self.recorder.note("registry.changed", {"what": "more", "number": more})
+
+    async def run(self, event: str, payload: Mapping[str, Any], deciding: Awaitable[Outcome]) -> Outcome:
+        """Record the hooks of an event before they are asked, and the end of the run after their answers.
+
+        Raises the errors of `deciding`; the end of a run that raised is on record as well.
+        """
+        told = self.hooks.explain(event, payload)
+        about = {"event": told.event, "event_id": payload.get("event_id")}
+        asked = [one.name for one in told.hooks]
+        await self.recorder.note("hooks.asked", {**about, "hooks": asked, "observers": len(told.observers)})
+        began, answers = perf_counter(), None
+        try:
+            outcome = await deciding
+            answers = len(outcome.answers)
+        finally:
+            spent = (perf_counter() - began) * 1e3
+            await self.recorder.note("hooks.answered", {**about, "answers": answers, "duration_ms": spent})
+        return outcome
+
+    async def close(self) -> None:
+        """Write the remaining changes, and stop watching."""
+        if self._unwatch is not None:
+            self._unwatch()
+            await self.write()
+
+    def _note_change(self, change: RegistryChange) -> None:
+        if change.tenant not in ("", self.tenant):
+            return
+        if len(self.changes) < MOST_CHANGES:
+            self.changes.append(change)
+        else:
+            self._more += 1
+
+
+class Judge(msgspec.Struct, eq=False, kw_only=True):
     """The judge of one session: its hooks, its rules, its record, and the reasons why nothing more runs."""
 
     id: str
@@ -88,10 +199,10 @@ class Judge:
     clock: Clock
     recorder: Recorder
     rules: FailClosedRules | None = None
-    origin: Origin = field(factory=Origin)
+    origin: Origin = msgspec.field(default_factory=Origin)
     inventory: Inventory | None = None
     """The hooks on record; None without a record."""
-    schemas: Mapping[str, Schema] = field(factory=dict)
+    schemas: Mapping[str, Schema] = {}
     """The schemas of tools' inputs, where they are known."""
     parent: Judge | None = None
     run: str | None = None
@@ -99,10 +210,11 @@ class Judge:
     halted: str | None = None
     """The reason why this session runs nothing more in this turn; see `stopped`."""
     closed: bool = False
-    undecided: Undecided = field(factory=Undecided)
-    deciding: dict[asyncio.Task[Any], int] = field(factory=dict)
+    denied_answers: DeniedAnswers = msgspec.field(default_factory=DeniedAnswers)
+    undecided: Undecided = msgspec.field(default_factory=Undecided)
+    deciding: dict[asyncio.Task[Any], int] = {}
     """Tasks that wait for hooks, with the number of cancellations that the session sent each."""
-    unique: str = field(factory=lambda: uuid4().hex)
+    unique: str = msgspec.field(default_factory=lambda: uuid4().hex)
     number: int = 0
 
     async def show(self, outcome: Outcome) -> None:
@@ -117,6 +229,14 @@ class Judge:
         The session, or one above it, was cancelled or closed, or its prompt was denied.
         """
         return self.halted or (self.parent.stopped if self.parent is not None else None)
+
+    def denial_of_answer(self, call: str) -> str | None:
+        """Return the reason why a tool call of this session does not run, or None.
+
+        A denied answer of its model, or of the model of a session above it, has called the tool.
+        """
+        reason = self.denied_answers.reason_for(call) if self.denied_answers.reasons else None
+        return reason or (None if self.parent is None else self.parent.denial_of_answer(call))
 
     def cancel_hooks(self) -> None:
         """Cancel the hooks that run, for a stop. A hook that stops its own session still answers."""
@@ -176,20 +296,18 @@ class Judge:
         self.number += 1
         return f"{self.unique}-{self.number}"
 
-    async def decide(
-        self, event: str, data: Mapping[str, Any], *, cwd: str | None = None, durable: bool = True
-    ) -> Outcome:
+    async def decide(self, event: str, data: Mapping[str, Any], *, stops: bool, cwd: str | None = None) -> Outcome:
         """Ask rules and hooks about an event, record their answers, and show the messages for the user.
 
-        With `durable` False the caller writes a durable record before anything follows from the outcome.
+        `stops` is True for an event that can be stopped.
         """
         payload = self.payload(data, cwd)
         if self.rules is None:
-            return await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
+            return await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
         rules, name, tool = self.rules_in_force, events.canonical(event), str(payload.get("tool_name", ""))
         cwd = payload["cwd"]
         if rules is None or not self._has_rules(event):
-            outcome = await self.record_outcome(await self._ask_hooks(event, payload), durable=durable)
+            outcome = await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
             await self._report_rules(outcome, tool, cwd, payload)
             return outcome
         verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
@@ -200,7 +318,7 @@ class Judge:
             if not outcome.denied:
                 arguments = event_arguments(name, outcome.data)
                 verdict = await rules.judge(self._facts(name, tool, cwd, arguments, outcome))
-        return (await self._apply_rules(outcome, tool, verdict, durable=durable))[0]
+        return (await self._apply_rules(outcome, tool, verdict, durable=True))[0]
 
     @property
     def rules_in_force(self) -> FailClosedRules | None:
@@ -218,13 +336,22 @@ class Judge:
 
     # -- acts ----------------------------------------------------------------------------------------------------
 
+    def act(self, event: str, name: object, data: bytes, cwd: str | None = None) -> Act:
+        """Return an act that is about to happen, bound to this session, and to its root where no folder is given."""
+        folder = self.origin.cwd if cwd is None else cwd
+        return Act(self.tenant, self.id, event, name if isinstance(name, str) else "", folder, data)
+
+    def tool_act(self, name: str, given: object, cwd: str | None = None) -> Act:
+        """Return a tool call as an act; bytes are the sender's own JSON. Raises `InputNotFreezable`."""
+        return self.act(TOOL_PRE, name, frozen_object(given), cwd)
+
     async def judge(self, act: Act, call: Call, handles: Mapping[str, Any]) -> Judged:
         """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it.
 
         The rules look first at the act as it was given, where only a denial counts, and then as the hooks left it.
         """
         in_force = self.in_force(act.event)
-        given = fields_of(act)
+        given = act.fields()
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
         rules = self.rules_in_force if self.rules is not None and self._has_rules(act.event) else None
         about = (act.event, act.name, act.cwd)
@@ -234,13 +361,13 @@ class Judge:
         else:
             verdict = None
             outcome = await self._ask_hooks(act.event, payload, given)
-            if not outcome.denied:
+            if outcome.modified and outcome.action != "deny":
                 outcome, act = self._left_by_hooks(outcome, act, given)
-            if rules is not None and not outcome.denied:
+            if rules is not None and outcome.action != "deny":
                 verdict = await rules.judge(self._facts(*about, arguments_of(act, handles), outcome))
         by_rule = False
         if verdict is None:
-            outcome = await self.record_outcome(outcome, durable=False)
+            outcome = await self.record_outcome(outcome, stops=True, durable=False)
             if self.rules is not None:
                 await self._report_rules(outcome, act.name, act.cwd, payload)
         else:
@@ -254,7 +381,7 @@ class Judge:
         """
         act = judged.act
         in_force = self.in_force(act.event)
-        given = fields_of(act)
+        given = act.fields()
         payload = self.payload(payload_of(act, judged.call, judged.handles, given), act.cwd)
         before = None if whole or judged.in_force is None else judged.in_force[0]
         try:
@@ -263,12 +390,12 @@ class Judge:
             outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
         verdict = None
         rules = self.rules_in_force
-        if rules is not None and self._has_rules(act.event) and not outcome.denied:
+        if rules is not None and outcome.action != "deny" and self._has_rules(act.event):
             arguments = arguments_of(act, judged.handles)
             verdict = await rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
-        applied, answered = apply_verdict(outcome, verdict)
+        applied, answered = (outcome, ()) if verdict is None else apply_verdict(outcome, verdict)
         new = applied.asks and not set(applied.asks) <= set(judged.outcome.asks)
-        if applied.denied or new:  # only an objection goes on record
+        if applied.action == "deny" or new:  # only an objection goes on record
             applied, _ = await self._apply_rules(outcome, act.name, verdict)
         return replace(judged, outcome=applied, in_force=in_force, by_rule=judged.by_rule or bool(answered))
 
@@ -277,10 +404,16 @@ class Judge:
         rules = self.rules_in_force
         return self.hooks.in_force(event), "" if rules is None else rules.digest
 
+    def has_changed_since(self, judged: Judged) -> bool:
+        """Return True if hooks or rules are in force that were not in force as the look began."""
+        return judged.in_force is not None and judged.in_force != self.in_force(judged.act.event)
+
+    def guards(self, event: str) -> bool:
+        """Return True if a gate or a rule looks at the acts of an event."""
+        return self.hooks.in_force(event).guarded or self.rules_in_force is not None
+
     def _left_by_hooks(self, outcome: Outcome, act: Act, given: Mapping[str, Any]) -> tuple[Outcome, Act]:
         """Return the outcome, and the act as the hooks left it."""
-        if not outcome.modified:
-            return outcome, act
         left = {name: outcome.data[name] for name in given}
         frozen = freeze_input(left["tool_input"]) if act.event == TOOL_PRE else freeze(left)
         final = replace(act, input=frozen)
@@ -301,7 +434,7 @@ class Judge:
         Answers and verdict are then on record.
         """
         outcome, answered = apply_verdict(outcome, verdict)
-        outcome = await self.record_outcome(outcome, durable=durable)
+        outcome = await self.record_outcome(outcome, stops=True, durable=durable)
         if verdict is not None and (answered or verdict.action == "deny"):
             about = {"event": outcome.event, "tool": name}
             try:
@@ -353,37 +486,31 @@ class Judge:
             risk=self.origin.risk(name, arguments, outcome),
         )
 
-    def version_of(self, hook: str) -> str:
-        """Return the version of a hook, by its name: an answer is for one version."""
-        return self.hooks.version_of(hook, self.tenant)
-
     # -- on record -----------------------------------------------------------------------------------------------
 
-    async def record_outcome(self, outcome: Outcome, *, durable: bool = True) -> Outcome:
-        """Record an outcome and show its messages. An event that can be stopped is denied if it cannot be recorded."""
+    async def record_outcome(self, outcome: Outcome, *, stops: bool, durable: bool = True) -> Outcome:
+        """Record an outcome and show its messages. An event that can be stopped is denied if it cannot be recorded.
+
+        With `durable` False the caller writes a durable record before anything follows from the outcome.
+        """
         if self.inventory is not None and self.inventory.changes:
             await self.inventory.write()
         facts = outcome_facts(outcome)
-        if self.hooks.can_be_stopped(outcome.event):
+        if stops:
             try:
                 await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
             except RecordUnavailable as error:
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         else:
             await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
-        if outcome.messages or outcome.answers:
+        if outcome.messages or any(answer.output for answer in outcome.answers):
             await self.show(outcome)
         return outcome
 
 
-def fields_of(act: Act) -> dict[str, Any]:
-    """Return fresh copies of the fields that an act's input consists of."""
-    return {"tool_input": act.arguments()} if act.event == TOOL_PRE else act.arguments()
-
-
 def arguments_of(act: Act, handles: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of an act for the rules, its handles among them."""
-    return event_arguments(act.event, {**handles, **fields_of(act)})
+    return event_arguments(act.event, {**handles, **act.fields()})
 
 
 def event_arguments(event: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -469,3 +596,21 @@ def answer_facts(answer: Answer) -> dict[str, Any]:
         digest = hashlib.sha256(data).hexdigest()
         facts["output"] = {"size": len(data), "digest": digest, "hidden": answer.effective_result.suppress_output}
     return facts
+
+
+def hook_facts(hook: Hook) -> dict[str, Any]:
+    """Return one hook as the record has it, without the fields that have their usual value."""
+    facts: dict[str, Any] = {
+        "hook": hook.name,
+        "event": hook.event,
+        "intent": hook.intent,
+        "priority": hook.priority,
+        "on_error": hook.on_error,
+        "tier": hook.tier,
+        "version": hook.current_version,
+    }
+    usual = {"match": hook.match.spec if hook.match else "", "tenant": hook.tenant, "owner": hook.owner}
+    facts |= {name: value for name, value in usual.items() if value}
+    if hook.report_only:
+        facts["report_only"] = True
+    return facts if hook.enabled else {**facts, "enabled": False}

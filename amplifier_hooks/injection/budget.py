@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
-from attrs import define, field
 
 from amplifier_hooks.errors import InvalidLimit
 
@@ -43,13 +42,8 @@ class InjectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = "trim"
 
     def __post_init__(self) -> None:
-        numbers: dict[str, object] = {
-            "injection_size": self.injection_size,
-            "per_turn": self.per_turn,
-            "per_session": self.per_session,
-            "items_per_turn": self.items_per_turn,
-        }
-        for name, value in numbers.items():
+        for name in ("injection_size", "per_turn", "per_session", "items_per_turn"):
+            value: object = getattr(self, name)
             if value is None and name != "injection_size":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -70,18 +64,20 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.over == 0
 
 
-@define(eq=False)
 class Budget:
     """Tokens and texts that the hooks of one session have used, this turn and altogether.
 
     Reserved tokens count as used.
     """
 
-    limits: InjectionLimits = field(factory=InjectionLimits)
-    turn_tokens: int = field(default=0, init=False)
-    turn_items: int = field(default=0, init=False)
-    session_tokens: int = field(default=0, init=False)
-    _open: set[Reservation] = field(factory=set, init=False)
+    __slots__ = ("_open", "limits", "session_tokens", "turn_items", "turn_tokens")
+
+    def __init__(self, limits: InjectionLimits | None = None) -> None:
+        self.limits = limits or InjectionLimits()
+        self.turn_tokens = 0
+        self.turn_items = 0
+        self.session_tokens = 0
+        self._open: set[Reservation] = set()
 
     @property
     def room(self) -> int | None:

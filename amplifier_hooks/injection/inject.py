@@ -9,6 +9,27 @@ A context needs `add_message`. It may also have a `mark` for the headings of its
 `append_to_last_tool_result(content, metadata)` and `add_ephemeral(role, content, metadata)` with `take_ephemeral()`;
 the first two, plain or async, return True if they have taken the text. Otherwise the text gets a message of its own, or
 waits here for the next model call.
+
+One text stands under the name of its hook:
+
+    ⟦hook lint · 5f3c9e21⟧
+    app.py, line 2: missing colon
+
+Several texts stand under a heading, each with its size as the hook wrote it; a cut text is marked:
+
+    ⟦2 texts of hooks · tool:post · 5f3c9e21⟧
+
+    ⟦hook lint · 29 bytes · 5f3c9e21⟧
+    app.py, line 2: missing colon
+
+    ⟦hook types · 4,096 bytes · 5f3c9e21⟧
+    app.py, line 7: incompatible types
+    ⟦trimmed · kept 12 of 900 tokens · 5f3c9e21⟧
+
+The heading of a hook that speaks for an outside party names it: `⟦hook review · external ·
+https://hooks.example/review · 5f3c9e21⟧`. The last part is the session's mark, which no other text can know.
+
+Tokens are always counted in the finished message: the tokens of its parts do not add up to those of the whole.
 """
 
 from __future__ import annotations
@@ -16,33 +37,30 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import InjectionTooLarge
 from amplifier_hooks.foreign_code import within
-from amplifier_hooks.injection.batch import Block, FittedBlocks, count_blocks, fit_blocks, join_blocks, quote_blocks
+from amplifier_hooks.injection.tokens.counter import TokenCount
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import Provenance, SourceTrust, tag
-from amplifier_hooks.result import Role, UserMessage
-from amplifier_hooks.text.escape import for_model
+from amplifier_hooks.result import ContextInjection, Role, UserMessage
+from amplifier_hooks.text.escape import for_model, marker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping
 
-    from amplifier_hooks.injection.batch import Counting, Layout
     from amplifier_hooks.injection.budget import Budget
-    from amplifier_hooks.injection.tokens.counter import TokenCount
     from amplifier_hooks.ports import Clock, ContextManager
     from amplifier_hooks.record.recorder import Recorder
-    from amplifier_hooks.result import ContextInjection
 
 
-InjectionTarget = Literal["context", "tool result", "next call", "denial", "nowhere"]
+InjectionTarget = Literal["context", "tool result", "next call", "denial"]
 SkipReason = Literal["size", "standing", "items", "budget"]
 
 CONTEXT_TIMEOUT: Final = 5.0
@@ -58,6 +76,165 @@ WAITING: Final = 64
 """Number of texts that may wait for a model call."""
 
 log = get_logger(__name__)
+
+
+# -- a message of several texts ----------------------------------------------------------------------------------------
+
+
+HOST: Final = SourceTrust()
+
+TRIES: Final = 4
+"""Number of attempts to cut a text shorter when the finished message is longer than its parts."""
+
+
+class Counting(Protocol):
+    """The interface of a counter: `Counter`, or a host's counter that `guard_counter` has wrapped."""
+
+    async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
+        """Return the number of tokens; with a limit, counting may stop once the limit is passed."""
+        ...
+
+    async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
+        """Return the number of characters from the start that fit, and their count."""
+        ...
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """The kept part of a text: tokens of the text alone, without headings."""
+
+    tokens: int
+    total: int
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook's text, as the model reads it."""
+
+    item: ContextInjection
+    role: Role
+    text: str
+    """The escaped text."""
+    size: int
+    """Bytes of UTF-8, as the hook wrote the text."""
+    digest: str
+    """SHA-256 of those bytes."""
+    escaped: bool = False
+    """True if characters had to be made visible."""
+    cut: Cut | None = None
+    source: SourceTrust = HOST
+    mark: str
+    """The session's mark, at the end of every heading."""
+
+    def render(self, size: str = "") -> str:
+        """Return the heading with the hook's name, the text, and a mark if the text was cut."""
+        outside = (self.source.trust_level, self.source.origin) if self.source.origin else ()
+        head = marker(f"hook {self.item.hook_name}", *outside, size, self.mark)
+        if self.cut is None:
+            return f"{head}\n{self.text}"
+        line = "" if self.text.endswith("\n") else "\n"
+        cut = marker("trimmed", f"kept {self.cut.tokens:,} of {self.cut.total:,} tokens", self.mark)
+        return f"{head}\n{self.text}{line}{cut}"
+
+
+class FittedBlocks(msgspec.Struct, frozen=True):
+    """A message that fits: its text, the blocks in it, its count; and the blocks that did not fit."""
+
+    blocks: tuple[Block, ...]
+    text: str
+    count: TokenCount
+    rest: tuple[Block, ...] = ()
+
+
+Layout: TypeAlias = Callable[[Sequence[Block]], str]
+
+
+def join_blocks(blocks: Sequence[Block]) -> str:
+    """Return the blocks as one message for the context."""
+    if len(blocks) == 1:
+        return blocks[0].render()
+    heading = marker(f"{len(blocks)} texts of hooks", blocks[0].item.event, blocks[0].mark)
+    return "\n\n".join([heading, *(one.render(f"{one.size:,} bytes") for one in blocks)])
+
+
+def quote_blocks(blocks: Sequence[Block]) -> str:
+    """Return the blocks as text inside a denial, which is the heading."""
+    return "\n\n".join(one.render() for one in blocks)
+
+
+async def fit_blocks(
+    blocks: Sequence[Block], room: int, counter: Counting, layout: Layout, *, trim: bool
+) -> FittedBlocks | None:
+    """Return as many of the blocks, in order, as fit into `room`; None if nothing fits.
+
+    With `trim` the first block that does not fit is cut, and the blocks after it are left out; otherwise only the
+    blocks that do not fit are left out.
+    """
+    chosen, over = await _choose(blocks, room, counter, trim=trim)
+    fitted: FittedBlocks | None = None
+    while chosen and fitted is None:
+        text = layout(chosen)
+        count = await counter.count_async(text, room)
+        if count.over_limit:
+            over = chosen.pop()
+        else:
+            fitted = FittedBlocks(tuple(chosen), text, count, remove_blocks(blocks, chosen))
+    if trim and over is not None:
+        return await _cut_block(blocks, chosen, over, room, counter, layout) or fitted
+    return fitted
+
+
+async def _choose(
+    blocks: Sequence[Block], room: int, counter: Counting, *, trim: bool
+) -> tuple[list[Block], Block | None]:
+    """Return the blocks that fit by their own counts, and the first block that does not."""
+    chosen: list[Block] = []
+    over: Block | None = None
+    left = room
+    counts = await asyncio.gather(*(counter.count_async(one.render(), room) for one in blocks))
+    for one, count in zip(blocks, counts, strict=True):
+        if count.tokens <= left:
+            chosen.append(one)
+            left -= count.tokens
+        else:
+            over = over or one
+            if trim:
+                break
+    return chosen, over
+
+
+async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its arguments
+    blocks: Sequence[Block], before: list[Block], one: Block, room: int, counter: Counting, layout: Layout
+) -> FittedBlocks | None:
+    """Return the blocks before, and as much of this block as fits behind them."""
+    total = (await counter.count_async(one.text)).tokens
+    empty = msgspec.structs.replace(one, text="", cut=Cut(total, total))  # no marker is longer than this one
+    frame = await counter.count_async(layout([*before, empty]), room)
+    space = room - frame.tokens
+    for _ in range(TRIES):
+        if space <= 0:
+            break
+        end, kept = await counter.fit_async(one.text, space)
+        if not one.text[:end].strip():
+            break
+        last = (
+            msgspec.structs.replace(one, text=one.text[:end], cut=Cut(kept.tokens, total))
+            if end < len(one.text)
+            else one
+        )
+        text = layout([*before, last])
+        count = await counter.count_async(text, room)
+        if not count.over_limit:
+            return FittedBlocks((*before, last), text, count, remove_blocks(blocks, [*before, one]))
+        space -= max(1, count.tokens - room)
+    return None
+
+
+def remove_blocks(blocks: Sequence[Block], those: Sequence[Block]) -> tuple[Block, ...]:
+    """Return the blocks without `those`, compared by identity: two blocks may have equal texts."""
+    known = {id(one) for one in those}
+    return tuple(one for one in blocks if id(one) not in known)
+
+
+# -- the injector ------------------------------------------------------------------------------------------------------
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +267,6 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     def trimmed(self) -> bool:
         """True if the model reads only the beginning of the text."""
         return self.provenance.trimmed
-
-    @property
-    def delivered(self) -> bool:
-        """True if the model reads the text."""
-        return self.target != "nowhere"
 
 
 class Injector:
@@ -138,9 +310,10 @@ class Injector:
 
     def check(self, injections: Iterable[ContextInjection]) -> None:
         """Raise `InjectionTooLarge` for the first text that exceeds the size limit; write nothing."""
+        limit = self._budget.limits.injection_size
         for item in injections:
-            if problem := self._too_large(item, len(utf8(item.content))):
-                raise problem
+            if (size := len(utf8(item.content))) > limit:
+                raise InjectionTooLarge(size, limit, item.hook_name)
 
     def new_turn(self) -> None:
         """Start a new turn with a full budget. Texts for the next model call keep waiting."""
@@ -181,25 +354,8 @@ class Injector:
         if not blocks:
             return []
         with suppress(Exception):  # as above
-            return [one.render() for one, _ in await self._deliver_blocks(blocks, quote_blocks, "denial")]
+            return [one.render() for one in await self._deliver_blocks(blocks, quote_blocks, "denial")]
         return []
-
-    async def inject_one(self, item: ContextInjection) -> Injection:
-        """Inject one text. The returned `Injection` shows if the text was cut or left out.
-
-        Raises `InjectionTooLarge` before anything is written, and what the context raises.
-        """
-        one = as_block(item, self._source_trust(item.hook_name, item.event), self._mark)
-        if problem := self._too_large(item, one.size):
-            raise problem
-        carried: list[tuple[Block, Injection]] = []
-        if not one.source.may_inject:
-            await self._refuse([one], "standing", forbidden_reason(one))
-        elif self._budget.take_items(1):
-            carried = await self._deliver_blocks([escape_block(one)], join_blocks, target_of(item))
-        else:
-            await self._refuse([one], "items", self._items_limit_text())
-        return carried[0][1] if carried else self._injection(one, self._provenance(one, None), "nowhere")
 
     # -- the steps -----------------------------------------------------------------------------------------------------
 
@@ -208,9 +364,8 @@ class Injector:
         blocks: list[Block] = []
         refused: dict[tuple[SkipReason, str], list[Block]] = {}
         limit = self._budget.limits.injection_size
-        source_trust = cache(self._source_trust)
         for item in injections:
-            one = as_block(item, source_trust(item.hook_name, item.event), self._mark)
+            one = as_block(item, self._source_trust(item.hook_name, item.event), self._mark)
             if one.size > limit:
                 refused.setdefault(("size", f"it exceeds the limit of {limit:,} bytes; shorten it"), []).append(one)
             elif not one.source.may_inject:
@@ -219,40 +374,38 @@ class Injector:
                 blocks.append(escape_block(one))
             else:
                 refused.setdefault(("items", self._items_limit_text()), []).append(one)
-        for why, left in refused.items():
-            await self._refuse(left, *why)
+        for (why, problem), left in refused.items():
+            await self._leave_out(left, problem, why)
         return blocks
 
-    def _too_large(self, item: ContextInjection, size: int) -> InjectionTooLarge | None:
-        limit = self._budget.limits.injection_size
-        return InjectionTooLarge(size, limit, item.hook_name) if size > limit else None
-
-    async def _deliver_blocks(
-        self, blocks: list[Block], layout: Layout, target: InjectionTarget
-    ) -> list[tuple[Block, Injection]]:
-        """Write one message, as far as it fits, to its target. Return the delivered texts with their injections.
+    async def _deliver_blocks(self, blocks: list[Block], layout: Layout, target: InjectionTarget) -> tuple[Block, ...]:
+        """Write one message, as far as it fits, to its target. Return the delivered texts.
 
         Raises what the context raises, after the failure is recorded and reported.
         """
         try:
             fitted, over = await self._fit_to_budget(blocks, layout)
             if fitted is None:
-                await self._refuse(blocks, "budget", self._budget_text())
-                return []
-            counts = await count_blocks(fitted.blocks, fitted.count, self._counter)
+                await self._leave_out(blocks, self._budget_text(), "budget")
+                return ()
+            counts = [fitted.count]
+            if len(fitted.blocks) > 1:
+                counts = await asyncio.gather(*(self._counter.count_async(one.render()) for one in fitted.blocks))
             tags = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
             target = await self._write(fitted, tag(tags, fitted.count.tokens), target)
         except Exception as error:
-            await self._fail(blocks, describe(error))
+            await self._leave_out(blocks, describe(error))
             raise
-        injected = [self._injection(*one, target) for one in zip(fitted.blocks, tags, strict=True)]
+        injected = [
+            Injection(provenance=provenance, role=one.role, text=one.text, size=one.size, target=target)
+            for one, provenance in zip(fitted.blocks, tags, strict=True)
+        ]
         self._injections.extend(injected)
         del self._injections[:-INJECTIONS_KEPT]
-        carried = list(zip(fitted.blocks, injected, strict=True))
-        await self._report(carried, over)
+        await self._report(list(zip(fitted.blocks, injected, strict=True)), over)
         if fitted.rest:
-            await self._refuse(fitted.rest, "budget", self._budget_text())
-        return carried
+            await self._leave_out(fitted.rest, self._budget_text(), "budget")
+        return fitted.blocks
 
     async def _fit_to_budget(self, blocks: list[Block], layout: Layout) -> tuple[FittedBlocks | None, int]:
         """Return as much of the message as the budget pays for, and the tokens over the budget.
@@ -306,23 +459,19 @@ class Injector:
 
     # -- reporting -----------------------------------------------------------------------------------------------------
 
-    def _provenance(self, one: Block, count: TokenCount | None) -> Provenance:
+    def _provenance(self, one: Block, count: TokenCount) -> Provenance:
         return Provenance(
             hook_name=one.item.hook_name,
             event=one.item.event,
             timestamp=self._clock.now().isoformat(),
             tenant=self._tenant,
             digest=one.digest,
-            tokens=count.tokens if count else 0,
-            counter=count.method if count else "",
+            tokens=count.tokens,
+            counter=count.method,
             trimmed=one.cut is not None,
             standing=one.source.trust_level,
             origin=one.source.origin,
         )
-
-    def _injection(self, one: Block, provenance: Provenance, target: InjectionTarget) -> Injection:
-        text = one.text if target != "nowhere" else ""
-        return Injection(provenance=provenance, role=one.role, text=text, size=one.size, target=target)
 
     async def _report(self, injections: list[tuple[Block, Injection]], over: int) -> None:
         """Record the injected texts; report cut texts, and texts over the budget, to the user."""
@@ -354,14 +503,10 @@ class Injector:
             said = f"went in all the same, {over:,} tokens over: {self._budget_text()}"
             await self._tell_user([one for one, _ in injections], said)
 
-    async def _refuse(self, blocks: Sequence[Block], why: SkipReason, problem: str) -> None:
-        """Record and report texts that are left out because of the session's limits."""
-        await self._note("injection.refused", blocks, {"why": why, "problem": problem})
-        await self._tell_user(blocks, f"did not reach the model: {problem}")
-
-    async def _fail(self, blocks: Sequence[Block], problem: str) -> None:
-        """Record and report texts that are left out because of an error."""
-        await self._note("injection.failed", blocks, {"problem": problem})
+    async def _leave_out(self, blocks: Sequence[Block], problem: str, why: SkipReason | None = None) -> None:
+        """Record and report texts that are left out: because of the session's limits, or without `why` of an error."""
+        kind, facts = ("injection.refused", {"why": why}) if why else ("injection.failed", {})
+        await self._note(kind, blocks, {**facts, "problem": problem})
         await self._tell_user(blocks, f"did not reach the model: {problem}")
 
     async def _note(self, kind: str, blocks: Sequence[Block], facts: Mapping[str, Any]) -> None:

@@ -9,25 +9,23 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from functools import partial
-from os import fspath
+from os import fspath, urandom
 from os.path import realpath
-from secrets import token_hex
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack
 
-from attrs import define
+import msgspec
 from msgspec.structs import replace
 
-from amplifier_hooks.admission.apply_rules import FailClosedRules
-from amplifier_hooks.admission.ask_approver import Approver, Lease
-from amplifier_hooks.admission.build_request import Origin
-from amplifier_hooks.admission.hook_inventory import Inventory
-from amplifier_hooks.admission.judge import deny_outcome, problem_of
-from amplifier_hooks.admission.upstream_backend import as_backend
+from amplifier_hooks.admission.approval_request import Origin
+from amplifier_hooks.admission.approver import Approver, Lease
+from amplifier_hooks.admission.judge import Inventory, deny_outcome, problem_of
+from amplifier_hooks.admission.rules import FailClosedRules
+from amplifier_hooks.approvals import SessionGrants, grant_store_of
 from amplifier_hooks.dispatch.chain import as_payload
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import UnknownTool
+from amplifier_hooks.errors import HookAbortError, UnknownTool
 from amplifier_hooks.events import (
     CANCEL_COMPLETED,
     CANCEL_REQUESTED,
@@ -43,20 +41,19 @@ from amplifier_hooks.events import (
     USER_NOTIFICATION,
     canonical,
 )
-from amplifier_hooks.foreign_code import TooLate, finish_despite_cancel, within
+from amplifier_hooks.foreign_code import DaemonPool, TooLate, finish_despite_cancel, within
 from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
-from amplifier_hooks.injection.tokens import choose_counter
+from amplifier_hooks.injection.tokens.counter import counter_for, guard_counter
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
-from amplifier_hooks.session import operations
 from amplifier_hooks.session.display import show
 from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream, takes_model
-from amplifier_hooks.session.options import SessionOptions, Settings
-from amplifier_hooks.session.session import Session, denial_line
+from amplifier_hooks.session.operations import OperationCall, StepOutcome, snapshot
+from amplifier_hooks.session.options import SessionOptions, Settings, as_backend
+from amplifier_hooks.session.session import Session
 from amplifier_hooks.session.tool_call import ToolCall, ToolOutcome
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -70,7 +67,6 @@ if TYPE_CHECKING:
     )
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import UserMessage
-    from amplifier_hooks.session.operations import StepOutcome
     from amplifier_hooks.session.tool_call import Returned
 
 
@@ -82,8 +78,7 @@ CLOSING: Final = 5.0
 """Seconds that each step of closing a session may take."""
 
 
-@define(eq=False)
-class Turn:
+class Turn(msgspec.Struct, eq=False):
     """A turn under way. If the prompt was denied, nothing in the turn runs."""
 
     prompt: str
@@ -339,6 +334,9 @@ class SessionCoordinator:
 
         Questions that wait in a durable backend are withdrawn, too. A tool that runs goes on; cancel its task to end
         it. A new turn begins afresh.
+
+        Args:
+            reason: Reason that the record and the withdrawn questions carry.
         """
         self._stop(reason)
         await self._withdraw_waiting(reason)
@@ -393,6 +391,11 @@ class SessionCoordinator:
         When a hook denies the prompt, model and tool calls in this turn are denied with its reason. At the end, also
         after an error, the hooks are notified that the orchestrator is done and then that the turn is complete; before
         the latter, the user is notified of an error or a denial. Raises the errors of the body.
+
+        Args:
+            prompt: Text of the user.
+            orchestrator: Name of the loop that works on the prompt, for hooks to read.
+            cwd: Folder of the prompt; the session's folder if None.
         """
         session = self._session
         session.turn += 1
@@ -420,7 +423,8 @@ class SessionCoordinator:
         if not outcome.denied:
             return Turn(left, outcome)
         if not self._session.closed:
-            self._session.halted = denial_line("the prompt", outcome)
+            why = f": {outcome.reason}" if outcome.reason else ""
+            self._session.halted = f"the prompt was denied by {outcome.denied_by or 'registry'}{why}"
         return Turn(left, outcome, status="denied")
 
     async def _end_turn(self, turn: Turn, orchestrator: str, spent: float) -> None:
@@ -455,6 +459,9 @@ class SessionCoordinator:
         If the event can be stopped, the outcome is denied when an approver does not allow it and when the record cannot
         be written. Injections of a denied event stay in the outcome, for the denial to quote.
 
+        Args:
+            cwd: Folder of the event; the session's folder if None.
+
         Raises `InvalidPayload` for data that is neither a mapping nor a model of a payload.
         """
         return self._session.emit(event, as_payload(event, data), real_folder(cwd))
@@ -474,7 +481,7 @@ class SessionCoordinator:
         outcome = merge(canonical(event), session.payload({}), [answer])
         session.injector.check(outcome.injections)
         with session.undecided:
-            outcome = await session.record_outcome(outcome)
+            outcome = await session.record_outcome(outcome, stops=session.hooks.can_be_stopped(outcome.event))
             if outcome.asks and not outcome.denied:
                 outcome = await session.ask_about(outcome)
         if outcome.denied:
@@ -494,6 +501,9 @@ class SessionCoordinator:
         """Ask an approver the question of a result that the caller obtained itself, and do nothing else with it.
 
         Return `continue` or `deny`; a result without a question is `continue`. Raises `InvalidResult`.
+
+        Args:
+            event: Event at which the hook answered.
         """
         question = as_result(result)
         if question.action != "ask_user":
@@ -556,6 +566,11 @@ class SessionCoordinator:
     ) -> ToolOutcome[Any]:
         """Run one of the session's own tools as `call_tool` does.
 
+        Args:
+            name: Name of a tool that the session has, by its option `tools`.
+            tool_input: Input from the model: values of JSON.
+            call_id: Id of the call, as the model gave it; a new one if None.
+
         Raises `UnknownTool`.
         """
         tools = self._settings.tools
@@ -607,7 +622,15 @@ class SessionCoordinator:
         model: str = "",
         tool_calls: Callable[[Any], Sequence[Any]] | None = None,
     ) -> ModelStream:
-        """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`."""
+        """Call the model as `call_model` does. Return a stream of its answer's pieces, which then has the `outcome`.
+
+        Args:
+            call: Function that calls the provider and returns a stream: `call(messages)`.
+            messages: Messages in place of the context's.
+            join: Function that makes the response out of the pieces; a list of them by default.
+            model: Model of this call, in place of the session's.
+            tool_calls: Function that returns the tool calls in a response, for the hooks that read them.
+        """
         return ModelStream(self._model_call(call, messages, model, tool_calls), call, join)
 
     async def invoke_agent(
@@ -632,9 +655,15 @@ class SessionCoordinator:
 
         Raises the errors of `call`, and `HookAbortError` when a hook denies or stops it.
         """
-        return await operations.invoke_agent(
-            self._session, name, inputs, call, definition=definition, system_prompt=system_prompt, model=model
-        )
+        data = {
+            "agent_name": name,
+            "inputs": dict(inputs),
+            "system_prompt": system_prompt,
+            "agent_definition": definition,
+            "model": model,
+        }
+        agent = OperationCall(self._session, "agent", data)
+        return await agent.carry_out(lambda data: call(dict(data["inputs"]), data["system_prompt"]))
 
     async def run_step(
         self,
@@ -649,8 +678,28 @@ class SessionCoordinator:
         """Run a workflow step past the hooks, once for all its retries.
 
         A step that a hook denies or stops has failed, with the error "Hook aborted: …". Raises the errors of `call`.
+
+        Args:
+            workflow: Name of the workflow.
+            step_id: Id of the step within its workflow.
+            inputs: Inputs of the step; hooks may change them.
+            call: Function that runs the step, plain or async. It gets the inputs as the hooks left them.
+            action: Name of the step's work, for hooks to read.
+            state: State of the workflow, for hooks to read.
         """
-        return await operations.run_step(self._session, workflow, step_id, inputs, call, action=action, state=state)
+        data = {
+            "workflow_name": workflow,
+            "step_id": step_id,
+            "step_action": action,
+            "inputs": dict(inputs),
+            "state": snapshot(state or {}),
+        }
+        step = OperationCall(self._session, "workflow", data)
+        try:
+            result = await step.carry_out(lambda data: call(dict(data["inputs"])))
+        except HookAbortError as abort:
+            return StepOutcome(status="failed", error=f"Hook aborted: {abort.reason}")
+        return StepOutcome(status="completed", result=result)
 
     async def operation(
         self, kind: str, data: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
@@ -659,8 +708,13 @@ class SessionCoordinator:
 
         Raises the errors of `call`, `HookAbortError` when a hook denies or stops it, and `InvalidRegistration` for a
         kind of operation that has no around hooks.
+
+        Args:
+            kind: Kind of the operation, such as `memory`.
+            data: Payload of the operation's first event.
+            call: Function that does the work, plain or async. It gets the payload as the hooks left it.
         """
-        return await operations.operate(self._session, kind, data, call)
+        return await OperationCall.of_kind(self._session, kind, data).carry_out(call)
 
 
 def real_folder(cwd: str | PathLike[str] | None) -> str | None:
@@ -691,30 +745,22 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
     async def tell(message: UserMessage) -> None:
         await show(settings.display, [message])
 
-    async def announce(event: str, data: dict[str, Any]) -> Outcome | None:
-        return await session.announce(event, data)
-
-    approver = Approver(
-        backend,
-        recorder,
-        clock,
-        origin,
-        lease=Lease(backend, recorder, tenant, session_id, tell),
-        emit=announce,
-    )
-    if settings.grants is not None:
-        approver.grants = settings.grants
+    lease = Lease(backend, recorder, tenant, session_id, tell)
+    grants = settings.grants
+    if grants is None:
+        grants = grant_store_of(backend) or SessionGrants(clock)
+    approver = Approver(backend, recorder, clock, origin, lease=lease, grants=grants)
     counter = (
-        choose_counter.counter_for(settings.model)
+        counter_for(settings.model)
         if settings.counter is None
-        else choose_counter.guard_counter(settings.counter, run=DaemonPool(1, "counter").run)
+        else guard_counter(settings.counter, run=DaemonPool(1, "counter").run)
     )
     budget = Budget(limits=settings.budget)
     protection = settings.self_protection
     policies = [one for one in (None if protection is None or protection.off else protection, settings.rules) if one]
     mark = getattr(settings.context, "mark", None)
-    mark = mark if isinstance(mark, str) and mark else token_hex(4)
-    session = Session(
+    mark = mark if isinstance(mark, str) and mark else urandom(4).hex()  # `secrets` loads slowly
+    return Session(
         id=session_id,
         tenant=tenant,
         agent=settings.agent,
@@ -733,4 +779,3 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         parent=parent,
         run=settings.run_id,
     )
-    return session

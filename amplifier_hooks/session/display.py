@@ -115,6 +115,9 @@ class TerminalDisplay:
 
     A shape and a word show the level. Colour repeats the level on a terminal, unless NO_COLOR is set. Text of others is
     escaped, and begins no row of the screen: all rows after the first begin with a bar.
+
+    Args:
+        file: Stream that the messages are written to; standard error if None.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:

@@ -12,21 +12,13 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from attrs import define, field
 
 from amplifier_hooks.admission.judge import deny_outcome, problem_of
-from amplifier_hooks.dispatch.middleware import ModelContext
-from amplifier_hooks.dispatch.rests import Rests
+from amplifier_hooks.dispatch.middleware import ModelContext, Rests
 from amplifier_hooks.errors import HookAbortError, ModelNotTaken
 from amplifier_hooks.events import CONTEXT_ASSEMBLED, DECISION_TOOL_RESOLUTION, ERROR_PROVIDER, LLM_POST, LLM_PRE
-from amplifier_hooks.foreign_code import without_capture
-from amplifier_hooks.session.session import (
-    cancellations,
-    metadata_of,
-    notes_of,
-    was_cancelled_since,
-    without_empty_metadata,
-)
+from amplifier_hooks.foreign_code import cancellations, was_cancelled_since, without_capture
+from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,8 +53,7 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return not self.denied and self.error is None
 
 
-@define(eq=False)
-class ModelCall:
+class ModelCall(msgspec.Struct, eq=False):
     """One call under way. `carry_out` is the sequence; the steps stand below it in the order they are taken."""
 
     session: Session
@@ -71,9 +62,9 @@ class ModelCall:
     tool_calls: Callable[[Any], Sequence[Any]] | None
     takes_model: bool = False
     """True if the host's callable takes the model by its name."""
-    notes: dict[str, Any] = field(factory=dict)
+    notes: dict[str, Any] = {}
     """The custom fields that hooks set before the call, for the event after it."""
-    rests: Rests = field(factory=lambda: Rests(LLM_PRE))
+    rests: Rests = msgspec.field(default_factory=lambda: Rests(LLM_PRE))
     """The hook objects that wait for the model."""
     ran: bool = False
     answer: Any = None
@@ -82,7 +73,7 @@ class ModelCall:
     """Number of the session's denied answers before this call."""
     failure: BaseException | None = None
     """The exception that the provider itself raised."""
-    ephemeral: list[dict[str, Any]] = field(factory=list)
+    ephemeral: list[dict[str, Any]] = []
     """Texts for this call alone, until the model has answered them."""
 
     async def carry_out(self, call: Callable[..., Awaitable[Any] | Any]) -> ModelOutcome:

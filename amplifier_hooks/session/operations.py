@@ -8,13 +8,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
-from attrs import define
 
 from amplifier_hooks.act import Call, freeze, thaw
-from amplifier_hooks.admission.decisions import Permit, Verdict
+from amplifier_hooks.admission.admit import Permit, Verdict
 from amplifier_hooks.admission.judge import problem_of
-from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, operation_of
-from amplifier_hooks.dispatch.rests import Rests
+from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, Rests, operation_of
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.foreign_code import without_capture
 from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
@@ -44,13 +42,23 @@ class StepOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-@define(eq=False)
-class OperationCall:
+class OperationCall(msgspec.Struct, eq=False):
     """One operation on its way through admission, around hooks and a post event."""
 
     session: Session
     kind: str
     data: dict[str, Any]
+
+    @classmethod
+    def of_kind(cls, session: Session, kind: str, data: Mapping[str, Any]) -> OperationCall:
+        """Return an operation of a kind that a host names, such as `memory`.
+
+        Raises `InvalidRegistration` for a kind without around hooks, or with a method of its own.
+        """
+        kind = operation_of(kind)
+        if kind in OWN_WAY:
+            raise InvalidRegistration(f"a {kind} call has more steps than these; use {OWN_WAY[kind]}")
+        return cls(session, kind, dict(data))
 
     async def carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any]) -> Any:
         """Admit the operation, run `call` with the data as it was decided about, and report the result or error.
@@ -178,70 +186,6 @@ def split_fields(data: Mapping[str, Any], declared: frozenset[str]) -> tuple[byt
         else:
             frozen[name] = value
     return freeze(frozen), handles, problem
-
-
-async def invoke_agent(
-    session: Session,
-    name: str,
-    inputs: Mapping[str, Any],
-    call: Callable[[dict[str, Any], str | None], Awaitable[Any] | Any],
-    *,
-    definition: Any = None,
-    system_prompt: str | None = None,
-    model: str | None = None,
-) -> Any:
-    """Invoke an agent with the inputs and the system prompt that the hooks left."""
-    data = {
-        "agent_name": name,
-        "inputs": dict(inputs),
-        "system_prompt": system_prompt,
-        "agent_definition": definition,
-        "model": model,
-    }
-    return await OperationCall(session, "agent", data).carry_out(
-        lambda data: call(dict(data["inputs"]), data["system_prompt"])
-    )
-
-
-async def run_step(
-    session: Session,
-    workflow: str,
-    step_id: str,
-    inputs: Mapping[str, Any],
-    call: Callable[[dict[str, Any]], Awaitable[Any] | Any],
-    *,
-    action: str | None = None,
-    state: Mapping[str, Any] | None = None,
-) -> StepOutcome:
-    """Run a workflow step, its retries inside `call`. A step that is denied or stopped has failed."""
-    data = {
-        "workflow_name": workflow,
-        "step_id": step_id,
-        "step_action": action,
-        "inputs": dict(inputs),
-        "state": snapshot(state or {}),
-    }
-    try:
-        result = await OperationCall(session, "workflow", data).carry_out(lambda data: call(dict(data["inputs"])))
-    except HookAbortError as abort:
-        return StepOutcome(status="failed", error=f"Hook aborted: {abort.reason}")
-    return StepOutcome(status="completed", result=result)
-
-
-async def operate(
-    session: Session,
-    kind: str,
-    data: Mapping[str, Any],
-    call: Callable[[dict[str, Any]], Awaitable[Any] | Any],
-) -> Any:
-    """Run any other operation with around hooks, such as `memory`, with its pre and post events.
-
-    Raises `InvalidRegistration` for a kind without around hooks, or with a method of its own.
-    """
-    kind = operation_of(kind)
-    if kind in OWN_WAY:
-        raise InvalidRegistration(f"a {kind} call has more steps than these; use {OWN_WAY[kind]}")
-    return await OperationCall(session, kind, dict(data)).carry_out(call)
 
 
 def snapshot(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,37 +1,49 @@
-"""The options of a session: the keywords of a caller become one frozen value, and a child's value evolves from it."""
+"""The options of a session: the keywords of a caller become one frozen value, and a child's value evolves from it.
+
+An approver with the method of the upstream kernel becomes an approval backend here.
+"""
 
 from __future__ import annotations
 
+import inspect
+from functools import partial
 from math import inf
 from os import fspath, getcwd
 from os.path import realpath
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 from uuid import uuid4
 
-from attrs import asdict, field, frozen
-from msgspec.structs import replace
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
+from amplifier_hooks.approvals import Claims
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.errors import InvalidCollaborator, InvalidLimit, InvalidRegistration
+from amplifier_hooks.errors import ApprovalTimeout, HookError, InvalidCollaborator, InvalidLimit, InvalidRegistration
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
+from amplifier_hooks.ports import Decision
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.result import DEFAULT_OPTIONS
 from amplifier_hooks.session.display import LogDisplay
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
-    from amplifier_hooks.admission.self_protection import SelfProtection
+    from amplifier_hooks.admission.rules import SelfProtection
     from amplifier_hooks.ports import (
         ApprovalBackend,
+        ApprovalRequest,
         AuditSink,
         Clock,
         ContextManager,
         DisplaySystem,
         GrantStore,
+        KeptResult,
         Risk,
         RulePolicy,
+        Settlement,
         TokenCounter,
         UpstreamMethod,
     )
@@ -44,6 +56,12 @@ SECOND_NAMES: Final = {"approval_system": "approvals", "display_system": "displa
 
 LIMITS: Final = {"injection_budget_per_turn": "per_turn", "injection_size_limit": "injection_size"}
 """Options that set one limit of injections."""
+
+THEIR_TIMEOUT: Final = "ApprovalTimeoutError"
+"""Name of the upstream timeout error; compared by name, because the upstream package may be absent."""
+
+ALLOW_ONCE: Final = "Allow once"
+"""The upstream kernel's label for the answer that the default options call "Allow"."""
 
 
 class SessionOptions(TypedDict, total=False):
@@ -126,32 +144,42 @@ def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
     return schemas
 
 
-@frozen(kw_only=True, eq=False)
-class Settings:
+CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "hooks": as_registry,
+    "session_id": as_id,
+    "tools": dict,
+    "cwd": fspath,
+    "approval_wait": check_wait,
+    "tool_schemas": compile_schemas,
+}
+"""Functions that check an option as it is given, and return it as the session keeps it."""
+
+
+class Settings(Struct, frozen=True, kw_only=True, eq=False):
     """The options of one session, checked and complete."""
 
-    hooks: HookRegistry = field(factory=HookRegistry, converter=as_registry)
+    hooks: HookRegistry = field(default_factory=HookRegistry)
     agent: str
-    session_id: str = field(default="", converter=as_id)
-    context: ContextManager = field(factory=InMemoryContext)
+    session_id: str = field(default_factory=lambda: uuid4().hex)
+    context: ContextManager = field(default_factory=InMemoryContext)
     approvals: ApprovalBackend | UpstreamMethod | None = None
-    display: DisplaySystem = field(factory=LogDisplay)
+    display: DisplaySystem = field(default_factory=LogDisplay)
     audit: AuditSink | None = None
-    budget: InjectionLimits = field(factory=InjectionLimits)
+    budget: InjectionLimits = field(default_factory=InjectionLimits)
     model: str | None = None
     counter: TokenCounter | None = None
     tenant: str = ""
-    tools: Mapping[str, Callable[[Any], Any]] = field(factory=dict, converter=dict)
+    tools: Mapping[str, Callable[[Any], Any]] = {}
     run_id: str | None = None
-    clock: Clock = field(factory=SystemClock)
+    clock: Clock = field(default_factory=SystemClock)
     rules: RulePolicy | None = None
-    cwd: str = field(factory=working_directory, converter=fspath)
+    cwd: str = field(default_factory=working_directory)
     risk: Callable[[str, Mapping[str, Any]], Risk] | None = None
-    approval_wait: float | None = field(default=None, converter=check_wait)
+    approval_wait: float | None = None
     grants: GrantStore | None = None
     audit_required: bool = True
     audit_runs: bool = False
-    tool_schemas: Mapping[str, Schema] = field(factory=dict, converter=compile_schemas)
+    tool_schemas: Mapping[str, Schema] = {}
     self_protection: SelfProtection | None = None
 
     @classmethod
@@ -177,5 +205,75 @@ class Settings:
         if given.get("cwd"):
             given["cwd"] = realpath(given["cwd"])
         if parent is not None:
-            given = {**asdict(parent, recurse=False), "session_id": None, "context": None, **given}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+            given = {**asdict(parent), "session_id": None, "context": None, **given}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return cls(**chosen | {name: check(chosen[name]) for name, check in CHECKS.items() if name in chosen})
+
+
+class UpstreamApprovals:
+    """An approval backend over an object with the upstream kernel's four-argument method, plain or async.
+
+    `request_approval(prompt, options, timeout, default) -> str` is called by keyword if it takes these names, and by
+    position otherwise. A plain method runs in a thread, because it may wait for a person. The returned label counts
+    only if it is exactly one of the offered labels; "Allow once" also stands for the "Allow" of the default options.
+    There is one approver without a name, so decisions are by `user`.
+    """
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+        self._claims = Claims()
+        self._pool = DaemonPool(1, "approvals")
+
+    async def request(self, request: ApprovalRequest) -> Decision:
+        """Ask for one of the labels.
+
+        Raises `ApprovalTimeout` for the upstream timeout, `HookError` for a label that was not offered, and any other
+        error of the method. Cancelling it leaves a plain method running in its thread.
+        """
+        labels = [option.label for option in request.options]
+        seconds = (request.expires - request.created).total_seconds()
+        asked = {"prompt": request.prompt, "options": labels, "timeout": seconds, "default": request.default}
+        method = self._system.request_approval
+        ask = partial(method, **asked) if _takes_keywords(method, asked) else partial(method, *asked.values())
+        try:
+            answer: object = ask() if inspect.iscoroutinefunction(method) else await self._pool.run(ask)
+            label = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:
+            if any(kind.__name__ == THEIR_TIMEOUT for kind in type(error).__mro__):
+                raise ApprovalTimeout(str(error)) from error
+            raise
+        if tuple(labels) == DEFAULT_OPTIONS and label == ALLOW_ONCE:
+            label = DEFAULT_OPTIONS[0]
+        chosen = next((option.id for option in request.options if option.label == label), None)
+        if chosen is None:
+            raise HookError(f"{label!r:.100} was not offered")
+        decision = Decision(option=chosen, by="user", channel="upstream")
+        self._claims.note(request, decision)
+        return decision
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Claim the approval: once, and for the digest that was shown."""
+        return self._claims.take(request_id, digest)
+
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
+        """Do nothing: this backend stores no results."""
+
+    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method
+        """Void an approval of this request."""
+        self._claims.drop(request_id)
+
+
+def _takes_keywords(method: Any, asked: Mapping[str, object]) -> bool:
+    """Return True if the method accepts the four arguments by their names."""
+    try:
+        inspect.signature(method).bind(**asked)
+    except (TypeError, ValueError):  # other names, or a callable without a signature
+        return False
+    return True
+
+
+def as_backend(approvals: Any) -> ApprovalBackend | None:
+    """Return a session's approver as a backend; adapt an object with the four-argument method."""
+    if approvals is None or hasattr(approvals, "request"):
+        return cast("ApprovalBackend | None", approvals)
+    return UpstreamApprovals(approvals)

@@ -25,7 +25,7 @@ from amplifier_hooks.text.escape import for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from amplifier_hooks.admission.decisions import Permit
+    from amplifier_hooks.admission.admit import Permit
     from amplifier_hooks.session.coordinator import SessionCoordinator
     from amplifier_hooks.session.tool_call import ToolCall
 

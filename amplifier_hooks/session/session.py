@@ -7,26 +7,25 @@ context, observers.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from attrs import define, field
+import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.act import Act, Call, freeze
-from amplifier_hooks.admission.admit import Admission
-from amplifier_hooks.admission.decisions import Judged, Permit
-from amplifier_hooks.admission.judge import Judge, Stopped, deny_outcome, fields_of, frozen_object
-from amplifier_hooks.dispatch.timeouts import delivered_cancellations, running_task
+from amplifier_hooks.admission.admit import Admission, Permit
+from amplifier_hooks.admission.judge import Judge, Judged, Stopped, deny_outcome, frozen_object
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, TOOL_PRE, find
+from amplifier_hooks.foreign_code import running_task
 from amplifier_hooks.result import ContextInjection, Outcome
 from amplifier_hooks.session.display import show, transcript
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.admission.ask_approver import Approver
+    from amplifier_hooks.admission.approver import Approver
     from amplifier_hooks.dispatch.chain import Chain, Hook
     from amplifier_hooks.dispatch.middleware import HookContext
     from amplifier_hooks.injection.inject import Injector
@@ -42,66 +41,30 @@ OUTPUTS_KEPT: Final = 1_000
 T = TypeVar("T")
 
 
-@define(eq=False)
-class DeniedAnswers:
-    """The denied answers of a session's model, and the tool calls that they keep from running."""
-
-    count: int = 0
-    """Number of the denials so far."""
-    reasons: dict[str | None, tuple[int, str]] = field(factory=dict)
-    """The last denial and its reason, by call id; `""` is a call without an id, and None any call."""
-
-    def deny(self, reason: str, calls: Collection[str]) -> None:
-        """Keep the calls of an answer from running; without their ids, every call."""
-        self.count += 1
-        self.reasons |= dict.fromkeys(("", *calls) if calls else ("", None), (self.count, reason))
-
-    def allow(self, denials: int, calls: Collection[str]) -> None:
-        """Let the calls of an answer run. Its model call began after so many denials; later denials stay in force."""
-        for call in ("", None, *calls):
-            if self.reasons.get(call, (denials + 1, ""))[0] <= denials:
-                del self.reasons[call]
-
-    def reason_for(self, call: str) -> str | None:
-        """Return the reason why a call does not run, or None."""
-        found = self.reasons.get(call) or self.reasons.get(None)
-        return None if found is None else found[1]
-
-
-@define(eq=False, kw_only=True)
-class Session(Judge):
+class Session(Judge, eq=False, kw_only=True):
     """The collaborators of one session, and the effects that an outcome has on them."""
 
     context: ContextManager
     display: DisplaySystem
     approver: Approver
     injector: Injector
-    denied_answers: DeniedAnswers = field(factory=DeniedAnswers)
     mark: str = ""
     """The text that ends every heading of this session in the model's context; tool output cannot know it."""
-    outputs: list[tuple[str, str]] = field(factory=list)  # an empty deque takes 0.7 KB
+    outputs: list[tuple[str, str]] = msgspec.field(default_factory=list)  # an empty deque takes 0.7 KB
     """The last texts that hooks printed and do not hide, with the hook's name."""
 
-    admission: Admission = field(init=False)
+    admission: Admission = cast("Admission", None)  # until the session is complete
     """The path of this session's acts, up to their beginning."""
 
-    @admission.default
-    def _make_admission(self) -> Admission:
-        return Admission(self, self.approver)
+    def __post_init__(self) -> None:
+        self.approver.announce = self.announce
+        self.admission = Admission(self, self.approver)
 
     def begin_turn(self) -> None:
         """Forget the reason for the last stop, and begin the injection budget anew. A closed session stays closed."""
         if not self.closed:
             self.halted = None
         self.injector.new_turn()
-
-    def denial_of_answer(self, call: str) -> str | None:
-        """Return the reason why a tool call of this session does not run, or None.
-
-        A denied answer of its model, or of the model of a session above it, has called the tool.
-        """
-        reason = self.denied_answers.reason_for(call) if self.denied_answers.reasons else None
-        return reason or (self.parent.denial_of_answer(call) if isinstance(self.parent, Session) else None)
 
     def stop(self, reason: str) -> None:
         """Withdraw open questions and cancel the hooks that run; nothing more begins in this turn."""
@@ -116,13 +79,13 @@ class Session(Judge):
 
         `cwd` is the folder of the event; None is the session's root.
         """
+        stops = self.hooks.can_be_stopped(event)
         with self.undecided:
-            stops = self.hooks.can_be_stopped(event)
             in_force = self.in_force(event) if stops else None
-            outcome = await self.decide(event, data, cwd=cwd)
-            if outcome.asks and stops and not outcome.denied:
+            outcome = await self.decide(event, data, stops=stops, cwd=cwd)
+            if outcome.asks and stops and outcome.action != "deny":
                 outcome = await self.ask_about(outcome, in_force)
-        if outcome.injections or outcome.denied:
+        if outcome.injections or outcome.action == "deny":
             await self.inject(outcome)
         if self.hooks.is_watched(outcome.event):
             await self.notify(outcome)
@@ -140,7 +103,7 @@ class Session(Judge):
         except InputNotFreezable as error:
             return deny_outcome(outcome, type(error).__name__, str(error))
         act, call_id = self.act(outcome.event, name, frozen, data["cwd"]), data.get("tool_call_id")
-        copies = {key: value for key, value in fields_of(act).items() if key in data}  # no hook holds these
+        copies = {key: value for key, value in act.fields().items() if key in data}  # no hook holds these
         outcome = replace(outcome, data={**data, **copies})
         handles = {key: value for key, value in data.items() if key not in copies}
         call = Call(id=call_id if isinstance(call_id, str) else "", chosen=False, returns=False)
@@ -166,14 +129,15 @@ class Session(Judge):
 
         An agent that may not stop goes on, and reads the reason.
         """
-        if outcome.denied and self.hooks.can_be_stopped(outcome.event):
-            return
         injections = outcome.injections
-        if outcome.denied and outcome.event in GOES_ON_WHEN_DENIED and outcome.reason:
-            why = ContextInjection(
-                content=outcome.reason, role="user", hook_name=outcome.denied_by or "registry", event=outcome.event
-            )
-            injections = (why, *injections)
+        if outcome.action == "deny":
+            if self.hooks.can_be_stopped(outcome.event):
+                return
+            if outcome.event in GOES_ON_WHEN_DENIED and outcome.reason:
+                why = ContextInjection(
+                    content=outcome.reason, role="user", hook_name=outcome.denied_by or "registry", event=outcome.event
+                )
+                injections = (why, *injections)
         await self.injector.deliver(injections)
 
     def start_notifying(self, outcome: Outcome, act: Act | None) -> asyncio.Task[None] | None:
@@ -181,7 +145,7 @@ class Session(Judge):
         if not self.hooks.is_watched(outcome.event):
             return None
         if act is not None:
-            outcome = replace(outcome, data={**outcome.data, **fields_of(act)})
+            outcome = replace(outcome, data={**outcome.data, **act.fields()})
         return asyncio.create_task(self.notify(outcome))
 
     # -- around an operation -------------------------------------------------------------------------------------
@@ -221,16 +185,11 @@ class Session(Judge):
 
     # -- words and facts -----------------------------------------------------------------------------------------
 
-    def act(self, event: str, name: object, data: bytes, cwd: str | None = None) -> Act:
-        """Return an act that is about to happen, bound to this session, and to its root where no folder is given."""
-        folder = self.origin.cwd if cwd is None else cwd
-        return Act(self.tenant, self.id, event, name if isinstance(name, str) else "", folder, data)
-
-    async def announce(self, event: str, data: dict[str, Any]) -> Outcome | None:
+    async def announce(self, event: str, data: Callable[[], dict[str, Any]]) -> Outcome | None:
         """Emit an event about an approval, if any hook listens. Questions of its hooks are not asked."""
         if not self.hooks.is_heard(event):
             return None
-        outcome = await self.decide(event, data)
+        outcome = await self.decide(event, data(), stops=self.hooks.can_be_stopped(event))
         await self.inject(outcome)
         await self.notify(outcome)
         return outcome
@@ -278,24 +237,3 @@ def approved_data(outcome: Outcome) -> Mapping[str, Any]:
     if outcome.event != TOOL_PRE or row is None:
         return outcome.data
     return {name: value for name, value in outcome.data.items() if name in row.keeps or name == row.replaces}
-
-
-def denial_line(what: str, outcome: Outcome) -> str:
-    """Return one line about a denial, for the calls that it keeps from running."""
-    by = outcome.denied_by or "registry"
-    return f"{what} was denied by {by}" + (f": {outcome.reason}" if outcome.reason else "")
-
-
-# -- cancellations -----------------------------------------------------------------------------------------------------
-
-
-def cancellations() -> int:
-    """Return the number of cancellations of the running task, without one that it has not received yet."""
-    task = running_task()
-    return 0 if task is None else delivered_cancellations(task)
-
-
-def was_cancelled_since(before: int) -> bool:
-    """Return True if the running task was cancelled since then. If not, a `CancelledError` is an ordinary error."""
-    task = running_task()
-    return task is not None and task.cancelling() > before

@@ -13,27 +13,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
-from attrs import define, field
 
 from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
-from amplifier_hooks.admission.decisions import Pending, Permit, Refused
+from amplifier_hooks.admission.admit import Pending, Permit, Refused
 from amplifier_hooks.admission.judge import frozen_object, problem_of
 from amplifier_hooks.dispatch.chain import DataView
-from amplifier_hooks.dispatch.middleware import ToolContext
-from amplifier_hooks.dispatch.rests import Rests
+from amplifier_hooks.dispatch.middleware import Rests, ToolContext
 from amplifier_hooks.errors import HookAbortError, InputNotFreezable
 from amplifier_hooks.events import ERROR_TOOL, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.foreign_code import finish_despite_cancel, without_capture
+from amplifier_hooks.foreign_code import cancellations, finish_despite_cancel, was_cancelled_since, without_capture
 from amplifier_hooks.ports import KeptResult
 from amplifier_hooks.result import Cause, Outcome, UserMessage
 from amplifier_hooks.session.display import show
-from amplifier_hooks.session.session import (
-    cancellations,
-    metadata_of,
-    notes_of,
-    was_cancelled_since,
-    without_empty_metadata,
-)
+from amplifier_hooks.session.session import metadata_of, notes_of, without_empty_metadata
 from amplifier_hooks.text.escape import for_model
 
 if TYPE_CHECKING:
@@ -60,21 +52,27 @@ NO_TEXT: Final = "the text of this error was replaced by something that is no te
 class ToolOutcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """The end of one tool call: it is ok with a `value`, denied, pending, or failed with the tool's own `error`.
 
-    `reason` is the text for the model: about a denial, escaped and ready for its context; about a failure, the message
-    of `error` as the hooks left it. `cause` is the kind of a denial: `denied_by_person` is a person's denial,
-    `approval_expired` is not. `pending` is the id of an undecided request; nothing ran. Calling again with this
-    `call_id` (in another process, if need be) goes on from there: the call finds an answer given meanwhile, and the
-    tool then runs once.
+    Calling a pending call again, with its `call_id`, goes on from there: the call finds an answer given meanwhile, and
+    the tool then runs once.
     """
 
     value: T_co | None = None
+    """The value that the tool returned."""
     denied: bool = False
+    """True if the call was denied; nothing ran."""
     reason: str | None = None
+    """The text for the model: about a denial, escaped and ready for its context; about a failure, its message as the
+    hooks left it."""
     by: str | None = None
+    """The hook, rule or approver that denied."""
     cause: Cause | None = None
+    """The kind of a denial: `denied_by_person` is a person's denial, `approval_expired` is not."""
     pending: str | None = None
+    """The id of an undecided request; nothing ran."""
     error: BaseException | None = None
+    """The exception that the tool raised."""
     call_id: str | None = None
+    """The id under which a pending call may be made again, in another process, too."""
 
     @property
     def ok(self) -> bool:
@@ -91,8 +89,7 @@ class ToolOutcome(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
         return "ok" if self.error is None else "failed"
 
 
-@define(eq=False)
-class ToolCall:
+class ToolCall(msgspec.Struct, eq=False):
     """One call under way: it translates for admission, then runs the tool and reports the end."""
 
     session: Session
@@ -111,9 +108,9 @@ class ToolCall:
     """True if the end of the call is on record."""
     failure: BaseException | None = None
     """The exception that the tool itself raised."""
-    notes: dict[str, Any] = field(factory=dict)
+    notes: dict[str, Any] = {}
     """The custom fields that hooks set before the tool, for the event after it."""
-    rests: Rests = field(factory=lambda: Rests(TOOL_PRE))
+    rests: Rests = msgspec.field(default_factory=lambda: Rests(TOOL_PRE))
     """The hook objects that wait for the tool."""
     notifying: asyncio.Task[None] | None = None
     """The task that shows the observers of tool:pre the outcome, beside the tool."""
@@ -129,7 +126,7 @@ class ToolCall:
                 reason = session.stopped or session.denial_of_answer(self.call_id if self.chosen else "")
                 if reason is not None:
                     return await self._refuse("session", reason)
-                act = session.act(TOOL_PRE, self.tool, frozen_object(self.arguments), self.cwd)
+                act = session.tool_act(self.tool, self.arguments, self.cwd)
                 call = Call(id=self.call_id, chosen=self.chosen)
                 with self.rests:
                     verdict = await session.admission.admit(act, call, kind="tool")
@@ -148,7 +145,8 @@ class ToolCall:
             await finish_despite_cancel(self._give_up())
             raise
         finally:
-            await self.rests.end()
+            if self.rests.waiting:
+                await self.rests.end()
             if self.notifying is not None:
                 await self._await_notified()
 
@@ -163,7 +161,10 @@ class ToolCall:
             if self.notifying is not None:
                 await asyncio.sleep(0)  # observers that do not wait are notified before the tool starts
             value = await session.wrap(
-                "tool", lambda: self._context(act), lambda: self._operate(act), self.rests.layers
+                "tool",
+                lambda: self._context(act),
+                lambda: self._operate(act),
+                self.rests.layers if self.rests.waiting else (),
             )
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):
@@ -206,7 +207,9 @@ class ToolCall:
         shown = (await session.emit(TOOL_ERROR, data, act.cwd)).data["error"]
         text = shown.get("message") if isinstance(shown, Mapping) else shown
         problem["message"] = text if isinstance(text, str) else NO_TEXT
-        await session.emit(ERROR_TOOL, {**self._call_fields(), "error": problem}, act.cwd)
+        await session.emit(
+            ERROR_TOOL, {"tool_name": self.tool, "tool_call_id": self.call_id, "error": problem}, act.cwd
+        )
         return ToolOutcome(error=error, reason=problem["message"])
 
     async def _repeat(self, refused: Refused, kept: KeptResult | None) -> ToolOutcome[Any]:
@@ -216,7 +219,8 @@ class ToolCall:
             return await self._refuse(refused.by, f"{SUCCEEDED}{size}", refused.outcome)
         self.over = True
         act = refused.act
-        await self.session.recorder.note("tool.repeated", {**self._facts(act), "result": kept.digest}, durable=True)
+        facts = {"tool": self.tool, "call": self.call_id, "digest": act.digest, "result": kept.digest}
+        await self.session.recorder.note("tool.repeated", facts, durable=True)
         data = self._event_data(act, result=thaw(kept.json.encode()), duration_ms=0.0)
         shown = await self.session.emit(TOOL_POST, data, act.cwd)
         return ToolOutcome(value=shown.data["result"] if shown.modified else data["result"])
@@ -292,15 +296,9 @@ class ToolCall:
             tool_context={"session_id": self.session.id, "tool_call_id": self.call_id, "cwd": act.cwd},
         )
 
-    def _call_fields(self) -> dict[str, Any]:
-        return {"tool_name": self.tool, "tool_call_id": self.call_id}
-
     def _event_data(self, act: Act, **facts: Any) -> dict[str, Any]:
-        notes = without_empty_metadata(self.notes)
-        return {**notes, **self._call_fields(), "tool_input": act.arguments(), **facts}
-
-    def _facts(self, act: Act) -> dict[str, Any]:
-        return {"tool": self.tool, "call": self.call_id, "digest": act.digest}
+        notes = without_empty_metadata(self.notes) if self.notes else {}
+        return {**notes, "tool_name": self.tool, "tool_call_id": self.call_id, "tool_input": act.arguments(), **facts}
 
 
 def keep_result(value: object) -> KeptResult | None:

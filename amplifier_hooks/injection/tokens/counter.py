@@ -10,7 +10,7 @@ is counted as its bytes instead, and so is a stretch that tiktoken cannot count;
 **Bounds.** A token holds 1 to 128 bytes. A text of more than 128 bytes per token of the limit is over it without
 counting.
 
-`GuardedCounter` checks a host's own counter, and holds it to a deadline.
+`GuardedCounter` checks a host's own counter, and holds it to a deadline. `counter_for` and `guard_counter` choose.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ import inspect
 import operator
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from amplifier_hooks.foreign_code import TooLate, within
-from amplifier_hooks.injection.tokens.tokenizers import BYTES, tokenizer, utf8_size
+from amplifier_hooks.injection.tokens.tokenizers import BYTES, Yardstick, tokenizer, utf8_size, yardstick
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.text.escape import TORN_ESCAPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from amplifier_hooks.injection.tokens.tokenizers import Tokenizer, Yardstick
+    from amplifier_hooks.injection.tokens.tokenizers import Tokenizer
     from amplifier_hooks.ports import TokenCounter
 
 
@@ -39,7 +41,6 @@ LONGEST_TOKEN: Final = 128  # bytes, in the shipped encodings; no known tokenize
 _PIECE: Final = 16_384
 _STRETCH: Final = 262_144
 _SAFE_CUT: Final = re.compile(r"[A-Za-z0-9](?=[ \t\n])")
-_TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")  # the escapes of `escape.py`, cut through
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True):
         return self.tokens
 
 
-class _Sum(NamedTuple):
+class _Sum(msgspec.Struct, frozen=True):
     """Tokens as the tokenizer counts them, and bytes, up to some index of a text."""
 
     tokens: int
@@ -74,7 +75,7 @@ class _Sum(NamedTuple):
 _NOTHING: Final = _Sum(0, 0, tokenized=True)
 
 
-class _Walk(NamedTuple):
+class _Walk(msgspec.Struct, frozen=True):
     """State at the end of counting: the sums before and after the last piece, and the bounds of that piece."""
 
     before: _Sum
@@ -132,7 +133,7 @@ class Counter:
 
     def _is_fast(self, text: str) -> bool:
         most = self._cache.at_once if self._cache else -1
-        return len(text) <= most and utf8_size(text) <= most
+        return len(text) <= most and (text.isascii() or utf8_size(text) <= most)
 
     def _tokenizer(self) -> Tokenizer:
         if self._cache is None:
@@ -256,7 +257,7 @@ def _cut_points(text: str, end: int) -> Iterator[int]:
     while line and line * 2 >= end:
         yield line
         line = text.rfind("\n", 0, line - 1) + 1
-    yield from (place for place in range(end, 0, -1) if not _TORN_ESCAPE.search(text, max(0, place - 10), place))
+    yield from (place for place in range(end, 0, -1) if not TORN_ESCAPE.search(text, max(0, place - 10), place))
 
 
 _log = get_logger(__name__)
@@ -386,3 +387,39 @@ def _whole_number(answer: object) -> int | None:
         return int(operator.index(answer))  # type: ignore[arg-type]  # `index` checks the type
     except Exception:  # noqa: BLE001  `__index__` is the counter's code, too
         return None
+
+
+# -- the counter of a session ------------------------------------------------------------------------------------------
+
+
+def counter_for(model: str | None = None) -> Counter:
+    """Return the counter for a model. The tokenizer is loaded at the first count."""
+    return _counter(yardstick(model))
+
+
+@cache  # there are about ten yardsticks
+def _counter(yardstick: Yardstick) -> Counter:
+    return Counter(yardstick)
+
+
+def guard_counter(counter: TokenCounter, *, run: InThread, deadline: float = 2.0) -> Counter | GuardedCounter:
+    """Return a reliable counter over one that may fail, hang or lie. A `Counter` is returned unchanged."""
+    return counter if isinstance(counter, Counter) else GuardedCounter(counter, run=run, deadline=deadline)
+
+
+def count(text: str, model: str | None = None, limit: int | None = None) -> TokenCount:
+    """Return the number of tokens of a text for a model; with a limit, counting may stop once the limit is passed."""
+    return counter_for(model).count(text, limit)
+
+
+async def count_async(text: str, model: str | None = None, limit: int | None = None) -> TokenCount:
+    """Like `count`, but in a thread if the tokenizer has to be loaded or the text is long."""
+    return await counter_for(model).count_async(text, limit)
+
+
+def fit(text: str, limit: int, model: str | None = None) -> tuple[int, TokenCount]:
+    """Return the number of characters from the start that fit into the limit, and their count.
+
+    The cut is at the end of a line, or inside a long line.
+    """
+    return counter_for(model).fit(text, limit)

@@ -21,20 +21,25 @@ letter. For the newer models a run of one letter or blank costs still more; ctok
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
-from functools import partial
+import threading
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from amplifier_hooks.injection.tokens.encodings import ENCODINGS, Unavailable, encoding
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
     import tiktoken
+
+
+_log = get_logger(__name__)
 
 
 class Yardstick(msgspec.Struct, frozen=True):
@@ -43,19 +48,21 @@ class Yardstick(msgspec.Struct, frozen=True):
     tokenizer: str
     percent: int = 100
     family: str = ""
+    method: str = ""
+    """Method in a `TokenCount`: `tiktoken:o200k_base`, `estimate:claude:o200k_base*2.8`, `bytes`. Always computed."""
 
-    @property
-    def method(self) -> str:
-        """Method in a `TokenCount`: `tiktoken:o200k_base`, `estimate:claude:o200k_base*2.8`, `bytes`."""
-        if self == BYTES:
-            return "bytes"
-        if not self.family:
-            return f"tiktoken:{self.tokenizer}"
-        times = f"*{self.percent / 100:g}" if self.percent != 100 else ""  # noqa: PLR2004  a hundred percent
-        return f"estimate:{self.family}:{self.tokenizer}{times}"
+    def __post_init__(self) -> None:
+        method = self.tokenizer
+        if self.family:
+            times = f"*{self.percent / 100:g}" if self.percent != 100 else ""  # noqa: PLR2004  a hundred percent
+            method = f"estimate:{self.family}:{self.tokenizer}{times}"
+        elif self.tokenizer != _BYTE_COUNT:
+            method = f"tiktoken:{self.tokenizer}"
+        force_setattr(self, "method", method)
 
 
-BYTES: Final = Yardstick("bytes")
+_BYTE_COUNT: Final = "bytes"
+BYTES: Final = Yardstick(_BYTE_COUNT)
 
 _DEFAULT: Final = "o200k_base"
 _SAME_TEXT_SAME_TOKENS: Final = {"o200k_harmony": "o200k_base"}  # they differ in special tokens, which a text never has
@@ -102,9 +109,6 @@ def _encoding(name: str) -> str | None:
             return None
     name = _SAME_TEXT_SAME_TOKENS.get(name, name)
     return name if name in ENCODINGS else None
-
-
-_log = get_logger(__name__)
 
 
 class Tokenizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,25 +158,134 @@ def _byte_reach(stretch: str, tokens: int) -> int:
 _BYTES: Final = Tokenizer(yardstick=BYTES, tokens=utf8_size, reach=_byte_reach)
 
 
+# -- encodings ---------------------------------------------------------------------------------------------------------
+#
+# tiktoken's own loader downloads, without a timeout and again after each failure, and first deletes a cached file that
+# does not match. So this package never calls the loader; it passes the loader's data, from the packed ranks beside this
+# file, to tiktoken's `Encoding` class itself.
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """An encoding that this process cannot load, and the reason."""
+
+    reason: str
+
+
+class _Encoding(msgspec.Struct, frozen=True):
+    """tiktoken's definition of an encoding besides its ranks. A test compares it with tiktoken's own."""
+
+    pattern: str
+    special: Mapping[str, int]
+
+
+ENCODINGS: Final[Mapping[str, _Encoding]] = {
+    "o200k_base": _Encoding(
+        pattern="|".join(  # noqa: FLY002  one alternative a line, as tiktoken writes it
+            [
+                r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+                r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
+                r"""\p{N}{1,3}""",
+                r""" ?[^\s\p{L}\p{N}]+[\r\n/]*""",
+                r"""\s*[\r\n]+""",
+                r"""\s+(?!\S)""",
+                r"""\s+""",
+            ]
+        ),
+        special={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+    ),
+    "cl100k_base": _Encoding(
+        pattern=(
+            r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"""
+            r"""|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
+        ),
+        special={
+            "<|endoftext|>": 100257,
+            "<|fim_prefix|>": 100258,
+            "<|fim_middle|>": 100259,
+            "<|fim_suffix|>": 100260,
+            "<|endofprompt|>": 100276,
+        },
+    ),
+}
+
+_COUNT_BYTES: Final = 4
+_settled: dict[str, tiktoken.Encoding | Unavailable] = {}
+_settling: Final = threading.Lock()
+
+
+def encoding(name: str) -> tiktoken.Encoding | Unavailable:
+    """Return the encoding. The first call takes about 0.2 s and belongs in a thread; a failure is final, and logged.
+
+    Any number of threads may call at once: one loads, the others wait for it.
+    """
+    if name not in _settled:
+        with _settling:
+            if name not in _settled:
+                _settled[name] = _load(name)
+    return _settled[name]
+
+
+def _load(name: str) -> tiktoken.Encoding | Unavailable:
+    from lzma import LZMAError  # as in `unpack`
+
+    try:
+        import tiktoken  # the native part costs, and may not load on every platform
+
+        known = ENCODINGS[name]
+        ranks = {token: rank for rank, token in enumerate(unpack(_read_packed(name)))}
+        return tiktoken.Encoding(name, pat_str=known.pattern, mergeable_ranks=ranks, special_tokens=dict(known.special))
+    except (ImportError, OSError, ValueError, LZMAError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        _log.warning(
+            "tokens.encoding_unavailable",
+            encoding=name,
+            reason=reason,
+            effect="tokens are counted as UTF-8 bytes, several times too many",
+            remedy="reinstall amplifier-hooks and tiktoken",
+        )
+        return Unavailable(reason)
+
+
+def _read_packed(name: str) -> bytes:
+    from importlib.resources import files
+
+    folder = files("amplifier_hooks.injection.tokens") / "ranks"
+    packed = (folder / f"{name}.xz").read_bytes()
+    expected = (folder / f"{name}.xz.sha256").read_text(encoding="ascii").split()[0]
+    if hashlib.sha256(packed).hexdigest() != expected:
+        raise ValueError(f"{name}.xz does not have the SHA-256 that stands beside it")
+    return packed
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """Return the vocabulary of a packed file, whose indexes are the ranks. Raises `ValueError` or `LZMAError`.
+
+    A file, compressed with xz, holds the number of tokens (4 bytes, big-endian), the length of each (one byte), and all
+    tokens.
+    """
+    import lzma  # slow to load, and many processes never count
+
+    plain = lzma.decompress(data)
+    start = _COUNT_BYTES + int.from_bytes(plain[:_COUNT_BYTES])
+    ends = list(accumulate(plain[_COUNT_BYTES:start], initial=start))
+    if ends[-1] != len(plain):
+        raise ValueError("the lengths of the tokens do not add up")
+    return [plain[begin:end] for begin, end in pairwise(ends)]
+
+
 # -- tiktoken ----------------------------------------------------------------------------------------------------------
 
 
 def _tiktoken_tokenizer(yardstick: Yardstick, encoding: tiktoken.Encoding) -> Tokenizer:
     return Tokenizer(
         yardstick=yardstick,
-        tokens=partial(_tokens, encoding),
-        reach=partial(_reach, encoding),
+        # `ordinary`: text of a hook or a tool is never a special token, however it is spelled.
+        tokens=lambda stretch: len(encoding.encode_ordinary(stretch)),
+        reach=lambda stretch, tokens: len(
+            encoding.decode_bytes(encoding.encode_ordinary(stretch)[:tokens]).decode("utf-8", "ignore")
+        ),
         exact=not yardstick.family,
     )
-
-
-def _tokens(encoding: tiktoken.Encoding, stretch: str) -> int:
-    # `ordinary`: text of a hook or a tool is never a special token, however it is spelled.
-    return len(encoding.encode_ordinary(stretch))
-
-
-def _reach(encoding: tiktoken.Encoding, stretch: str, tokens: int) -> int:
-    return len(encoding.decode_bytes(encoding.encode_ordinary(stretch)[:tokens]).decode("utf-8", "ignore"))
 
 
 # -- ctok --------------------------------------------------------------------------------------------------------------
@@ -194,8 +307,10 @@ def _ctok_tokenizer(yardstick: Yardstick) -> Tokenizer:
         return int(token_count(stretch, version) - frame + stretch[:1].isspace())
 
     # Not bounded: its marks for words and capitals have no bytes of their own.
-    return Tokenizer(yardstick=yardstick, tokens=tokens, reach=_ctok_reach, at_once=4_096, bounded=False)
-
-
-def _ctok_reach(_stretch: str, tokens: int) -> int:
-    return tokens * _CHARS_A_TOKEN
+    return Tokenizer(
+        yardstick=yardstick,
+        tokens=tokens,
+        reach=lambda _stretch, tokens: tokens * _CHARS_A_TOKEN,
+        at_once=4_096,
+        bounded=False,
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.act import Act, Call
-from amplifier_hooks.admission.build_request import request_id
+from amplifier_hooks.admission.approval_request import request_id
 from amplifier_hooks.errors import HookAbortError, StopInForce
 from amplifier_hooks.ports import ActionFacts, Decision, Question, RuleVerdict, Stop
 from amplifier_hooks.testing import HANG, CollectingAudit, ScriptedApprover

@@ -12,8 +12,8 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.testing import CollectingAudit
+from approval_backends.backend import DeferredApprovals
 from approval_backends.broker import Broker
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import store_at
 from approval_backends.stores.memory import MemoryStore

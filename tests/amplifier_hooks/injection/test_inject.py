@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from amplifier_hooks.errors import InjectionTooLarge
-from amplifier_hooks.foreign_code import LEFT_BEHIND
+from amplifier_hooks.foreign_code import LEFT_BEHIND, DaemonPool
 from amplifier_hooks.injection import inject
 from amplifier_hooks.injection.budget import MAX_INJECTION_SIZE, Budget, InjectionLimits
-from amplifier_hooks.injection.inject import Injection, Injector
+from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
+from amplifier_hooks.injection.tokens.counter import counter_for, guard_counter
 from amplifier_hooks.provenance import SourceTrust
 from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,7 +161,7 @@ async def test_not_heard(alone: bool) -> None:
     bench = Bench()
     item = ContextInjection(content="one more thing", hook_name="lint", event="session:end")
     if alone:
-        assert not (await bench.injector.inject_one(item)).delivered
+        await bench.injector.deliver([item])
     else:
         await bench.injector.deliver([item, text("E501 line 42", "types")])
     assert bench.texts == ([] if alone else ["⟦hook types · mark⟧\nE501 line 42"])
@@ -355,10 +354,12 @@ def sized(letter: str, size: int) -> str:
 async def test_size(letter: str) -> None:
     """Exactly the limit in bytes passes; a byte more, or ten times as much, is refused with size and limit."""
     bench = Bench(per_turn=None)
-    assert (await bench.injector.inject_one(text(sized(letter, MAX_INJECTION_SIZE)))).delivered
+    bench.injector.check([text(sized(letter, MAX_INJECTION_SIZE))])
+    await bench.injector.deliver([text(sized(letter, MAX_INJECTION_SIZE))])
     for size in (MAX_INJECTION_SIZE + 1, 10 * MAX_INJECTION_SIZE):
         with pytest.raises(InjectionTooLarge, match="exceeds") as refused:
-            await bench.injector.inject_one(text(sized(letter, size)))
+            bench.injector.check([text(sized(letter, size))])
+        await bench.injector.deliver([text(sized(letter, size))])
         assert (refused.value.size, refused.value.limit) == (size, 10_240)
         assert isinstance(refused.value, ValueError)
     assert len(bench.messages) == 1
@@ -388,10 +389,11 @@ async def test_too_many() -> None:
     assert len(bench.injector.injections) == 64
     assert bench.said == ["2 texts of 'lint': each did not reach the model: a turn takes 64 texts"]
     assert (bench.facts("injection.refused")["why"], bench.facts("injection.refused")["count"]) == ("items", 2)
-    late = await bench.injector.inject_one(text("late"))
-    assert (late.delivered, late.target, late.text, late.tokens) == (False, "nowhere", "", 0)
+    await bench.injector.deliver([text("late")])
+    assert len(bench.injector.injections) == 64
     bench.injector.new_turn()
-    assert (await bench.injector.inject_one(text("in time"))).delivered
+    await bench.injector.deliver([text("in time")])
+    assert bench.injector.injections[-1].text == "in time"
 
 
 @pytest.mark.rule("INJ-2", "INJ-3")
@@ -542,7 +544,7 @@ async def test_a_budget_of_zero(overflow: str) -> None:
     await bench.injector.deliver([text("hello")])
     assert bench.messages == []
     assert bench.said == ["a text of hook 'lint' did not reach the model: the budget is 0 tokens a turn"]
-    assert not (await bench.injector.inject_one(text("hello"))).delivered
+    assert bench.injector.injections == ()
     assert bench.budget.turn_tokens == 0
 
 
@@ -736,18 +738,17 @@ async def test_quote_within_the_budget() -> None:
     assert await bench.injector.quote([text(lines(40))]) == []
 
 
-# -- one text, obtained elsewhere --------------------------------------------------------------------------------------
+# -- limits and review -------------------------------------------------------------------------------------------------
 
 
-async def test_inject_one() -> None:
-    """Injecting one text returns its target, the text that the model reads, and its provenance."""
+async def test_an_injection() -> None:
+    """An injection names its target, the text that the model reads, and its provenance."""
     bench = Bench()
-    one = await bench.injector.inject_one(text("E501\u200b"))
-    assert isinstance(one, Injection)
+    await bench.injector.deliver([text("E501\u200b")])
+    (one,) = bench.injector.injections
     assert (one.hook, one.event, one.role, one.size, one.target) == ("lint", "tool:post", "system", 7, "context")
-    assert (one.text, one.trimmed, one.delivered) == ("E501\\u{200B}", False, True)
+    assert (one.text, one.trimmed) == ("E501\\u{200B}", False)
     assert one.tokens == bench.budget.turn_tokens
-    assert bench.injector.injections == (one,)
 
 
 @pytest.mark.rule("INJ-2")
@@ -872,8 +873,6 @@ async def test_failing_contexts(failure: str, caplog: pytest.LogCaptureFixture) 
     assert bench.injector.injections == ()
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warned == ["injection_failed"] * 2
-    with pytest.raises(Exception, match=r".*"):
-        await bench.injector.inject_one(text("one"))
 
 
 @pytest.mark.rule("INJ-8")
@@ -890,8 +889,8 @@ async def test_garbage(garbage: Any) -> None:
 async def test_a_failure_stays_paid() -> None:
     """A context that failed may have kept the text all the same, so its tokens stay used."""
     bench = Bench(Failing(raising(RuntimeError())))
-    with pytest.raises(RuntimeError):
-        await bench.injector.inject_one(text("one"))
+    await bench.injector.deliver([text("one")])
+    assert bench.injector.injections == ()
     assert bench.budget.turn_tokens == tokens("⟦hook lint · mark⟧\none")
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import AuditLog, HookAbortError, HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.admission import ask_approver as approver
-from amplifier_hooks.admission.approval_result import SessionGrants
+from amplifier_hooks.admission import approver
+from amplifier_hooks.approvals import SessionGrants
 from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.record import recorder
 from amplifier_hooks.record.record_errors import LogUnavailable

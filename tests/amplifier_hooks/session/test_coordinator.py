@@ -923,10 +923,10 @@ async def test_hook_that_injects_because_it_injected() -> None:
     session = SessionCoordinator(hooks=registry, audit=audit)
     lengths: list[int] = []
     async with session.turn("go"):
-        for _ in range(200):
+        for _ in range(80):
             await session.call_model(lambda messages: lengths.append(len(messages)))
         assert 0 < session.tokens_this_turn <= INJECTION_BUDGET_PER_TURN
-    assert 1 <= lengths[0] < lengths[-1] == lengths[-2] < 200
+    assert 1 <= lengths[0] < lengths[-1] == lengths[-2] < 80
     assert "injection.refused" in audit.kinds
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attrs import fields
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import InjectionTooLarge, InvalidCollaborator, InvalidResult, UnknownTool
@@ -595,7 +594,7 @@ def test_options_are_those_of_the_settings() -> None:
     """Type checkers read the options of a session from a table: each is a setting, another name or a part of one."""
     options = dict.fromkeys(SessionOptions.__annotations__)
     first = {SECOND_NAMES.get(option, option) for option in options} - set(LIMITS)
-    assert first | {"hooks", "agent"} == {attribute.name for attribute in fields(Settings)}
+    assert first | {"hooks", "agent"} == set(Settings.__struct_fields__)
     bogus: Any = {"bogus": 1}
     for refused in (SessionCoordinator, partial(SessionCoordinator().child, "reviewer")):
         with pytest.raises(TypeError, match="bogus"):

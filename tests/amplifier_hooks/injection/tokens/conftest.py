@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from amplifier_hooks.injection.tokens import choose_counter
+from amplifier_hooks.injection.tokens import counter
 
 
 @pytest.fixture(autouse=True)
 def _fresh_counters() -> Iterator[None]:
     """Counters that know no tokenizer yet."""
-    choose_counter._counter.cache_clear()
+    counter._counter.cache_clear()
     yield
-    choose_counter._counter.cache_clear()
+    counter._counter.cache_clear()

@@ -9,9 +9,9 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.act import Act, freeze
-from amplifier_hooks.admission.ask_approver import Approver
-from amplifier_hooks.admission.build_request import Origin
-from amplifier_hooks.approvals import as_options
+from amplifier_hooks.admission.approval_request import Origin
+from amplifier_hooks.admission.approver import Approver, Lease
+from amplifier_hooks.approvals import SessionGrants, as_options
 from amplifier_hooks.errors import ApprovalTimeout
 from amplifier_hooks.foreign_code import LEFT_BEHIND
 from amplifier_hooks.ports import ApprovalRequest, Decision
@@ -19,8 +19,8 @@ from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import Ask, Outcome
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
+from approval_backends.backend import DeferredApprovals
 from approval_backends.broker import Broker
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
@@ -28,7 +28,7 @@ from approval_backends.stores.sqlite import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from amplifier_hooks.admission.approval_result import Approval
+    from amplifier_hooks.admission.approver import Approval
 
 ACTION = Act("acme", "s1", "tool:pre", "Write", "", freeze({"path": "x"}))
 
@@ -39,6 +39,10 @@ def question(prompt: str = "Really?", hook: str = "guard", **fields: Any) -> Ask
     return Ask(hook_name=hook, prompt=prompt, **{**given, **fields})
 
 
+async def ignore(*_event: object) -> None:
+    """Do nothing, as a session without hooks and without a screen."""
+
+
 class Office:
     """An approver with everything around it in reach."""
 
@@ -46,9 +50,15 @@ class Office:
         self.backend = ScriptedApprover(*script)
         self.clock = ManualClock()
         self.audit = CollectingAudit()
-        self.approver = Approver(
-            self.backend, Recorder(self.audit, self.clock, "s1", "acme"), self.clock, Origin(agent="coder")
-        )
+        self.approver = self.approver_over(self.backend)
+
+    def approver_over(self, backend: Any) -> Approver:
+        """Return an approver that asks through this backend, for a session without hooks."""
+        recorder = Recorder(self.audit, self.clock, "s1", "acme")
+        lease, grants = Lease(backend, recorder, "", "", ignore), SessionGrants(self.clock)
+        made = Approver(backend, recorder, self.clock, Origin(agent="coder"), lease=lease, grants=grants)
+        made.announce = ignore
+        return made
 
     async def ask(self, *asks: Ask) -> Approval:
         """Ask the questions of these hooks."""
@@ -238,9 +248,7 @@ async def test_answer_after_the_deadline() -> None:
         return Decision(option="option-1", by="Robin", channel="x")
 
     office.backend = ScriptedApprover(slow)
-    office.approver = Approver(
-        office.backend, Recorder(office.audit, office.clock, "s1", ""), office.clock, Origin(agent="coder")
-    )
+    office.approver = office.approver_over(office.backend)
     approval = await office.ask()
     assert (approval.status, approval.allowed) == ("expired", False)
     assert not await office.backend.claim(office.backend.requests[0].id, ACTION.digest)
@@ -297,12 +305,7 @@ async def test_backend_whose_bookkeeping_fails() -> None:
             raise OSError("store is gone")
 
     office = Office()
-    office.approver = Approver(
-        Broken("Allow", ApprovalTimeout()),
-        Recorder(office.audit, office.clock, "s1", ""),
-        office.clock,
-        Origin(agent="coder"),
-    )
+    office.approver = office.approver_over(Broken("Allow", ApprovalTimeout()))
     approval = await office.ask()
     assert approval.allowed
     assert not await office.approver.claim(approval)
@@ -323,8 +326,7 @@ async def test_an_end_that_could_not_be_stored() -> None:
             await super().settle(request_id, outcome, result)
 
     office, backend = Office(), Flaky("Allow", "Allow", "Allow")
-    recorder = Recorder(office.audit, office.clock, "s1", "")
-    office.approver = Approver(backend, recorder, office.clock, Origin(agent="coder"))
+    office.approver = office.approver_over(backend)
     first, second = await office.ask(), await office.ask()
     await office.approver.settle([first], "done")
     await office.approver.settle([second], "failed")
@@ -353,8 +355,7 @@ async def test_one_end_of_several_that_could_not_be_stored() -> None:
 
     office, backend = Office(), Refusing("Allow", "Allow", "Allow")
     backend.ends = []
-    recorder = Recorder(office.audit, office.clock, "s1", "")
-    office.approver = Approver(backend, recorder, office.clock, Origin(agent="coder"))
+    office.approver = office.approver_over(backend)
     approvals = [await office.ask() for _ in range(3)]
     first, second, third = (approval.request.id for approval in approvals)
     backend.refused = first

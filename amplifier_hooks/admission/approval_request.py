@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -15,18 +16,17 @@ from amplifier_hooks.approvals import common_options, with_project
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.foreign_code import within
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.impacts import Impact, ImpactPolicy
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import ApprovalRequest, Question
 from amplifier_hooks.result import RISKS, Assessment, Risk, highest
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.act import Act, Call
-    from amplifier_hooks.result import Default, Outcome
+    from amplifier_hooks.result import Outcome
 
 
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
@@ -123,7 +123,8 @@ async def predict_impacts(act: Act, root: str) -> tuple[Impact, ...]:
     if not (act.cwd or root):
         return (Impact("unreadable", "", "the folder of the call is unknown"),)
     try:
-        return await within(ANALYSIS_TIMEOUT, _thread().run(_impacts_of, act, root or act.cwd))
+        async with asyncio.timeout(ANALYSIS_TIMEOUT):  # the thread's call is given up at once, so it needs no task
+            return await _thread().run(_impacts_of, act, root or act.cwd)
     except TimeoutError:
         return (Impact("unreadable", "", "the file system does not answer"),)
 
@@ -136,12 +137,12 @@ def _thread() -> DaemonPool:
 def _impacts_of(act: Act, root: str) -> tuple[Impact, ...]:
     from pathlib import Path  # the tables and readers of impact load with the first question, in the thread
 
-    from amplifier_hooks.impact.file_facts import ask_file_system
+    from amplifier_hooks.impact.file_facts import FileSystem
     from amplifier_hooks.impact.tools import predict_impact
 
     try:
         policy = ImpactPolicy(root, str(Path.home()))
-        return predict_impact(act.name, act.arguments(), policy, ask_file_system, folder=act.cwd or root).impacts
+        return predict_impact(act.name, act.arguments(), policy, FileSystem(), folder=act.cwd or root).impacts
     except RuntimeError as problem:  # a user without a home folder
         return (Impact("unreadable", "", str(problem)),)
 
@@ -165,9 +166,6 @@ def build_request(
 
     If no caller could come back to the request, it expires at the end of the inline wait.
     """
-    time = min(outcome.approval_timeout, LONGEST)
-    inline = time if origin.wait is None else min(origin.wait, time)
-    returns = durable and call.returns
     arguments = act.arguments()
     view = DataView(arguments) if isinstance(arguments, dict) else DataView()
     questions = tuple(
@@ -182,6 +180,10 @@ def build_request(
     )
     assessments = origin.assessments(act.name, view, outcome)
     risk = highest(assessments) or UNASSESSED.risk
+    time = min(outcome.approval_timeout, LONGEST)
+    inline = time if origin.wait is None else min(origin.wait, time)
+    returns = durable and call.returns
+    allows = outcome.approval_default == "allow" and all(origin.ours(ask.hook_name) for ask in outcome.asks)
     options = common_options(outcome.asks, risk)
     return ApprovalRequest(
         id=request_id(act, call, attempt, questions),
@@ -194,7 +196,7 @@ def build_request(
         digest=act.digest,
         questions=questions,
         options=options if keep is None else with_project(options),
-        default=default_of(outcome, origin),
+        default="allow" if allows else "deny",  # only if every asking hook says so and is the host's own
         created=now,
         expires=now + timedelta(seconds=time if returns else inline),
         risk=risk,
@@ -207,9 +209,3 @@ def build_request(
         impacts=impacts,
         keep=keep,
     )
-
-
-def default_of(outcome: Outcome, origin: Origin) -> Default:
-    """Return the effect of silence: allow only if every asking hook says so and is the host's own."""
-    trusted = all(origin.ours(ask.hook_name) for ask in outcome.asks)
-    return outcome.approval_default if trusted else "deny"

@@ -1,8 +1,13 @@
-"""Applies the host's rules to an outcome: a denial beats everything, an allowance answers questions."""
+"""Rules that decide without a person: a denial beats everything, an allowance answers questions.
+
+`FailClosedRules` asks the policies of a session, and `apply_verdict` applies their verdict to an outcome. One policy is
+here: `SelfProtection` keeps an agent from switching hooks off, and from deciding in a person's place.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,15 +15,15 @@ import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.events import find
-from amplifier_hooks.foreign_code import within
+from amplifier_hooks.events import TOOL_PRE, find
+from amplifier_hooks.foreign_code import call_apart, within
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import RuleVerdict
 from amplifier_hooks.result import APPROVAL_TIMEOUT, DEFAULT_PROMPT, RISKS, Ask, Assessment
-from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Iterable
+    from os import PathLike
 
     from amplifier_hooks.ports import ActionFacts, RulePolicy
     from amplifier_hooks.result import Outcome
@@ -29,6 +34,11 @@ RULES_TIMEOUT: Final = 5.0
 ANY: Final = "*"
 OPTIONS: Final = ("Allow once", "Allow always", "Deny")
 """Options of a rule's own question."""
+
+SELF_PROTECTION: Final = "self-protection"
+UNGUARDS: Final = (
+    "{place} is not for the agent to change ({reason}); an operator does that outside of the agent's session"
+)
 
 log = get_logger(__name__)
 
@@ -205,3 +215,63 @@ def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, 
         "rule": verdict.rule,
         "hooks": [ask.hook_name for ask in answered],
     }
+
+
+class SelfProtection:
+    """Denies the tool calls of a session that could take its guard away.
+
+    These calls write, delete, rename or link a protected path or a setting of an agent program that can switch a hook
+    off, read a token of ours, connect to a protected port, or run an `amplifier-hooks` command that does more than
+    look. No person and no rule allows such a call. A call whose text cannot be read is not denied for that.
+
+    Args:
+        paths: Files and folders to protect, besides those that a table names.
+        more: A function that returns more of them at every call, for files that change while the session runs.
+        ports: Ports of this machine at which people or programs decide.
+        off: A reason to deny nothing; the record of the session has it. Empty if the protection is on.
+    """
+
+    any_thread = True
+
+    def __init__(
+        self,
+        *,
+        paths: tuple[str | PathLike[str], ...] = (),
+        more: Callable[[], Iterable[str | PathLike[str]]] = tuple,
+        ports: tuple[int, ...] = (),
+        off: str = "",
+    ) -> None:
+        from pathlib import Path  # loads slowly, and few sessions are protected
+
+        self.off = off
+        self.paths = paths
+        self.more = more
+        self.ports = ports
+        self._home = str(Path.home())
+        self._guarded: dict[tuple[str | PathLike[str], ...], tuple[str, ...]] = {}
+        """The spellings of the last paths."""
+
+    def judge(self, facts: ActionFacts) -> RuleVerdict | None:
+        """Return the denial of a tool call that could take the guard away, or None."""
+        if facts.event != TOOL_PRE:
+            return None
+        from amplifier_hooks.impact.file_facts import FileSystem
+        from amplifier_hooks.impact.tools import predict_impact
+        from amplifier_hooks.impacts import ImpactPolicy
+
+        folder = facts.cwd or facts.root or "/"
+        policy = ImpactPolicy(facts.root or folder, self._home, guarded=self._spellings(), guarded_ports=self.ports)
+        impact = predict_impact(facts.tool, facts.arguments, policy, FileSystem(), folder=folder)
+        for one in impact.impacts:
+            if one.unguards:
+                reason = UNGUARDS.format(place=one.place or facts.tool, reason=one.reason)
+                return RuleVerdict(action="deny", rule=SELF_PROTECTION, reason=reason)
+        return None
+
+    def _spellings(self) -> tuple[str, ...]:
+        """Return the absolute paths, and the paths behind their links."""
+        paths = (*self.paths, *self.more())
+        if paths not in self._guarded:
+            full = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # pathlib keeps `..`
+            self._guarded = {paths: tuple(dict.fromkeys((*full, *map(os.path.realpath, full))))}
+        return self._guarded[paths]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.admission import approval_request
 from amplifier_hooks.approvals import act_of
 from amplifier_hooks.errors import HookAbortError, InvalidRegistration
 from amplifier_hooks.ports import Decision, RuleVerdict
@@ -258,6 +259,18 @@ async def test_a_request_has_the_impacts(tool: str, given: dict[str, Any], impac
     assert [(one["kind"], one["place"]) for one in told] == impacts
     assert desk.audit.facts("approval.requested")[0]["impacts"] == told
     assert desk.request.digest == act_of(desk.request).digest
+
+
+@pytest.mark.rule("APR-2")
+async def test_an_analysis_that_takes_too_long_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call whose analysis does not end in time is asked about as one that cannot be read."""
+    monkeypatch.setattr(approval_request, "ANALYSIS_TIMEOUT", 0)
+    desk = Desk("Allow once")
+    desk.gate("a", ASK)
+    assert await desk.write(file_path="b.txt")
+    assert [(one.kind, one.reason) for one in desk.request.impacts] == [
+        ("unreadable", "the file system does not answer")
+    ]
 
 
 @pytest.mark.rule("APR-2")

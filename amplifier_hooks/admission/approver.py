@@ -2,35 +2,20 @@
 
 The order: grants → the session's lease on the backend → the record → `approval:required`, where a hook may still deny →
 the backend, until the deadline → the record → the event of the result. A decision has no effect before it is on record.
-
-A `Lease` is a session's hold on a backend that outlives the session: it begins before the first question and ends with
-the session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from attrs import define, field
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, force_setattr, replace
 
 from amplifier_hooks.act import Call
-from amplifier_hooks.admission.approval_result import (
-    EVENT_OF,
-    Approval,
-    SessionGrants,
-    asking_hooks,
-    decision_facts,
-    event_data,
-    grant_store_of,
-    late_answer,
-    request_facts,
-    request_summary,
-    stop_facts,
-)
-from amplifier_hooks.admission.build_request import Origin, build_request, predict_impacts
-from amplifier_hooks.approvals import CHANGED_ONCE, answered_digest, is_for_another
+from amplifier_hooks.admission.approval_request import build_request, predict_impacts
+from amplifier_hooks.approvals import CHANGED_ONCE, act_of, answered_digest, is_for_another
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
     AlreadyRun,
@@ -41,7 +26,7 @@ from amplifier_hooks.errors import (
     InputNotFreezable,
     StopInForce,
 )
-from amplifier_hooks.events import APPROVAL_REQUIRED
+from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED
 from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import (
@@ -49,19 +34,30 @@ from amplifier_hooks.ports import (
     CallStore,
     Decision,
     DurableApprovals,
+    Grant,
     KnownCall,
     ProjectGrants,
     StopSource,
     Unfinished,
 )
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.result import UserMessage
+from amplifier_hooks.result import Cause, UserMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from amplifier_hooks.act import Act
-    from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, KeptResult, Settlement, Stop
+    from amplifier_hooks.admission.approval_request import Origin
+    from amplifier_hooks.ports import (
+        ApprovalBackend,
+        Clock,
+        GrantStore,
+        KeptResult,
+        Option,
+        Settlement,
+        Stop,
+    )
     from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.result import Outcome
 
@@ -69,44 +65,113 @@ if TYPE_CHECKING:
 BACKEND_TIMEOUT: Final = 5.0
 """Timeout, in seconds, for calls of the backend that need no person."""
 
+SLACK: Final = 1.0
+"""Seconds a durable backend has to release a question after the inline wait; then the request is cancelled."""
+
+EXPIRED: Final = "expired"
+SUPERSEDED: Final = "superseded"
+"""Reasons for withdrawing a question, in words that backends know."""
+
+OTHER_ACT: Final = "the answer is about another act with this call id"
+
+NO_CALL: Final = Call(chosen=False, returns=False)
+"""A call that no later call can come back to."""
+
+Ending = Literal["approved", "denied", "expired", "unavailable", "cancelled", "pending"]
+
+EVENT_OF: Final[Mapping[Ending, str]] = {
+    "approved": APPROVAL_GRANTED,
+    "denied": APPROVAL_DENIED,
+    "expired": APPROVAL_EXPIRED,
+    "unavailable": APPROVAL_DENIED,
+    "cancelled": APPROVAL_DENIED,
+}
+"""Event for each end of a request. A pending request has none."""
+
+T = TypeVar("T")
+
 log = get_logger(__name__)
 
 
-class Lease:
+class Approval(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a request. `allowed` differs from `approved`: a default may allow a question without an answer.
+
+    `took` is in seconds. `grants` are the grants that made asking unnecessary, and `hook` is the hook that denied
+    before a person was asked. `cause` is the kind of a denial where the status does not say it.
+    """
+
+    status: Ending
+    allowed: bool = False
+    reason: str
+    request: ApprovalRequest
+    decision: Decision | None = None
+    took: float | None = None
+    grants: tuple[Grant, ...] = ()
+    hook: str | None = None
+    cause: Cause | None = None
+    used: AlreadyRun | None = None
+    """The end of the call that used the approval up."""
+    digest: str = ""
+    """Digest of the action that was decided about; by default, of the action that the request shows."""
+
+    def __post_init__(self) -> None:
+        if not self.digest:
+            force_setattr(self, "digest", self.request.digest)
+
+    @property
+    def option(self) -> Option | None:
+        """The chosen option."""
+        chosen = self.decision.option if self.decision is not None else None
+        return next((option for option in self.request.options if option.id == chosen), None)
+
+    @property
+    def edited_arguments(self) -> Mapping[str, Any] | None:
+        """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
+        return self.decision.arguments if self.allowed and self.decision is not None else None
+
+    @property
+    def claimable(self) -> bool:
+        """True if the approval is a person's and has to be claimed. A default and a grant are not claimed."""
+        return self.decision is not None and not self.grants
+
+    @property
+    def message(self) -> str:
+        """The reason, and the approver's message to the model."""
+        said = self.decision.message if self.decision is not None and not self.allowed else None
+        return f"{self.reason}\n{self.decision.by} says: {said}" if said and self.decision else self.reason
+
+
+class Lease(msgspec.Struct, eq=False):
     """A worker's part in a session of a durable backend, and the questions that wait there for a resumed call.
 
     For any other backend a lease does nothing.
     """
 
-    def __init__(
-        self,
-        backend: object,
-        recorder: Recorder,
-        tenant: str,
-        session: str,
-        tell: Callable[[UserMessage], Awaitable[None]] | None = None,
-    ) -> None:
-        self._backend = durable_backend(backend)
-        self._calls: CallStore | None = backend if backend is not None and isinstance(backend, CallStore) else None
-        self._recorder = recorder
-        self.session_key = (tenant, session)
-        self._tell = tell
-        self._begun: Unfinished | None = None
-        self.tried = self._backend is None
-        """True once the backend was asked for what other workers left, whether or not it answered."""
-        self._one_at_a_time = asyncio.Lock()
-        self.waiting: dict[str, ApprovalRequest] = {}
-        """Questions that are open, or answered and not used, without a caller that waits for them inline."""
+    backend: object
+    recorder: Recorder
+    tenant: str
+    session: str
+    tell: Callable[[UserMessage], Awaitable[None]]
+    begun: bool = False
+    """True if the record has all that other workers left, so that their questions may be used or withdrawn here."""
+    tried: bool = False
+    """True once the backend was asked for what other workers left, whether or not it answered."""
+    waiting: dict[str, ApprovalRequest] = {}
+    """Questions that are open, or answered and not used, without a caller that waits for them inline."""
+    _durable: DurableApprovals | None = None
+    _calls: CallStore | None = None
+    _found: Unfinished | None = None
+    _one_at_a_time: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._durable = self.backend if isinstance(self.backend, DurableApprovals) else None
+        self._calls = self.backend if isinstance(self.backend, CallStore) else None
+        self.begun = self.tried = self._durable is None
 
     @property
     def durable(self) -> bool:
         """True if questions stay open when no caller waits for them inline."""
-        return self._backend is not None and self._backend.durable is True
-
-    @property
-    def begun(self) -> bool:
-        """True if the record has all that other workers left, so that their questions may be used or withdrawn here."""
-        return self._backend is None or self._begun is not None
+        return self._durable is not None and self._durable.durable is True
 
     async def begin(self) -> Unfinished:
         """Begin the session in the backend, and complete the record with events that another worker did not write.
@@ -117,9 +182,10 @@ class Lease:
         """
         self.tried = True
         async with self._one_at_a_time:
-            if self._begun is None:
-                self._begun = await self._acquire()
-            return self._begun
+            if self._found is None:
+                self._found = await self._acquire()
+                self.begun = True
+            return self._found
 
     async def find_call(self, tenant: str, session: str, call: str) -> KnownCall | None:
         """Return the request that stands for a call, in the backend or waiting here, or None.
@@ -146,11 +212,11 @@ class Lease:
     async def end(self, reason: str, *, final: bool = False) -> bool:
         """End the session in the backend, unless questions wait for a resumed call. Return True if it was ended."""
         if self.waiting and not final:
-            await self._recorder.note("session.suspended", {"waiting": sorted(self.waiting)})
+            await self.recorder.note("session.suspended", {"waiting": sorted(self.waiting)})
             return False
-        if self._backend is not None and self._begun is not None:
-            await within(BACKEND_TIMEOUT, self._backend.end_session(*self.session_key, reason, final=final))
-            await self._complete_record(self._backend)
+        if self._durable is not None and self.begun:
+            await within(BACKEND_TIMEOUT, self._durable.end_session(self.tenant, self.session, reason, final=final))
+            await self._complete_record(self._durable)
         return True
 
     async def mark_recorded(self, request: ApprovalRequest) -> None:
@@ -158,95 +224,55 @@ class Lease:
 
         A failure is logged; the next worker completes the record.
         """
-        if self._backend is not None:
-            try:
-                await within(BACKEND_TIMEOUT, self._backend.mark_recorded(request.id))
-            except Exception as error:  # noqa: BLE001  # a backend may raise anything
-                log.warning("approval_mark_failed", error=describe(error))
+        if (backend := self._durable) is not None:
+            await answer_of(lambda: backend.mark_recorded(request.id), "approval_mark_failed")
 
     async def _acquire(self) -> Unfinished:
-        if self._backend is None:
+        if self._durable is None:
             return Unfinished()
-        found = await within(BACKEND_TIMEOUT, self._backend.begin_session(*self.session_key))
-        await self._complete_record(self._backend)
+        found = await within(BACKEND_TIMEOUT, self._durable.begin_session(self.tenant, self.session))
+        await self._complete_record(self._durable)
         self.waiting |= {request.id: request for request in (*found.pending, *found.approved)}
         for request in found.unknown:
-            await self._recorder.note("approval.unknown", request_summary(request), durable=True)
-            if self._tell is not None:
-                text = (
-                    f"{request.tool or request.event} was approved and begun, and no result is known yet "
-                    f"(request {request.id}). It is not run again; look, and settle it."
-                )
-                message = UserMessage(text=text, level="warning", hook_name="session", source="session")
-                await self._tell(message)
+            await self.recorder.note("approval.unknown", request_summary(request), durable=True)
+            text = (
+                f"{request.tool or request.event} was approved and begun, and no result is known yet "
+                f"(request {request.id}). It is not run again; look, and settle it."
+            )
+            await self.tell(UserMessage(text=text, level="warning", hook_name="session", source="session"))
         return found
 
     async def _complete_record(self, backend: DurableApprovals) -> None:
         """Record, marked as late, the events that another worker did not record."""
         numbers: dict[str, int] = {}
-        for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(*self.session_key)):
-            await self._recorder.write("approval.late", {**facts, "late": True})
+        for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(self.tenant, self.session)):
+            await self.recorder.write("approval.late", {**facts, "late": True})
             numbers[facts["request"]] = max(facts["event_number"], numbers.get(facts["request"], 0))
         for request_id, number in numbers.items():
             await within(BACKEND_TIMEOUT, backend.mark_recorded(request_id, number))
 
 
-def durable_backend(backend: object) -> DurableApprovals | None:
-    """Return the backend if its questions may outlive the program, otherwise None."""
-    return backend if backend is not None and isinstance(backend, DurableApprovals) else None
-
-
-SLACK: Final = 1.0
-"""Seconds a durable backend has to release a question after the inline wait; then the request is cancelled."""
-
-EXPIRED: Final = "expired"
-SUPERSEDED: Final = "superseded"
-"""Reasons for withdrawing a question, in words that backends know."""
-
-
-OTHER_ACT: Final = "the answer is about another act with this call id"
-
-NO_CALL: Final = Call(chosen=False, returns=False)
-"""A call that no later call can come back to."""
-
-
-async def ignore_event(_event: str, _data: dict[str, Any]) -> Outcome | None:
-    """Ignore an event about a question: the default for an approver without hooks."""
-    return None
-
-
-@define(eq=False)
-class Approver:
-    """Asks on behalf of one session, and holds the backend to the deadline.
-
-    `emit` calls the hooks of an event, and returns the outcome if there are hooks.
-    """
+class Approver(msgspec.Struct, eq=False):
+    """Asks on behalf of one session, and holds the backend to the deadline."""
 
     backend: ApprovalBackend | None
     recorder: Recorder
     clock: Clock
-    origin: Origin = field(factory=Origin)
-    lease: Lease = field(kw_only=True)
-    grants: GrantStore = field(kw_only=True)
-    emit: Callable[[str, dict[str, Any]], Awaitable[Outcome | None]] = field(default=ignore_event, kw_only=True)
-    _open: set[asyncio.Future[str]] = field(factory=set, init=False)
-    _unsettled: dict[str, tuple[ApprovalRequest, Settlement, KeptResult | None]] = field(factory=dict, init=False)
-    _stop_source: StopSource | None = field(init=False)
-    _stops: dict[str, Stop] = field(factory=dict, init=False)
+    origin: Origin
+    lease: Lease
+    grants: GrantStore
+    announce: Callable[[str, Callable[[], dict[str, Any]]], Awaitable[Outcome | None]] = cast("Any", None)
+    """Calls the hooks of an event, and returns the outcome if there are hooks; only then is the data made."""
+    stop_source: StopSource | None = None
+    """The backend, if it knows the stops of acts."""
+    _stops: dict[str, Stop] = {}
     """The stops that cover the session, as they are on record."""
+    _open: set[asyncio.Future[str]] = set()
+    _unsettled: dict[str, tuple[ApprovalRequest, Settlement, KeptResult | None]] = {}
 
-    @lease.default
-    def _default_lease(self) -> Lease:
-        return Lease(self.backend, self.recorder, "", "")
-
-    @_stop_source.default
-    def _backend_as_stop_source(self) -> StopSource | None:
-        backend: object = self.backend
-        return backend if backend is not None and isinstance(backend, StopSource) else None
-
-    @grants.default
-    def _default_grants(self) -> GrantStore:
-        return grant_store_of(self.backend) or SessionGrants(self.clock)
+    def __post_init__(self) -> None:
+        source: object = self.backend
+        self.stop_source = source if isinstance(source, StopSource) else None
 
     def cancel(self, reason: str) -> None:
         """Withdraw every question that a caller waits for; the caller gets a cancelled approval with this reason."""
@@ -279,7 +305,7 @@ class Approver:
         Raises `RecordUnavailable`.
         """
         await self._settle_all()
-        now = self.clock.now()
+        keep, now = self._keep, self.clock.now()
         request = resumed or build_request(
             outcome,
             act,
@@ -290,7 +316,7 @@ class Approver:
             durable=self.lease.durable,
             given=given,
             impacts=await predict_impacts(act, self.origin.cwd),
-            keep=self._keep,
+            keep=keep,
         )
         if unread is not None:
             return failed_approval(request, unread)
@@ -308,30 +334,19 @@ class Approver:
         Raises `StopInForce` while a stop covers the session.
         """
         if approval.grants:
-            return await self._use_grants(approval)
-        if self.backend is None or not approval.claimable:
+            counted = await answer_of(
+                lambda: self.grants.use_grants(approval.request, approval.grants), "approval_grants_failed", StopInForce
+            )
+            return counted is True
+        backend = self.backend
+        if backend is None or not approval.claimable:
             return approval.allowed  # a default needs no claim
-        try:
-            claimed = await within(BACKEND_TIMEOUT, self.backend.claim(approval.request.id, approval.digest)) is True
-        except StopInForce:
-            raise
-        except Exception as error:  # noqa: BLE001  # a backend may raise anything; an act without a claim does not run
-            log.warning("approval_claim_failed", error=describe(error))
-            return False
-        if claimed:
+        claimed = await answer_of(
+            lambda: backend.claim(approval.request.id, approval.digest), "approval_claim_failed", StopInForce
+        )
+        if claimed is True:
             await self._remember(approval)
-        return claimed
-
-    async def _use_grants(self, approval: Approval) -> bool:
-        """Count the call that grants cover. Return True if the act may run."""
-        try:
-            used = await within(BACKEND_TIMEOUT, self.grants.use_grants(approval.request, approval.grants))
-        except StopInForce:
-            raise
-        except Exception as error:  # noqa: BLE001  # a store may raise anything; a call that is not counted does not run
-            log.warning("approval_grants_failed", error=describe(error))
-            return False
-        return used is True
+        return claimed is True
 
     @property
     def _keep(self) -> float | None:
@@ -339,20 +354,15 @@ class Approver:
         grants: object = self.grants
         return grants.keep_grants if isinstance(grants, ProjectGrants) else None
 
-    @property
-    def knows_stops(self) -> bool:
-        """True if the backend knows the stops of acts."""
-        return self._stop_source is not None
-
     async def find_stop(self, sessions: Sequence[tuple[str, str]]) -> Stop | None:
         """Return a stop that covers one of these sessions, or None. A stop that is new here, or over, goes on record.
 
         If the backend fails, the stops that were read last count.
         """
-        if self._stop_source is None:
+        if self.stop_source is None:
             return None
         try:
-            found = await self._stop_source.stops()
+            found = await self.stop_source.stops()
         except Exception as error:  # noqa: BLE001  # a backend may raise anything
             log.warning("approval_stops_failed", error=describe(error))
             return next(iter(self._stops.values()), None)
@@ -425,19 +435,16 @@ class Approver:
             known = now
         if known.begun is not None:
             return failed_approval(known.request, known.begun)
-        return await self._finish(self._approval_from(known.request, known.denial), call.id or None)
+        return await self._finish(self._approval_from(known.request, known.denial, self.clock.now()), call.id or None)
 
     async def _take_back(self, request: ApprovalRequest, why: str) -> Decision | None:
         """Withdraw a question from the backend. Return the answer that the backend had by then, or None."""
         self.lease.waiting.pop(request.id, None)
-        if self.backend is not None:
-            try:
-                found: object = await within(BACKEND_TIMEOUT, self.backend.withdraw(request.id, why))
-            except Exception as error:  # noqa: BLE001  # a backend may raise anything
-                log.warning("approval_withdraw_failed", error=describe(error))
-            else:
-                return found if isinstance(found, Decision) else None
-        return None
+        backend = self.backend
+        if backend is None:
+            return None
+        found: object = await answer_of(lambda: backend.withdraw(request.id, why), "approval_withdraw_failed")
+        return found if isinstance(found, Decision) else None
 
     async def _void(self, request: ApprovalRequest, why: str) -> None:
         """Withdraw a question that was decided in another way. Record an answer of the backend as late."""
@@ -453,17 +460,13 @@ class Approver:
         """
         await self._settle_all()
         if await self.lease.end(reason, final=final):
-            await within(BACKEND_TIMEOUT, self.grants.end_grants(*self.lease.session_key))
+            await within(BACKEND_TIMEOUT, self.grants.end_grants(self.lease.tenant, self.lease.session))
 
     # -- before asking -------------------------------------------------------------------------------------------
 
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """Return the approval by grants, or None. If the store fails, a person is asked."""
-        try:
-            found = await within(BACKEND_TIMEOUT, self.grants.match_grants(request))
-        except Exception as error:  # noqa: BLE001  # a store may raise anything
-            log.warning("approval_grants_failed", error=describe(error))
-            return None
+        found = await answer_of(lambda: self.grants.match_grants(request), "approval_grants_failed")
         if found is None:
             return None
         said, grants = found
@@ -489,11 +492,13 @@ class Approver:
         stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open.add(stop)  # before the first await: from here on it can be withdrawn
         try:
-            await self.lease.begin()
+            if not self.lease.begun:
+                await self.lease.begin()
             resumed = {"resumed": True} if request.id in self.lease.waiting else {}
-            await self.recorder.write("approval.requested", request_facts(request) | resumed)
-            options = [option.label for option in request.options]
-            log.info("approval_requested", hook=asking_hooks(request), prompt=request.prompt, options=options)
+            facts = request_facts(request)
+            await self.recorder.write("approval.requested", facts | resumed)
+            hooks = asking_hooks(request)
+            log.info("approval_requested", hook=hooks, prompt=facts["prompt"], options=facts["options"])
             return await self._denial_by_hook(request, call) or await self._await_answer(self.backend, request, stop)
         except asyncio.CancelledError:
             await finish_despite_cancel(self._record_cancelled(request))
@@ -513,7 +518,7 @@ class Approver:
 
     async def _denial_by_hook(self, request: ApprovalRequest, call: str | None) -> Approval | None:
         """Return the denial of a hook at `approval:required`. Any other answer there has no effect."""
-        outcome = await self.emit(APPROVAL_REQUIRED, event_data(request, call))
+        outcome = await self.announce(APPROVAL_REQUIRED, partial(event_data, request, call))
         if outcome is None or not outcome.denied:
             return None
         by, reason = outcome.denied_by or "registry", outcome.reason or "no reason given"
@@ -546,11 +551,12 @@ class Approver:
             return unavailable_approval(request, str(pending))
         except ApprovalTimeout:
             return await self._unanswered(request, EXPIRED)
-        if self.clock.now() >= request.expires:  # the session was too busy to see the deadline pass
+        now = self.clock.now()
+        if now >= request.expires:  # the session was too busy to see the deadline pass
             return await self._unanswered(request, EXPIRED)
-        return self._approval_from(request, decision)
+        return self._approval_from(request, decision, now)
 
-    def _approval_from(self, request: ApprovalRequest, decision: object) -> Approval:
+    def _approval_from(self, request: ApprovalRequest, decision: object, now: datetime) -> Approval:
         """Return the approval from an answer, which counts only if it was one of the offered options."""
         if not isinstance(decision, Decision):
             return unavailable_approval(request, f"the answer was of type {type(decision).__name__}")
@@ -559,22 +565,26 @@ class Approver:
         chosen = next((option for option in request.options if option.id == decision.option), None)
         if chosen is None:
             return unavailable_approval(request, f"{decision.option!r} was not offered")
-        try:
-            digest = answered_digest(request, decision.arguments)
-        except (InputNotFreezable, TypeError, ValueError) as error:
-            return unavailable_approval(request, f"the edited arguments cannot be used: {error}")
-        if is_for_another(chosen, request, digest):
-            return unavailable_approval(request, CHANGED_ONCE)
+        digest = request.digest
+        if decision.arguments is not None:
+            try:
+                digest = answered_digest(request, decision.arguments)
+            except (InputNotFreezable, TypeError, ValueError) as error:
+                return unavailable_approval(request, f"the edited arguments cannot be used: {error}")
+            if is_for_another(chosen, request, digest):
+                return unavailable_approval(request, CHANGED_ONCE)
         took = decision.took
         if took is None:
-            took = max(0.0, (self.clock.now() - request.created).total_seconds())
+            took = max(0.0, (now - request.created).total_seconds())
+        allows = chosen.allows
         return Approval(
-            status="approved" if chosen.allows else "denied",
-            allowed=chosen.allows,
-            reason=f"Allowed by {decision.by}" if chosen.allows else f"User denied: {request.prompt}",
+            status="approved" if allows else "denied",
+            allowed=allows,
+            reason=f"Allowed by {decision.by}" if allows else f"User denied: {request.prompt}",
             request=request,
             decision=decision,
             took=took,
+            digest=digest if allows else request.digest,
         )
 
     async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
@@ -586,7 +596,7 @@ class Approver:
         """
         decision = await self._take_back(request, why)
         if decision is not None:
-            approval = self._approval_from(request, decision)
+            approval = self._approval_from(request, decision, self.clock.now())
             if why == EXPIRED or not approval.allowed:
                 return approval
             await self.recorder.note("approval.late", late_answer(request, decision))
@@ -619,7 +629,7 @@ class Approver:
                 await self.lease.mark_recorded(request)  # an approval is marked when it is claimed
             if not approval.allowed:
                 await self._remember(approval)  # an allowance is kept when it is claimed
-            await self.emit(EVENT_OF[approval.status], event_data(request, call, approval))
+            await self.announce(EVENT_OF[approval.status], partial(event_data, request, call, approval))
         except asyncio.CancelledError:
             await finish_despite_cancel(self.withdraw(request, "cancelled"))
             raise
@@ -627,12 +637,25 @@ class Approver:
 
     async def _remember(self, approval: Approval) -> None:
         """Store a decision that lasts as a grant. If that fails, a person is asked again the next time."""
-        if approval.decision is None or approval.grants or approval.option is None or not approval.option.lasts:
+        decision = approval.decision
+        if decision is None or approval.grants or approval.option is None or not approval.option.lasts:
             return
-        try:
-            await within(BACKEND_TIMEOUT, self.grants.remember(approval.request, approval.decision))
-        except Exception as error:  # noqa: BLE001  # a store may raise anything
-            log.warning("approval_grants_failed", error=describe(error))
+        await answer_of(lambda: self.grants.remember(approval.request, decision), "approval_grants_failed")
+
+
+async def answer_of(asking: Callable[[], Awaitable[T]], failure: str, *passed_on: type[Exception]) -> T | None:
+    """Return the answer of a backend or a store of grants, which may raise anything.
+
+    An error and a late answer are None, and are logged under the name `failure`. Errors of the types `passed_on` are
+    raised.
+    """
+    try:
+        return await within(BACKEND_TIMEOUT, asking())
+    except passed_on:
+        raise
+    except Exception as error:  # noqa: BLE001  # see above
+        log.warning(failure, error=describe(error))
+        return None
 
 
 def failed_approval(request: ApprovalRequest, error: Exception) -> Approval:
@@ -646,3 +669,107 @@ def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:
     """Return the end of a question that could not be asked, or got no valid answer."""
     log.warning("approval_unavailable", error=problem)
     return Approval(status="unavailable", reason=f"Approval unavailable: {problem}", request=request)
+
+
+# -- in the forms of record and events ---------------------------------------------------------------------------------
+
+
+def asking_hooks(request: ApprovalRequest) -> str:
+    """Return the names of the asking hooks, for a log line."""
+    return ", ".join(dict.fromkeys(question.hook for question in request.questions))
+
+
+def request_summary(request: ApprovalRequest) -> dict[str, Any]:
+    """Return the fields that identify a request; every record of it begins with them."""
+    return {"request": request.id, "event": request.event, "tool": request.tool, "digest": request.digest}
+
+
+def request_facts(request: ApprovalRequest) -> dict[str, Any]:
+    """Return a request in the form of the record: arguments by their digest."""
+    return request_summary(request) | {
+        "hooks": [question.hook for question in request.questions],
+        "prompt": request.prompt,
+        "options": [option.label for option in request.options],
+        "risk": request.risk,
+        "assessments": [asdict(one) for one in request.assessments],
+        "impacts": [asdict(one) for one in request.impacts],
+        "expires": request.expires.isoformat(),
+    }
+
+
+def decision_facts(approval: Approval) -> dict[str, Any]:
+    """Return the end of a request in the form of the record: decider, channel, time, duration, option, and reason."""
+    decision, option = approval.decision, approval.option
+    facts = request_summary(approval.request) | {
+        "status": approval.status,
+        "allowed": approval.allowed,
+        "reason": approval.reason,
+        "by": approval.hook or (decision.by if decision else None),
+        "channel": decision.channel if decision else None,
+    }
+    if decision is not None:
+        facts |= {
+            "option": option.label if option else None,
+            "option_kind": option.kind if option else None,
+            "decision": decision.id,
+            "at": decision.at.isoformat() if decision.at else None,
+            "took": approval.took,
+            "message": decision.message,
+        }
+    if approval.edited_arguments is not None:
+        facts["edited"] = approval.digest
+    if approval.grants:
+        facts["grants"] = [grant.id for grant in approval.grants]
+    return facts
+
+
+def late_answer(request: ApprovalRequest, decision: Decision) -> dict[str, Any]:
+    """Return an answer to a withdrawn question, in the form of the record; it has no effect."""
+    allows = any(option.allows for option in request.options if option.id == decision.option)
+    return request_summary(request) | {
+        "what": "approve" if allows else "deny",
+        "at": decision.at.isoformat() if decision.at else None,
+        "by": decision.by,
+        "channel": decision.channel,
+        "late": True,
+    }
+
+
+def stop_facts(stop: Stop) -> dict[str, Any]:
+    """Return the begin of a stop, or its end if it is over, in the form of the record."""
+    over = stop.ended is not None
+    return {
+        "stop": stop.id,
+        "covers": {"tenant": stop.tenant, "session": stop.session},
+        "why": stop.why,
+        "by": stop.ended_by if over else stop.by,
+        "at": (stop.ended or stop.at).isoformat(),
+    }
+
+
+def event_data(request: ApprovalRequest, call: str | None, approval: Approval | None = None) -> dict[str, Any]:
+    """Return the payload of an approval event."""
+    data: dict[str, Any] = {
+        "approval_id": request.id,
+        "hook": asking_hooks(request),
+        "event": request.event,
+        "tool_name": request.tool or None,
+        "tool_call_id": call,
+        "tool_input": act_of(request).arguments(),
+        "digest": request.digest,
+        "prompt": request.prompt,
+        "options": [option.label for option in request.options],
+        "risk": request.risk,
+        "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
+        "impacts": [asdict(one) for one in request.impacts],
+        "expires": request.expires.isoformat(),
+    }
+    if approval is not None:
+        data |= {
+            "option": approval.option.label if approval.option else None,
+            "decided_by": approval.hook or (approval.decision.by if approval.decision else None),
+            "channel": approval.decision.channel if approval.decision else None,
+            "reason": approval.reason,
+            "duration_ms": None if approval.took is None else approval.took * 1e3,
+        }
+    return data
