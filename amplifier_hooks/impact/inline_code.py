@@ -7,13 +7,12 @@ names (`getattr`, `eval`) counts as unread.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from amplifier_hooks.impact.hosts import url_impact
-from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show
+from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show, url_impact
 from amplifier_hooks.impact.shell_words import decode_escapes
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import Impact
@@ -34,6 +33,10 @@ HEAD: Final = re.compile(rf"\b[A-Za-z_]{{{HEAD_LENGTH}}}")
 NAME_OF_PATTERN: Final = re.compile(
     r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
 )
+GROUPS: Final = re.compile(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)")
+"""Classes and groups of an expression."""
+INNER: Final = re.compile(r"(?<![\\A-Za-z_])[A-Za-z_]{3,}(?![A-Za-z_?*{])")
+"""A word of an expression, outside its classes and groups, that every match holds."""
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
@@ -56,14 +59,16 @@ class _Expression:
     head: str = ""
     """The first letters of the name, if a word begins with them; or an empty text."""
     any_case: bool = False
+    inner: str = ""
+    """A text that every match holds somewhere, if no name is known."""
 
     def search(self, code: str) -> re.Match[str] | None:
         """Return the first match. Most places are ruled out by the name."""
         name, pattern = self.name, self.pattern
         if not name:
-            return pattern.search(code)
+            return pattern.search(code) if self.inner in code else None
         if self.any_case:
-            return pattern.search(code) if name in code.lower() else None
+            return pattern.search(code) if name in _lower(code) else None
         place = code.find(name)
         while place >= 0:
             if match := pattern.match(code, max(0, place - self.offset)):
@@ -72,12 +77,19 @@ class _Expression:
         return None
 
 
+_lower = lru_cache(maxsize=2)(str.lower)
+
+
 def _expression(pattern: str, *, any_case: bool = False) -> _Expression:
     compiled = re.compile(pattern, re.IGNORECASE if any_case else 0)
     match = NAME_OF_PATTERN.match(pattern)
-    alternatives = "|" in re.sub(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)", "", pattern)
-    if match is None or alternatives:
+    alternatives = "|" in GROUPS.sub("", pattern)
+    if alternatives:
         return _Expression(compiled)
+    if match is None:
+        outside = GROUPS.sub(" ", pattern)
+        words = [] if any_case else INNER.findall(outside)
+        return _Expression(compiled, inner=max(words, key=len, default=""))
     sign, name = match[1], match[2]
     if any_case:
         return _Expression(compiled, name.lower(), any_case=True)

@@ -1,4 +1,4 @@
-"""A path as a call writes it comes in; what reading, writing or deleting it means goes out.
+"""A path or an address as a call writes it comes in; the impact of reading, writing or reaching it goes out.
 
 The module looks at nothing. A function that answers questions about paths is passed in, and `Places` keeps its answers.
 A text may hold marks, characters that stand for what only a run can tell.
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amplifier_hooks.impacts import ImpactKind, Stat
+
 
 UNKNOWN: Final = "\ue000"
 """Any text at all."""
@@ -264,20 +265,16 @@ def _names(key: str) -> tuple[str, ...]:
     return tuple(load_table("places")[key])
 
 
+@cache
 def names_of(key: str) -> frozenset[str]:
     """Return one list of the table of places."""
-    return _name_set(key)
+    return frozenset(_names(key))
 
 
 @lru_cache(maxsize=4096)
 def decides_loading(name: str) -> bool:
     """Return True if a variable decides which programs or libraries a later command loads."""
     return any(fnmatch.fnmatchcase(name, pattern) for key in ("loading", "loading_paths") for pattern in _names(key))
-
-
-@cache
-def _name_set(key: str) -> frozenset[str]:
-    return frozenset(_names(key))
 
 
 def tells_outward(*texts: str) -> bool:
@@ -425,11 +422,14 @@ class Places:
         """
         absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
         common = [path_parts(folder) for folder in (self.policy.root, self.policy.home)]
+        marked = not path.isascii()
         beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
         for parts in dict.fromkeys(path_parts(one) for one in dict.fromkeys((*self._spellings(path), beside))):
             # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
             free = len(parts) if parts[:-1] in common and not whole else 0
-            starts = [start for start, part in enumerate(parts) if part in anywhere.children or holds_glob(part)]
+            starts = [
+                start for start, part in enumerate(parts) if part in anywhere.children or (marked and holds_glob(part))
+            ]
             reason = absolute.find(parts, whole=whole, free=free) or next(
                 filter(None, (anywhere.find(parts[start:], whole=whole, free=1) for start in starts)), ""
             )
@@ -552,3 +552,62 @@ def _prefix(folder: str) -> str:
 @lru_cache(maxsize=64)
 def _prefixes(folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(_prefix, folders))
+
+
+# -- hosts ------------------------------------------------------------------------------------------------------------
+
+HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:[^@/]*@)?(\[[^\]]+\]|[^:/?#]*)(?::(\d+))?", re.IGNORECASE)
+LOCAL: Final = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|0\.0\.0\.0|\[::1?\]|::1|host\.docker\.internal")
+ENGINES: Final = {
+    "2375": "the port of a container engine",
+    "2376": "the port of a container engine",
+    "6443": "the port of a cluster",
+    "10250": "the port of a cluster",
+}
+SECRET: Final = re.compile(
+    r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|sk-[\w-]{20,}|xox[abpr]-[\w-]{10,}|eyJ[\w-]{20,}\.|-----BEGIN|"
+    r"AIza[\w-]{30,}|glpat-[\w-]{15,}"
+)
+
+
+def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact:
+    """Return the impact of a connection.
+
+    Data in a request counts as sent, and so does text in the name of a host that only a run can tell.
+    """
+    match = HOST.match(url.strip().replace("\\", "/"))
+    host, port = (match[1].lower(), match[2]) if match else ("", None)
+    place = show(host or url)
+    if url.lower().startswith("file:"):
+        return Impact("reads", place)
+    if LOCAL.fullmatch(host) or (set(host) & set(MARKS) and _is_guarded(port, policy)):
+        return _local_impact(host, port, place, policy)
+    if UNKNOWN in host or NAME in host:
+        exact = host in (UNKNOWN, NAME)
+        return Impact("network_sends" if sends or not exact else "network_new", place, "only a run tells the host")
+    if sends or SECRET.search(url):
+        return Impact("network_sends", place, "data in the request")
+    known = any(host == one or (one.startswith(".") and host.endswith(one)) for one in policy.trusted_hosts)
+    return Impact("network_known" if known else "network_new", place)
+
+
+def _local_impact(host: str, port: str | None, place: str, policy: ImpactPolicy) -> Impact:
+    """Return the impact of a connection to this machine."""
+    reason = GUARD if _is_guarded(port, policy) else ENGINES.get(port or "")
+    if reason is None:
+        return Impact("network_local", place)
+    return Impact("service_writes", show(f"{host}:{port}"), reason, unguards=reason == GUARD)
+
+
+def _is_guarded(port: str | None, policy: ImpactPolicy) -> bool:
+    return any(str(one) == port for one in policy.guarded_ports)
+
+
+def is_remote(text: str) -> bool:
+    """Return True if a text names a file on another machine, as in `host:path`."""
+    return bool(re.match(r"[\w.@-]+:", text))
+
+
+def remote_host(text: str) -> str:
+    """Return the host of a text like `user@host:path`."""
+    return text.partition(":")[0].rpartition("@")[2]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, fields_dict, frozen
 
-from amplifier_hooks.impact.hosts import is_remote, remote_host, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
 from amplifier_hooks.impact.places import (
     ANY,
@@ -22,10 +21,13 @@ from amplifier_hooks.impact.places import (
     GUARD,
     NAME,
     UNKNOWN,
+    is_remote,
     is_secret_name,
     names_of,
+    remote_host,
     show,
     tells_outward,
+    url_impact,
 )
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import Impact
@@ -111,33 +113,38 @@ def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
     """Return a row from its data. A subcommand knows the options of its program, too."""
     if unknown := entry.keys() - fields_dict(Row).keys():
         raise ValueError(f"a row of a table of programs has no key {min(unknown)!r}")
-    row = Row(
-        operands=tuple(entry.get("operands", "skip*").split()),
-        values=frozenset(entry.get("values", "").split()) | (parent.values if parent else frozenset()),
-        options=(parent.options if parent else {}) | _split_keys(entry.get("options", {})),
-        flags=(parent.flags if parent else {}) | _split_keys(entry.get("flags", {})),
-        instead=frozenset(entry.get("instead", "").split()),
-        assignments=entry.get("assignments", {}),
-        plus=entry.get("plus", ""),
-        single=entry.get("single", parent.single if parent else False),
-        otherwise=tuple(entry.get("otherwise", "").split()),
-        kinds=tuple(entry.get("kinds", "").split()),
-        reason=entry.get("reason", ""),
-        recursive=entry.get("recursive", False),
-        stdin=entry.get("stdin", ""),
-        prints=entry.get("prints", ""),
-        listing=frozenset(entry.get("listing", "").split()),
-        looks=frozenset(entry.get("looks", "").split()),
-        unguards=entry.get("unguards", parent.unguards if parent else False),
-        by=entry.get("by", ""),
-        examples=entry.get("examples", {}),
-    )
+    given = {key: READ[key](value) if key in READ else value for key, value in entry.items() if key != "verbs"}
+    if parent is not None:
+        given["values"] = given.get("values", frozenset()) | parent.values
+        given["options"] = parent.options | given.get("options", {})
+        given["flags"] = parent.flags | given.get("flags", {})
+        given = {"single": parent.single, "unguards": parent.unguards} | given
+    row = Row(**given)
     row.verbs.update(_split_keys({names: read_row(verb, row) for names, verb in entry.get("verbs", {}).items()}))
     return row
 
 
 def _split_keys(table: dict[str, Any]) -> dict[str, Any]:
     return {name: value for names, value in table.items() for name in names.split()}
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+READ: Final[dict[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("operands", "otherwise", "kinds"), _words),
+    **dict.fromkeys(("values", "instead", "listing", "looks"), _names),
+    **dict.fromkeys(("options", "flags"), _split_keys),
+}
+"""The keys of a row that hold several words, each with the function that reads them."""
+
+
+_known_names = lru_cache(maxsize=256)(_names)
 
 
 @cache
@@ -219,7 +226,7 @@ class ProgramRun:
 
     def split(self, words: Sequence[str], values: str = "", *, stop: bool = False, single: bool = False) -> SplitWords:
         """Return the arguments, split by the options of the row and by more options that take `values`."""
-        return SplitWords(*split_words(self.row, words, more=_names(values), stop=stop, single=single))
+        return SplitWords(*split_words(self.row, words, more=_known_names(values), stop=stop, single=single))
 
     def paths(self, text: str) -> list[str]:
         """Return the absolute paths that a text may mean; a command may not know its folder for sure."""
@@ -398,11 +405,6 @@ def _read_verb(run: ProgramRun, path: list[str]) -> None:
         run.add("unknown_program", " ".join([*path, verb]), "a subcommand that no table names")
 
 
-@lru_cache(maxsize=256)
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 def split_words(
     row: Row, words: Sequence[str], *, more: frozenset[str] = frozenset(), stop: bool = False, single: bool = False
 ) -> tuple[list[str], list[tuple[str, str]]]:
@@ -536,10 +538,6 @@ def _output(run: ProgramRun) -> str:
 # -- roles -------------------------------------------------------------------------------------------------------------
 
 
-def _skip(run: ProgramRun, text: str, _argument: str) -> None:
-    del run, text
-
-
 def _reads(run: ProgramRun, text: str, _argument: str) -> None:
     run.reads(text, recursive=run.recursive)
     if run.name == "cat":
@@ -554,12 +552,7 @@ def _lists(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _writes(run: ProgramRun, text: str, _argument: str) -> None:
-    run.writes(text, run.stdin if run.name == "tee" else UNKNOWN, hint=run.walk.source)
-
-
-def _changes(run: ProgramRun, text: str, _argument: str) -> None:
-    """Change a file without changing its text."""
-    run.writes(text, None, hint=run.walk.source)
+    run.writes(text, run.stdin if run.name == "tee" else UNKNOWN, hint=run.walk.whole)
 
 
 def _creates(run: ProgramRun, text: str, _argument: str) -> None:
@@ -567,11 +560,6 @@ def _creates(run: ProgramRun, text: str, _argument: str) -> None:
     for path in run.paths(text):
         if run.walk.places.is_foreign((path,)):
             run.walk.note(*run.walk.places.writes(path, None))
-
-
-def _report(run: ProgramRun, text: str, _argument: str) -> None:
-    """Write a report to the place behind its format, as in `html:folder`."""
-    run.writes(text.partition(":")[2])
 
 
 def _linker(run: ProgramRun, text: str, _argument: str) -> None:
@@ -589,10 +577,6 @@ def _converts(run: ProgramRun, text: str, _argument: str) -> None:
     run.reads(text)
     if last and any(not run.walk.places.is_own(path) for path in run.paths(text)):
         run.writes(text)
-
-
-def _builds(run: ProgramRun, text: str, _argument: str) -> None:
-    run.writes(text, BUILT)
 
 
 def _target(run: ProgramRun, text: str, _argument: str) -> None:
@@ -617,10 +601,6 @@ def _copies(run: ProgramRun, text: str, _argument: str) -> None:
             run.unguards(source)
             for path in run.paths(target):
                 places.links[path] = places.absolute(source, path.rpartition("/")[0] or "/")
-
-
-def _deletes(run: ProgramRun, text: str, _argument: str) -> None:
-    run.deletes(text, recursive=run.recursive)
 
 
 def _moves(run: ProgramRun, text: str, _argument: str) -> None:
@@ -661,10 +641,6 @@ def _code(run: ProgramRun, text: str, argument: str) -> None:
     run.walk.note(*read_code(text, argument, run.walk.places, run.state.folders[0]))
 
 
-def _sql(run: ProgramRun, text: str, _argument: str) -> None:
-    run.walk.note(*read_sql(text, run.name))
-
-
 def _task(run: ProgramRun, text: str, _argument: str) -> None:
     if "/" in text:
         run.walk.note(*map(run.walk.places.runs, run.paths(text)))
@@ -674,10 +650,6 @@ def _task(run: ProgramRun, text: str, _argument: str) -> None:
         run.add("runs_unread", text, "a task that runs any program")
     if tells_outward(text):
         run.add("service_writes", text, "the name of the task")
-
-
-def _url(run: ProgramRun, text: str, _argument: str) -> None:
-    run.url(text)
 
 
 def _remote(run: ProgramRun, text: str, _argument: str) -> None:
@@ -739,14 +711,6 @@ def _tail(run: ProgramRun, _text: str, _argument: str) -> None:
     run.output = run.walk.command(words[start:], run.state, run.stdin)
 
 
-def _folder(run: ProgramRun, text: str, _argument: str) -> None:
-    run.enter(text)
-
-
-def _kind(run: ProgramRun, text: str, argument: str) -> None:
-    _add_kinds(run, argument.split("+"), "", [run.name, text])
-
-
 def _variable(run: ProgramRun, text: str, _argument: str) -> None:
     secret = is_secret_name(text) or UNKNOWN in text
     run.add("reads_secret" if secret else "reads", f"${text}", "a variable with a secret's name" if secret else "")
@@ -758,24 +722,6 @@ def _module(run: ProgramRun, text: str, _argument: str) -> None:
     text = text if text in program_rows() else text.partition(".")[0] if text.startswith("amplifier_hooks.") else text
     if text in program_rows():
         run.output = run.walk.command([text, *words], run.state, run.stdin)
-    elif text in (
-        "json.tool",
-        "this",
-        "site",
-        "platform",
-        "tokenize",
-        "ast",
-        "dis",
-        "py_compile",
-        "compileall",
-        "timeit",
-        "cProfile",
-        "pdb",
-        "unittest",
-        "doctest",
-        "trace",
-    ):
-        run.add("runs_project", text)
     else:
         run.add("runs_project" if UNKNOWN not in text else "unreadable", text)
     if text in ("timeit", "pdb"):
@@ -798,11 +744,6 @@ def _guarded(run: ProgramRun, text: str, _argument: str) -> None:
         run.unguards(text, whole=True)
 
 
-def _into(run: ProgramRun, text: str, _argument: str) -> None:
-    """Unpack files, whose names only a run can tell, into a folder."""
-    run.writes(f"{text}/{NAME}")
-
-
 def _ended(run: ProgramRun, text: str, _argument: str) -> None:
     """End processes by a name or a pattern."""
     if "amplifier" in text.lower():
@@ -823,27 +764,29 @@ def _setting(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
-    "skip": _skip,
+    "skip": lambda *_: None,
     "reads": _reads,
     "lists": _lists,
     "writes": _writes,
     "copies": _copies,
-    "changes": _changes,
+    # a file, without changing its text
+    "changes": lambda run, text, _: run.writes(text, None, hint=run.walk.whole),
     "creates": _creates,
-    "report": _report,
+    # a report to the place behind its format, as in `html:folder`
+    "report": lambda run, text, _: run.writes(text.partition(":")[2]),
     "linker": _linker,
     "converts": _converts,
-    "builds": _builds,
+    "builds": lambda run, text, _: run.writes(text, BUILT),
     "target": _target,
-    "deletes": _deletes,
+    "deletes": lambda run, text, _: run.deletes(text, recursive=run.recursive),
     "moves": _moves,
     "runs": _runs,
     "setup": _setup,
     "shell": _shell,
     "code": _code,
-    "sql": _sql,
+    "sql": lambda run, text, _: run.walk.note(*read_sql(text, run.name)),
     "task": _task,
-    "url": _url,
+    "url": lambda run, text, _: run.url(text),
     "remote": _remote,
     "package": _package,
     "resource": _resource,
@@ -852,13 +795,14 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "pair": _pair,
     "manifest": _manifest,
     "tail": _tail,
-    "folder": _folder,
-    "kind": _kind,
+    "folder": lambda run, text, _: run.enter(text),
+    "kind": lambda run, text, kinds: _add_kinds(run, kinds.split("+"), "", [run.name, text]),
     "module": _module,
     "variable": _variable,
     "setting": _setting,
     "guarded": _guarded,
-    "into": _into,
+    # files, whose names only a run can tell, into a folder
+    "into": lambda run, text, _: run.writes(f"{text}/{NAME}"),
     "ended": _ended,
     "port": _port,
     "letter": _letter,

@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from amplifier_hooks.impact.places import (
     ANY,
@@ -26,8 +26,16 @@ from amplifier_hooks.impact.places import (
     tells_outward,
 )
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
-from amplifier_hooks.impact.shell_builtins import BUILTINS, BuiltinCall
-from amplifier_hooks.impact.shell_words import ACTIVE, EVALUATED, RESERVED, SPLIT, Expansion, source
+from amplifier_hooks.impact.shell_builtins import BuiltinCall, find_builtin
+from amplifier_hooks.impact.shell_words import (
+    ACTIVE,
+    EVALUATED,
+    RESERVED,
+    SPLIT,
+    Expansion,
+    end_documents,
+    find_misread,
+)
 from amplifier_hooks.impacts import CommandRun, Impact
 
 if TYPE_CHECKING:
@@ -57,14 +65,14 @@ MOST_CALLS: Final = 2
 LONGEST_OUTPUT: Final = 65_536
 
 SIGNS: Final = re.compile(r"[|&;<>(){}$`\[]")
+NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+LETTER, NO_LETTER = "Z", "\x01"
+"""Signs that stand for characters outside ASCII: no word of the shell's grammar holds them."""
 JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
 """The end of a line that a backslash takes away, inside a word."""
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
-START: Final = re.compile(r"\\?[\w.-]+|'[^'\n]*'|\"[^\"\\$`\n]*\"")
-"""The word behind `<<` of a here-document whose end the grammar finds as shells do."""
-DOCUMENT_MARK: Final = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
 DOCUMENT: Final = frozenset(("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"))
 STATEMENTS: Final = frozenset(
     [
@@ -126,13 +134,22 @@ OPERATORS: Final = {
 }
 
 
+@frozen
+class FunctionBody:
+    """The node of a function's body, and the text that it is a part of."""
+
+    node: Node
+    text: str
+
+
 @define
 class ShellState:
     """The state of one shell: its folder, or the folders that it may be in; its variables and functions."""
 
     folders: tuple[str, ...]
     variables: dict[str, str]
-    functions: dict[str, Node | str] = field(factory=dict)
+    functions: dict[str, FunctionBody | str] = field(factory=dict)
+    """The bodies of functions, and the texts behind aliases."""
     splits: bool = True
 
     def copy(self) -> ShellState:
@@ -169,18 +186,21 @@ def load_grammar() -> Language:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def _parse(command: str) -> Node:
+def _parse(text: str) -> Node:
+    """Return the root of a text's tree, in which places count characters.
+
+    The grammar's scanner looks characters up in tables of the C library that end at 255 or depend on the locale: a sign
+    such as U+FFFFF behind a brace ended the process. So the parser gets a sign of ASCII for every other character.
+    """
     grammar = load_grammar()
     import tree_sitter
 
-    return tree_sitter.Parser(grammar).parse(command.encode("utf-8", "replace")).root_node
+    plain = text if text.isascii() else NOT_ASCII.sub(_stand_in, text)
+    return tree_sitter.Parser(grammar).parse(plain.encode()).root_node
 
 
-def _end_documents(text: str) -> str:
-    """Return a text with an end for each here-document that has none, as a shell reads it."""
-    lines = {line.lstrip("\t") for line in text.split("\n")}
-    open_ends = [mark[2] for mark in DOCUMENT_MARK.finditer(text) if mark[2] not in lines]
-    return "\n".join((text, *open_ends))
+def _stand_in(match: re.Match[str]) -> str:
+    return "".join(LETTER if sign.isalpha() else NO_LETTER for sign in match[0])
 
 
 def _has_too_many_words(text: str) -> bool:
@@ -195,7 +215,10 @@ class ShellWalk:
 
     places: Places
     impacts: dict[Impact, None] = field(factory=dict)
-    source: str = ""
+    whole: str = ""
+    """The whole command."""
+    text: str = ""
+    """The text whose nodes are visited."""
     depth: int = 0
     steps: int = 0
     called: set[str] = field(factory=set)
@@ -210,8 +233,7 @@ class ShellWalk:
 
     def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
         """Add an impact, once."""
-        self.impacts[Impact(kind, place, reason)] = None
-        self.kinds.add(kind)
+        self.note(Impact(kind, place, reason))
 
     def note(self, *impacts: Impact) -> None:
         """Add impacts, each once."""
@@ -221,7 +243,7 @@ class ShellWalk:
 
     def follow(self, command: str, folder: str) -> None:
         """Add the impacts of a whole command that starts in a folder."""
-        self.source = command
+        self.whole = command
         state = self._first_state(folder)
         self.script(command, state, UNKNOWN)
         for name in list(state.functions):
@@ -231,7 +253,7 @@ class ShellWalk:
 
     def follow_words(self, words: list[str], folder: str) -> None:
         """Add the impacts of a program with its arguments, which no shell reads."""
-        self.source = " ".join(words)
+        self.whole = " ".join(words)
         self.command([RESERVED.sub(UNKNOWN, word) for word in words], self._first_state(folder), UNKNOWN)
 
     def _first_state(self, folder: str) -> ShellState:
@@ -259,74 +281,59 @@ class ShellWalk:
                 self._record([UNKNOWN], state)
             return UNKNOWN
         if (len(text) > MOST_SIGNS and len(SIGNS.findall(text)) > MOST_SIGNS) or _has_too_many_words(text):
-            self.add("unreadable", "", "too many parts to be read")
-            self._record([UNKNOWN], state)
-            return UNKNOWN
+            return self._give_up("too many parts to be read", state)
         if UNKNOWN in text and self.depth:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
         self.depth += 1
+        outer = self.text
         try:
-            text = JOINED.sub("", text) if "\\\n" in text else text
+            written, text = text, JOINED.sub("", text) if "\\\n" in text else text
+            joined = written != text
             root = _parse(text)
-            if root.has_error and (ended := _end_documents(text)) != text:
-                root = _parse(ended)
+            if root.has_error and (ended := end_documents(text)) != text:
+                text, root = ended, _parse(ended)
             if root.descendant_count > MOST_NODES:
-                self.add("unreadable", "", "too many parts to be read")
-                self._record([UNKNOWN], state)
-                return UNKNOWN
+                return self._give_up("too many parts to be read", state)
             if root.has_error:
-                self.add("unreadable", "", "the shell's grammar does not read it")
-                self._record([UNKNOWN], state)
+                self._give_up("the shell's grammar does not read it", state)
+            if "<<" in text and (misread := find_misread(root, text, joined=joined)):
+                self._give_up(misread, state)
+            self.text = text
             return self.visit(root, state, stdin)
         finally:
             self.depth -= 1
+            self.text = outer
 
     def visit(self, node: Node, state: ShellState, stdin: str) -> str:
         """Follow a node of the grammar, and return what is known of its output."""
         self.steps += 1
         if self.steps > MOST_STEPS or self.depth > DEEPEST:
-            self.add("unreadable", "", "too many parts to be followed")
-            self._record([UNKNOWN], state)
-            return UNKNOWN
+            return self._give_up("too many parts to be followed", state)
         self.depth += 1
         try:
             return self.VISITS.get(node.type, ShellWalk._sequence)(self, node, state, stdin)
         finally:
             self.depth -= 1
 
+    def source(self, node: Node) -> str:
+        """Return the text of a node as it is written."""
+        return self.text[node.start_byte : node.end_byte]
+
     # -- words ---------------------------------------------------------------------------------------------------------
-
-    def _expansion(self, state: ShellState) -> Expansion:
-        def run(node: Node) -> str:
-            inner = state.copy()
-            self.depth += expansion.depth
-            try:
-                return "".join(self.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
-            finally:
-                self.depth -= expansion.depth
-
-        expansion = Expansion(
-            state.variables,
-            run,
-            lambda text: self.script(text, state.copy(), UNKNOWN),
-            lambda name, value: self.assign(name, value, state),
-            state.splits,
-        )
-        return expansion
 
     def _words(self, nodes: Sequence[Node], state: ShellState) -> tuple[list[str], list[str]]:
         expansion: Expansion | None = None
         words: list[str] = []
         for node in nodes:
-            if node.type == "word" and not ACTIVE.search(plain := source(node)):
+            if node.type == "word" and not ACTIVE.search(plain := self.source(node)):
                 words.append(plain)
                 continue
-            expansion = expansion or self._expansion(state)
+            expansion = expansion or Expansion(self, state)
             words += expansion.words(node)
         return words, expansion.secrets if expansion else []
 
     def _value(self, node: Node | None, state: ShellState) -> str:
-        return "" if node is None else self._expansion(state).value(node)
+        return "" if node is None else Expansion(self, state).value(node)
 
     # -- structure -----------------------------------------------------------------------------------------------------
 
@@ -334,7 +341,7 @@ class ShellWalk:
         output: list[str] = []
         for child in node.named_children:
             if child.type == "ERROR":
-                self.add("unreadable", show(source(child)[:80]), "the shell's grammar does not read it")
+                self.add("unreadable", show(self.source(child)[:80]), "the shell's grammar does not read it")
             output.append(self.visit(child, state, stdin))
         text = "".join(output)
         return text if len(text) <= LONGEST_OUTPUT else UNKNOWN
@@ -342,9 +349,9 @@ class ShellWalk:
     def _words_only(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
         if node.type == "unset_command":
-            self._record(source(node).split(), state)
-        self._expansion(state).visit(node)
-        self.refuse_evaluated(source(node))
+            self._record(self.source(node).split(), state)
+        Expansion(self, state).visit(node)
+        self.refuse_evaluated(self.source(node))
         return ""
 
     def refuse_evaluated(self, *texts: str) -> None:
@@ -364,7 +371,7 @@ class ShellWalk:
     def _list(self, node: Node, state: ShellState, stdin: str) -> str:
         first, *rest = node.named_children
         output = self.visit(first, state, stdin)
-        either = any(child.type == "||" for child in node.children) or source(first).startswith(TESTS)
+        either = any(child.type == "||" for child in node.children) or self.source(first).startswith(TESTS)
         before = state.copy() if either else None
         for child in rest:
             output += self.visit(child, state, stdin)
@@ -392,8 +399,7 @@ class ShellWalk:
         arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
         if arguments and any(child.type in BACKGROUND for one in (*redirects, *inner) for child in one.children):
-            self.add("unreadable", show(source(node)[:80]), "a command of its own where the shell is no bash")
-            self._record([UNKNOWN], state)
+            self._give_up("a command of its own where the shell is no bash", state, show(self.source(node)[:80]))
         body, ahead = node.child_by_field_name("body"), ""
         before = state
         while body is not None and body.type == "list":  # The grammar gives a list the redirects of its last command.
@@ -407,7 +413,7 @@ class ShellWalk:
             output = self._command(body, state, stdin, arguments)
         else:
             if arguments:
-                self.add("unreadable", show(source(node)[:80]), "words behind a redirect")
+                self.add("unreadable", show(self.source(node)[:80]), "words behind a redirect")
             output = self.visit(body, state, stdin) if body is not None else stdin
         output = self._outputs([*redirects, *inner], opened, output)
         for child in behind:
@@ -428,20 +434,17 @@ class ShellWalk:
             elif one.type == "herestring_redirect":
                 word = one.named_children[-1] if one.named_children else None
                 stdin = self._value(word, state) + "\n"
-            elif one.type == "file_redirect" and one.children and any(child.type == "<" for child in one.children):
+            elif one.type == "file_redirect" and any(child.type == "<" for child in one.children):
                 stdin = self._read_file(one, state)
         return stdin
 
     def _document(self, redirect: Node, body: Node | None, state: ShellState) -> str:
         if body is None:
             return ""
-        start = next((source(child) for child in redirect.children if child.type == "heredoc_start"), "")
-        if not START.fullmatch(start):
-            self.add("unreadable", show(start), "quotes inside the end of a here-document")
-            self._record([UNKNOWN], state)
+        start = next((self.source(child) for child in redirect.children if child.type == "heredoc_start"), "")
         if start[:1] in "'\"\\" and start:
-            return source(body)
-        return self._expansion(state).string(body)
+            return self.source(body)
+        return Expansion(self, state).string(body)
 
     def _read_file(self, redirect: Node, state: ShellState) -> str:
         text = UNKNOWN
@@ -456,10 +459,11 @@ class ShellWalk:
     def _outputs(self, redirects: Sequence[Node], state: ShellState, output: str) -> str:
         """Add the files that redirects write, and return the output that is left for a pipe."""
         for one in redirects:
-            operator = next((child.type for child in one.children if child.type in OPERATORS), "")
-            if one.type != "file_redirect" or OPERATORS.get(operator) != "writes":
+            parts = {child.type: child for child in reversed(one.children)} if one.type == "file_redirect" else {}
+            operator = next((kind for kind in parts if kind in OPERATORS), "")
+            if OPERATORS.get(operator) != "writes":
                 continue
-            descriptor = next((source(child) for child in one.children if child.type == "file_descriptor"), "1")
+            descriptor = self.source(parts["file_descriptor"]) if "file_descriptor" in parts else "1"
             for word in self._words(one.children_by_field_name("destination")[:1], state)[0]:
                 if operator in (">&", "<&") and (word.isdigit() or word == "-"):
                     continue
@@ -471,7 +475,7 @@ class ShellWalk:
         return output
 
     def _for(self, node: Node, state: ShellState, stdin: str) -> str:
-        name = source(node.child_by_field_name("variable") or node)
+        name = self.source(node.child_by_field_name("variable") or node)
         body = node.child_by_field_name("body")
         values, _ = self._words(node.children_by_field_name("value"), state)
         if not any(child.type == "in" for child in node.children):
@@ -497,9 +501,9 @@ class ShellWalk:
         while waiting:
             node = waiting.pop()
             if node.type == "variable_assignment" and (name := node.child_by_field_name("name")) is not None:
-                state.variables[source(name)] = UNKNOWN
+                state.variables[self.source(name)] = UNKNOWN
             elif node.type == "command":
-                program, *words = source(node).split() or [""]
+                program, *words = self.source(node).split() or [""]
                 if program == "shift":
                     state.give([UNKNOWN] * 9)
                 elif program in ASSIGNING:
@@ -523,13 +527,13 @@ class ShellWalk:
         output, before = "", state.copy()
         for child in node.named_children:
             if child.type != "case_item":
-                self._expansion(state).text(child)
+                Expansion(self, state).text(child)
                 continue
             branch = before.copy()
             values = child.children_by_field_name("value")
             for part in child.named_children:
                 if part in values:
-                    self._expansion(branch).text(part)
+                    Expansion(self, branch).text(part)
                 else:
                     output += self.visit(part, branch, stdin)
             state.join(branch)
@@ -541,7 +545,7 @@ class ShellWalk:
         self._outputs(redirects, state, UNKNOWN)
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
-            state.functions[source(name)] = body
+            state.functions[self.source(name)] = FunctionBody(body, self.text)
         return ""
 
     def _assignment(self, node: Node, state: ShellState, stdin: str) -> str:
@@ -557,9 +561,11 @@ class ShellWalk:
             return "", UNKNOWN
         value = self._value(node.child_by_field_name("value"), state)
         if name.type == "subscript":
-            self._expansion(state).visit(name)
-            return source(name.child_by_field_name("name") or name), UNKNOWN
-        key = source(name)
+            Expansion(self, state).visit(name)
+            return self.source(name.child_by_field_name("name") or name), UNKNOWN
+        key = self.source(name)
+        if not key.isascii():
+            self.add("unreadable", show(key), "a name that some shells take for a variable")
         if any(child.type == "+=" for child in node.children):
             value = state.variables.get(key, UNKNOWN) + value
         return key, value
@@ -585,18 +591,10 @@ class ShellWalk:
             return
         if name == "PATH" and UNKNOWN in value and value != UNKNOWN:
             added = [part for part in value.split(":") if part != UNKNOWN and part]
-            system = (
-                "/usr/",
-                "/opt/",
-                "/bin",
-                "/sbin",
-                "/snap/",
-                "/Library/",
-                "/Applications/",
-                "/nix/",
-                "/home/linuxbrew/",
-            )
-            if all(part.startswith(system) or self._is_program_folder(part, state) for part in added):
+            if all(
+                part.startswith(tuple(names_of("system_folders"))) or self._is_program_folder(part, state)
+                for part in added
+            ):
                 return
         self.add("environment", name, show(value[:80]))
 
@@ -607,7 +605,7 @@ class ShellWalk:
 
     def _declaration(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
-        self._record(source(node).split(), state)
+        self._record(self.source(node).split(), state)
         word = node.children[0].type if node.children else ""
         letters, names = "", []
         for child in node.named_children:
@@ -635,8 +633,8 @@ class ShellWalk:
     def _command(self, node: Node, state: ShellState, stdin: str, more: Sequence[Node] = ()) -> str:
         """Follow one command; `more` are arguments that stand behind its redirects."""
         program: Node | None = None
-        assignments, redirects, statements = [], [], []
-        for child in node.named_children:
+        assignments, redirects, statements, words = [], [], [], []
+        for child in node.children:
             kind = child.type
             if kind == "command_name":
                 program = child
@@ -646,9 +644,9 @@ class ShellWalk:
                 redirects.append(child)
             elif kind in STATEMENTS:
                 statements.append(child)  # `time (…)`
-        arguments = (
-            [] if program is None else [*program.named_children, *node.children_by_field_name("argument"), *more]
-        )
+            elif kind != "comment":
+                words.append(child)
+        arguments = [] if program is None else [*program.named_children, *words, *more]
         if not assignments:
             return self._simple_command(arguments, redirects, statements, state, stdin)
         given, assigned = state.copy(), []
@@ -697,9 +695,7 @@ class ShellWalk:
         """
         self.steps += 1
         if self.depth > DEEPEST or self.steps > MOST_STEPS:
-            self.add("unreadable", "", "nested too deeply")
-            self._record([UNKNOWN], state)
-            return UNKNOWN
+            return self._give_up("nested too deeply", state)
         self.depth += 1
         kept, place, start = (self.kinds, self.entered, self.outer), len(self.commands), state.folders
         self.commands.append(FOLLOWED)
@@ -717,6 +713,12 @@ class ShellWalk:
         """Keep one command; the mark UNKNOWN stands for commands that only a run can tell."""
         self.commands.append(CommandRun(tuple(words), state.folders, frozenset(), self.outer))
 
+    def _give_up(self, reason: str, state: ShellState, place: str = "") -> str:
+        """Add `unreadable` for commands that only a run can tell, and return what is known of their output."""
+        self.add("unreadable", place, reason)
+        self._record([UNKNOWN], state)
+        return UNKNOWN
+
     def _program(self, words: list[str], state: ShellState, stdin: str) -> str:
         name, arguments = words[0], words[1:]
         if not name.isascii() and (UNKNOWN in name or ANY in name or NAME in name):
@@ -728,7 +730,7 @@ class ShellWalk:
         base = program_name(name)
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
-        if (builtin := BUILTINS.get(base)) is not None:
+        if (builtin := find_builtin(base)) is not None:
             if base not in PRINTERS or base == "printf":
                 self.refuse_evaluated(*arguments)
             return builtin(BuiltinCall(self, arguments, state, stdin))
@@ -745,7 +747,7 @@ class ShellWalk:
         path = self.places.absolute(name, state.folders[0])
         folder, _, base = path.rpartition("/")
         if any(path.startswith(f"{one}/") for one in names_of("programs")):
-            return base in program_rows() or base in BUILTINS
+            return base in program_rows() or find_builtin(base) is not None
         local = folder.endswith(("/node_modules/.bin", "/venv/bin", "/.venv/bin", "/env/bin", "/vendor/bin"))
         return local and base in program_rows() and self.places.runs(path).kind == "runs_project"
 
@@ -759,13 +761,16 @@ class ShellWalk:
         kept = {key: state.variables.get(key) for key in ("@", "*", *"123456789")}
         state.give(arguments)
         self.calling.append(name)
+        outer = self.text
         try:
             if not isinstance(body, str):
-                return self.visit(body, state, stdin)
+                self.text = body.text
+                return self.visit(body.node, state, stdin)
             del state.functions[name]
             return self.script(f'{body} "$@"', state, stdin)
         finally:
             self.calling.pop()
+            self.text = outer
             state.functions[name] = body
             for key, value in kept.items():
                 state.variables[key] = UNKNOWN if value is None else value

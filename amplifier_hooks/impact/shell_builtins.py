@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
+from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN, names_of
 from amplifier_hooks.impact.shell_words import SPLIT, decode_escapes
 
 if TYPE_CHECKING:
@@ -17,47 +17,6 @@ if TYPE_CHECKING:
 
 MOST_TURNS: Final = 32
 """Most turns of the format of `printf` that are followed."""
-QUIET: Final = frozenset(
-    [
-        ":",
-        "true",
-        "false",
-        "exit",
-        "return",
-        "break",
-        "continue",
-        "wait",
-        "umask",
-        "ulimit",
-        "shopt",
-        "test",
-        "[",
-        "type",
-        "jobs",
-        "fg",
-        "bg",
-        "disown",
-        "let",
-        "local",
-        "setopt",
-        "unsetopt",
-        "emulate",
-        "autoload",
-        "times",
-        "dirs",
-        "history",
-        "bind",
-        "complete",
-        "compgen",
-        "declare",
-        "export",
-        "readonly",
-        "typeset",
-        "logout",
-        "]",
-    ]
-)
-"""Builtins without an impact and without an output that matters."""
 
 
 @frozen
@@ -235,6 +194,11 @@ def _quiet(_call: BuiltinCall) -> str:
     return ""
 
 
+def find_builtin(name: str) -> Callable[[BuiltinCall], str] | None:
+    """Return the function that follows a builtin, or None if the shell has none of this name."""
+    return BUILTINS.get(name) or (_quiet if name in names_of("quiet_builtins") else None)
+
+
 BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "cd": _cd,
     "pushd": _cd,
@@ -261,7 +225,6 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "shift": _shift,
     "pwd": _pwd,
     "popd": lambda call: _cd(evolve(call, words=["-"])),
-    **dict.fromkeys(QUIET, _quiet),
     **dict.fromkeys(("bind", "complete", "compgen"), _bind),
     **dict.fromkeys(("type", "dirs", "jobs", "times", "ulimit", "umask"), _unknown),
     "history": _history,

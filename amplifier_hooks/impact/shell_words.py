@@ -1,11 +1,14 @@
-"""A node of the grammar comes in; the words that a program would see go out.
+"""A node of the grammar comes in; the words that a program would see go out, with marks for what only a run can tell.
 
-Marks stand for what only a run can tell.
+A here-document is one text. The grammar ends it at more lines than a shell does: behind blanks, before other text, and
+after a word that it reads up to a blank alone. Commands between the two ends would count as text, or text as commands,
+so a document that shells may end elsewhere has a sentence that says so.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field
@@ -13,9 +16,12 @@ from attrs import define, field
 from amplifier_hooks.impact.places import ANY, NAME, ONE, UNKNOWN, is_secret_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tree_sitter import Node
+
+    from amplifier_hooks.impact.shell import ShellState, ShellWalk
+
 
 SPLIT: Final = "\ue004"
 """A place at which an unquoted expansion falls apart into words."""
@@ -38,10 +44,11 @@ EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
 BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 LIVE: Final = re.compile(r"[*?{},\\\[\]]")
-SUBSTITUTED: Final = re.compile(rb"[$`\\]|\A[^\"]")
+SUBSTITUTED: Final = re.compile(r"[$`\\]|\A[^\"]")
 ACTIVE: Final = re.compile(r"[*?{},\\\[\]`]")
 """A sign by which a word becomes another text, or several."""
 MARKED: Final = re.compile(f"[{OPEN}{COMMA}{CLOSE}{TILDE}{FIRST}{LAST}]")
+BLANKS: Final = re.compile(r"[ \t\n]+")
 RANGE: Final = re.compile(r"\w+\.\.\w+(\.\.\d+)?")
 ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -69,18 +76,25 @@ def decode_escapes(text: str) -> str:
 class Expansion:
     """The state that words are expanded in, and what expanding them showed."""
 
-    variables: dict[str, str]
-    run: Callable[[Node], str]
-    """Follows the commands of a substitution, and returns their output as far as that is known."""
-    script: Callable[[str], str]
-    """Follows a text of commands that the grammar leaves unread, and returns their output."""
-    assign: Callable[[str, str], None]
-    """Gives a variable its value."""
-    splits: bool = True
+    walk: ShellWalk
+    state: ShellState
     depth: int = 0
     """Nesting of `${…}` inside each other."""
     secrets: list[str] = field(factory=list)
     """Variables with secret names whose values the words hold."""
+
+    def run(self, node: Node) -> str:
+        """Follow the commands of a substitution, and return their output as far as that is known."""
+        inner = self.state.copy()
+        self.walk.depth += self.depth
+        try:
+            return "".join(self.walk.visit(child, inner, UNKNOWN) for child in node.named_children).rstrip("\n")
+        finally:
+            self.walk.depth -= self.depth
+
+    def script(self, text: str) -> str:
+        """Follow a text of commands that the grammar leaves unread, and return their output."""
+        return self.walk.script(text, self.state.copy(), UNKNOWN)
 
     def words(self, node: Node) -> list[str]:
         """Return the words that a node becomes: none, one, or several."""
@@ -105,7 +119,7 @@ class Expansion:
         return UNKNOWN
 
     def _plain_word(self, node: Node, quoted: bool) -> str:  # noqa: FBT001
-        text = self.backquoted(source(node)) if node.type == "word" else source(node)
+        text = self.backquoted(self.walk.source(node)) if node.type == "word" else self.walk.source(node)
         return text if quoted else _unquoted(text)
 
     def backquoted(self, text: str) -> str:
@@ -141,36 +155,33 @@ class Expansion:
 
         The grammar drops blanks between expansions, so the gaps are copied.
         """
-        whole = node.text or b""
-        if node.type == "string" and not SUBSTITUTED.search(whole):
-            return _plain(whole[1:-1].decode("utf-8", "replace"))
-        start = node.start_byte
+        place, end = node.start_byte, node.end_byte
+        if node.type == "string" and not SUBSTITUTED.search(whole := self.walk.text[place:end]):
+            return _plain(whole[1:-1])
         parts: list[str] = []
-        place = start
         document = node.type == "heredoc_body"
         for child in node.children:
             if (first := child.start_byte) != place:
-                parts.append(self._gap(whole[place - start : first - start], document=document))
+                parts.append(self._gap(self.walk.text[place:first], document=document))
             place, kind = child.end_byte, child.type
             if kind in PLAIN_TEXT:
-                part = self.backquoted(source(child)) if document else source(child)
+                part = self.backquoted(self.walk.source(child)) if document else self.walk.source(child)
                 parts.append(_plain(STRING_ESCAPE.sub(_unescape, part) if "\\" in part else part))
             elif kind not in ('"', '$"', "$"):
                 parts.append(self.text(child, quoted=True))
             elif kind == "$":
                 parts.append("$")
-        parts.append(self._gap(whole[place - start :], document=document))
+        parts.append(self._gap(self.walk.text[place:end], document=document))
         return "".join(parts)
 
-    def _gap(self, gap: bytes, *, document: bool) -> str:
-        text = gap.decode("utf-8", "replace")
+    def _gap(self, text: str, *, document: bool) -> str:
         return _plain(self.backquoted(text) if document else text)
 
     def _variable(self, name: str, *, quoted: bool) -> str:
-        if name == "@" and self.variables.get(name) == "":
+        if name == "@" and self.state.variables.get(name) == "":
             return SPLIT
-        if name in self.variables:
-            return self._output(self.variables[name], quoted=quoted)
+        if name in self.state.variables:
+            return self._output(self.state.variables[name], quoted=quoted)
         if name[:1] in NUMBERS:
             return NAME
         if is_secret_name(name):
@@ -193,11 +204,11 @@ class Expansion:
         operators = [child.type for child in node.children if not child.is_named and child.type != "}"][1:2]
         self.visit(node)
         for child in node.named_children:
-            if child.type in ("regex", "word") and ("$(" in source(child) or "`" in source(child)):
-                self.script(f"echo {source(child)}")
+            if child.type in ("regex", "word") and ("$(" in self.walk.source(child) or "`" in self.walk.source(child)):
+                self.script(f"echo {self.walk.source(child)}")
         if name is None or operators == ["#"]:
             return UNKNOWN if name is None else NAME
-        key = source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
+        key = self.walk.source(name if name.type != "subscript" else name.child_by_field_name("name") or name)
         given = "".join(self.text(child, quoted=True) for child in node.named_children if child != name)
         operator = operators[0] if operators else ""
         if operator == "!" and name.type != "subscript":
@@ -208,7 +219,7 @@ class Expansion:
         if operator == "@" and value != NAME:
             return self.script(f'echo "{value}"')
         if operator in ("=", ":="):
-            self.assign(key, value if value and value != UNKNOWN else given)
+            self.walk.assign(key, value if value and value != UNKNOWN else given, self.state)
         if operator in (":-", "-", ":=", "="):
             return self._output(value or given, quoted=quoted)
         if not operator:
@@ -218,19 +229,19 @@ class Expansion:
     def _output(self, value: str, *, quoted: bool) -> str:
         if quoted or SPLIT in value:
             return value
-        if not self.splits and re.search(r"\S", value):
+        if not self.state.splits and value.strip():
             return UNKNOWN
-        return re.sub(r"[ \t\n]+", SPLIT, value)
+        return BLANKS.sub(SPLIT, value)
 
     TEXTS: ClassVar[dict[str, Callable[[Expansion, Node, bool], str]]] = {
         **dict.fromkeys(("word", "extglob_pattern", "regex", "variable_name", "special_variable_name"), _plain_word),
         **dict.fromkeys(
-            ("string_content", "heredoc_content", "heredoc_body"), lambda _, node, __: _plain(source(node))
+            ("string_content", "heredoc_content", "heredoc_body"), lambda self, node, _: _plain(self.walk.source(node))
         ),
         **dict.fromkeys(("string", "translated_string"), lambda self, node, _: self.string(node)),
-        "raw_string": lambda _, node, __: _plain(source(node)[1:-1]),
-        "ansi_c_string": lambda _, node, __: _plain(decode_escapes(source(node)[2:-1])),
-        "simple_expansion": lambda self, node, quoted: self._variable(source(node)[1:], quoted=quoted),
+        "raw_string": lambda self, node, _: _plain(self.walk.source(node)[1:-1]),
+        "ansi_c_string": lambda self, node, _: _plain(decode_escapes(self.walk.source(node)[2:-1])),
+        "simple_expansion": lambda self, node, quoted: self._variable(self.walk.source(node)[1:], quoted=quoted),
         "expansion": lambda self, node, quoted: self._expansion(node, quoted=quoted),
         "command_substitution": _substituted,
         "process_substitution": lambda self, node, _: self._process(node),
@@ -242,11 +253,6 @@ class Expansion:
 
 
 LITERAL: Final = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", TILDE: "~", FIRST: "[", LAST: "]"})
-
-
-def source(node: Node) -> str:
-    """Return the text of a node as it is written."""
-    return (node.text or b"").decode("utf-8", "replace")
 
 
 def _plain(text: str) -> str:
@@ -286,3 +292,62 @@ def _braced(word: str) -> list[str]:
             choices = match[1].split(COMMA) if COMMA in match[1] else [NAME]
             waiting += [one[: match.start()] + choice + one[match.end() :] for choice in reversed(choices)]
     return done if not waiting else [UNKNOWN]
+
+
+# -- here-documents ---------------------------------------------------------------------------------------------------
+
+DOCUMENT_START: Final = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
+"""A here-document with the word of its end."""
+END_WORD: Final = re.compile(r"(\\?)([\w.-]+)|'([ -&(-\[\]-~]*)'|\"([ !#%-\[\]-_a-~]*)\"", re.ASCII)
+"""A word behind `<<` that every shell and the grammar read in the same way."""
+BEHIND: Final = re.compile(r"[ \t\n;&|<>()]|\Z")
+"""The end of a word for every shell."""
+
+
+def end_documents(text: str) -> str:
+    """Return a text with an end for each here-document that has none, as a shell reads it."""
+    lines = {line.lstrip("\t") for line in text.split("\n")}
+    open_ends = [mark[2] for mark in DOCUMENT_START.finditer(text) if mark[2] not in lines]
+    return "\n".join((text, *open_ends))
+
+
+def find_misread(root: Node, text: str, *, joined: bool) -> str:
+    """Return why shells may read a here-document in another way than the tree says; an empty text if none does.
+
+    `joined` says that lines of the text were joined at a backslash, which shells do in some documents only.
+    """
+    redirects = list(_redirects(root))
+    if any(one.end_byte > other.start_byte for one, other in pairwise(redirects)):
+        return "here-documents that begin on one line"
+    return next((flaw for one in redirects if (flaw := _misread(one, text, joined=joined))), "")
+
+
+def _redirects(root: Node) -> Iterator[Node]:
+    """Yield the redirects to documents in the order of the text."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "heredoc_redirect":
+            yield node
+        waiting += reversed(node.named_children)
+
+
+def _misread(redirect: Node, text: str, *, joined: bool) -> str:
+    parts = {child.type: child for child in redirect.children}
+    if not {"heredoc_start", "heredoc_body", "heredoc_end"} <= parts.keys():
+        return "a here-document without an end"
+    start, end = parts["heredoc_start"], parts["heredoc_end"]
+    word = END_WORD.fullmatch(text, start.start_byte, start.end_byte)
+    if word is None or not BEHIND.match(text, start.end_byte):
+        return "the end of a here-document is no plain word"
+    tabs = r"\t*" if "<<-" in parts else ""
+    line = rf"^{tabs}{re.escape(word[2] or word[3] or word[4])}"
+    whole = re.compile(rf"{line}$", re.MULTILINE)
+    first = text.find("\n", start.end_byte) + 1
+    found = re.compile(rf"{line}($|\))", re.MULTILINE).search(text, first)
+    if found is None or found.start(1) != end.end_byte or (found[1] and whole.search(text, found.end())):
+        return "a here-document that shells end elsewhere"
+    if word[2] and not word[1]:  # Shells join the lines of a document whose word has no quotes.
+        lines = text[first : found.start()].replace("\\\n", "")
+        return "lines of a here-document that shells join" if whole.search(lines) else ""
+    return "lines of a here-document that no shell joins" if joined else ""

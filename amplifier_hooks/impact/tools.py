@@ -2,13 +2,15 @@
 
 One table holds the names of tools and of their arguments, over all agent programs and SDKs. A tool of a server that no
 table names is judged by the words in its name, and by the arguments that name a path, an address, a statement or an
-action. Annotations of a server
-may raise the impact of its tools and never lower it.
+action. Annotations of a server may raise the impact of its tools and never lower it. The last predictions are kept: a
+call that several look at, such as self-protection and a guard, has one.
 """
 
 from __future__ import annotations
 
+import marshal
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -17,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field
 from msgspec.structs import replace
 
-from amplifier_hooks.impact.hosts import SECRET, url_impact
 from amplifier_hooks.impact.inline_code import read_code, read_sql
-from amplifier_hooks.impact.places import UNKNOWN, Places, show
+from amplifier_hooks.impact.places import SECRET, UNKNOWN, Places, show, url_impact
 from amplifier_hooks.impact.shell import SHELLS, ShellState, ShellWalk
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import CallImpact, Impact
@@ -28,6 +29,63 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from amplifier_hooks.impacts import CommandRun, ImpactKind, ImpactPolicy, Stat
+
+
+MOST_KEPT: Final = 16
+LONGEST_KEPT: Final = 1 << 15
+"""Most bytes of a call that is kept."""
+EXACT: Final = 2
+"""Version of `marshal` that gives the same bytes to the same values, and other bytes to values of another type."""
+
+Key = tuple[bytes, str]
+
+
+@define(eq=False)
+class SharedPredictions:
+    """The last predictions by their calls.
+
+    A prediction serves again if every question that it asked has the same answer: the analysis would then ask the same
+    questions and come to the same end. One in which nothing takes a guard away also serves a policy without guards.
+    """
+
+    _known: dict[Key, tuple[ImpactPolicy, CallImpact]] = field(factory=dict, init=False)
+    _changing: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def find(self, key: Key, policy: ImpactPolicy, stat: Stat) -> CallImpact | None:
+        """Return the prediction of a call under a policy, if the answers of `stat` are those of then."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        of_then, impact = known
+        if policy != of_then and (
+            policy != replace(of_then, guarded=(), guarded_ports=()) or any(one.unguards for one in impact.impacts)
+        ):
+            return None
+        return impact if all(stat(path) == fact for path, fact in impact.answers) else None
+
+    def keep(self, key: Key, policy: ImpactPolicy, impact: CallImpact) -> None:
+        """Keep a prediction, and drop the oldest one of too many."""
+        with self._changing:
+            self._known.pop(key, None)
+            self._known[key] = policy, impact
+            if len(self._known) > MOST_KEPT:
+                del self._known[next(iter(self._known))]
+
+
+@cache
+def shared_predictions() -> SharedPredictions:
+    """Return the predictions of this process."""
+    return SharedPredictions()
+
+
+def key_of(tool: str, arguments: Mapping[str, Any], annotations: Mapping[str, Any] | None, folder: str) -> Key | None:
+    """Return the key of a call, or None for a call that is too long or holds a value that is no plain data."""
+    try:
+        data = marshal.dumps([tool, dict(arguments), None if annotations is None else dict(annotations)], EXACT)
+    except (ValueError, TypeError):
+        return None
+    return (data, folder) if len(data) <= LONGEST_KEPT else None
+
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
@@ -82,11 +140,7 @@ def _plain(name: str) -> str:
 
 def tool_kind(tool: str) -> str:
     """Return the kind of a tool by its name: `shell`, `read`, `write`, …, or `server` if no table names the tool."""
-    kinds = _kinds_of_tools()
-    plain = _plain(tool)
-    if plain in kinds:
-        return kinds[plain]
-    return "server"
+    return _kinds_of_tools().get(_plain(tool), "server")
 
 
 @lru_cache(maxsize=1024)
@@ -124,17 +178,24 @@ def predict_impact(
         folder: Folder in which the call starts; by default the project folder.
         annotations: Annotations of the tool by its server, with the names of the Model Context Protocol.
     """
-    look = _Look(Places(policy, stat), folder or policy.root)
+    folder = folder or policy.root
+    key = key_of(tool, arguments, annotations, folder)
+    if key is not None and (known := shared_predictions().find(key, policy, stat)) is not None:
+        return known
+    look = _Look(Places(policy, stat), folder)
     impacts = dict.fromkeys(_impacts(look, tool, arguments))
     if annotations and annotations.get("destructiveHint") is True:
         impacts[Impact("service_writes", show(tool), "the server says that the tool destroys")] = None
-    return CallImpact(
+    predicted = CallImpact(
         tuple(impacts),
         tuple(look.places.answers.items()),
         tuple(look.commands),
         tuple(look.places.touched),
         frozenset(look.loose),
     )
+    if key is not None:
+        shared_predictions().keep(key, policy, predicted)
+    return predicted
 
 
 @define
@@ -162,11 +223,8 @@ class _Look:
 
 
 def _impacts(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Impact]:
-    kind = tool_kind(tool)
-    if (reader := READERS.get(kind)) is not None:
-        yield from reader(look, arguments)
-        return
-    yield from _server(look, tool, arguments)
+    reader = READERS.get(tool_kind(tool))
+    return reader(look, arguments) if reader is not None else _server(look, tool, arguments)
 
 
 def named_texts(arguments: Mapping[str, Any], kind: str) -> list[str]:

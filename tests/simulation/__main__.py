@@ -31,7 +31,7 @@ def plant() -> None:
         if wanted != "claim" or before is None:
             return await whole(self, request_id, wanted, **options)
         after = move_request(before, wanted, self._now(), **options)
-        await asyncio.sleep(0)  # the planted fault
+        await asyncio.sleep(path.drawn("planted", path.DELAYS[:3]))  # the planted fault
         if not isinstance(after, Refusal):
             self._put(after)
         return after

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import simloom
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
 from amplifier_hooks.storage.database import StoreUnavailable
 from approval_backends import Broker, MemoryStore, RacingApprovals
 from approval_backends.lifecycle import Decider
-from approval_backends.stores.store_clock import ClockReading
+from approval_backends.stores.approval_store import ClockReading
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -118,6 +119,14 @@ for method in FAULTY:
     setattr(FaultyStore, method, yields_and_fails(method))
 
 
+def submit_in_loop(_pool: DaemonPool, call: Any) -> None:
+    """Call a function that belongs into a thread after a drawn delay, in the simulated loop."""
+    asyncio.get_running_loop().call_later(drawn("thread", DELAYS[:4]), call.carry_out)
+
+
+setattr(DaemonPool, "_submit", submit_in_loop)  # noqa: B010  a real thread runs outside the simulated time
+
+
 class Scenario:
     """The parts of one run."""
 
@@ -145,7 +154,16 @@ class Scenario:
         given = {"file_path": call_id if simloom.draw("same", 6) else str(number), "content": "x"}
         await asyncio.sleep(drawn("agent", (0.0, 0.0, 0.001, 1.0)))
         for _again in range(3):
-            outcome = await session.call_tool("Write", given, self.write(call_id, given), call_id=call_id)
+            called = asyncio.ensure_future(
+                session.call_tool("Write", given, self.write(call_id, given), call_id=call_id)
+            )
+            if simloom.draw("gives up", 6) == 0:
+                asyncio.get_running_loop().call_later(drawn("gives up after", DELAYS), called.cancel)
+            try:
+                outcome = await called
+            except asyncio.CancelledError:
+                coverage["cancelled"] += 1
+                continue
             coverage[outcome.status if not outcome.cause else outcome.cause] += 1
             if outcome.pending is None:
                 break

@@ -5,54 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.impact.hosts import is_remote, remote_host
 from amplifier_hooks.impact.inline_code import read_code
-from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN
+from amplifier_hooks.impact.places import ANY, NAME, UNKNOWN, is_remote, names_of, remote_host
 
 if TYPE_CHECKING:
     from amplifier_hooks.impact.program_rows import ProgramRun, SplitWords
 
-FIND_VALUES: Final = frozenset(
-    [
-        "-name",
-        "-iname",
-        "-path",
-        "-ipath",
-        "-wholename",
-        "-regex",
-        "-iregex",
-        "-type",
-        "-xtype",
-        "-size",
-        "-mtime",
-        "-mmin",
-        "-atime",
-        "-amin",
-        "-ctime",
-        "-cmin",
-        "-newer",
-        "-maxdepth",
-        "-mindepth",
-        "-perm",
-        "-user",
-        "-group",
-        "-uid",
-        "-gid",
-        "-links",
-        "-inum",
-        "-samefile",
-        "-lname",
-        "-ilname",
-        "-fstype",
-        "-printf",
-        "-regextype",
-        "-newermt",
-        "-used",
-        "-E",
-        "-D",
-        "-context",
-    ]
-)
 FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
 FIND_RUNS: Final = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 LONGEST_SCRIPT: Final = 16_384
@@ -87,7 +45,7 @@ def read_find(run: ProgramRun, words: list[str]) -> None:
 def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]) -> int:
     """Read one test or action of `find`, and return the place behind it."""
     word, value = words[place], words[place + 1] if place + 1 < len(words) else UNKNOWN
-    if word in FIND_VALUES:
+    if word in names_of("tests_of_find"):
         return place + 2
     if word in FIND_FILES:
         run.writes(value)
@@ -271,7 +229,7 @@ def _read_tar_files(run: ProgramRun, given: SplitWords, archive: str) -> None:
         run.add("network_sends", archive)
 
 
-def _files_of(run: ProgramRun, given: SplitWords) -> None:
+def _read_rsync_files(run: ProgramRun, given: SplitWords) -> None:
     for value in given.all("--log-file", "--backup-dir", "--write-batch", "--temp-dir", "-T"):
         run.writes(value)
     for value in given.all("--files-from", "--password-file"):
@@ -286,7 +244,7 @@ def read_rsync(run: ProgramRun, words: list[str]) -> None:
         "--out-format --log-file --backup-dir --suffix -B --partial-dir --info --compress-level --max-size --min-size "
         "--files-from -e --rsh --rsync-path --write-batch --temp-dir -T --password-file -M --remote-option",
     )
-    _files_of(run, given)
+    _read_rsync_files(run, given)
     for value in given.all("-e", "--rsh", "--rsync-path"):
         if not RSH.fullmatch(value):
             run.add("runs_unread", value, "an option that names a program")

@@ -25,19 +25,12 @@ HARMLESS: Final = re.compile(
 )
 PLAIN_VALUES: Final = frozenset(("", "cat", "less", "false", "true", "auto", "never", "always"))
 GLOBAL_VALUES: Final = frozenset(("-C", "--git-dir", "--work-tree", "--namespace", "-c", "--config-env", "--exec-path"))
-CHANGES: Final = (
-    "--unset",
-    "--unset-all",
-    "--add",
-    "--replace-all",
-    "-e",
-    "--edit",
-    "--remove-section",
-    "--rename-section",
-)
+CHANGES: Final = "--unset --unset-all --add --replace-all -e --edit --remove-section --rename-section"
 LOOKS: Final = ("--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "--get-color", "--name-only")
 FORCES: Final = ["-f", "--force", "--force-with-lease", "--force-if-includes", "--mirror", "--delete", "-d", "--prune"]
 ADDRESS: Final = re.compile(r".*://|[\w.-]+@[\w.-]+:")
+DISCARDS: Final = "-f --force --discard-changes -B -C --pathspec-from-file --ours --theirs -p --patch"
+"""Options of `git checkout` and its kin that give up changes of files."""
 UNCOMMITTED: Final = "changes that are not committed"
 
 
@@ -75,7 +68,7 @@ def read_config(run: ProgramRun, words: list[str]) -> None:
     given = run.split(words, "--type --default -t -f --file --blob --comment")
     rest = given.operands
     files = given.all("-f", "--file")
-    if rest[:1] in (["get"], ["list"]) or given.has(*LOOKS) or (len(rest) <= 1 and not given.has(*CHANGES)):
+    if rest[:1] in (["get"], ["list"]) or given.has(*LOOKS) or (len(rest) <= 1 and not given.has(*CHANGES.split())):
         for file in files:
             run.reads(file)
         name = rest[-1] if rest else ""
@@ -111,20 +104,7 @@ def read_checkout(run: ProgramRun, words: list[str]) -> None:
     given = run.split(words, "-b -B -c -C --create --orphan -s --source --conflict -U --pathspec-from-file")
     rest, target = given.operands, " ".join(given.operands)
     creates = given.has("-b", "--orphan", "-c", "--create")
-    loses = given.may_have(
-        *[
-            "-f",
-            "--force",
-            "--discard-changes",
-            "-B",
-            "-C",
-            "--pathspec-from-file",
-            "--ours",
-            "--theirs",
-            "-p",
-            "--patch",
-        ]
-    )
+    loses = given.may_have(*DISCARDS.split())
     if run.row.reason == "restore":
         loses = loses or not given.has("--staged", "-S") or given.has("--worktree", "-W")
     elif not creates:

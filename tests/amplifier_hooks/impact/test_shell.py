@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gc
 import itertools
+import os
 import re
 import shlex
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -517,3 +521,114 @@ def test_a_home_below_a_temporary_folder_is_none(path: str, kind: str) -> None:
     """A home counts as a home, even where it lies below a temporary folder."""
     policy = ImpactPolicy("/tmp/u/home/project", "/tmp/u/home")
     assert kind in predict_impact("Bash", {"command": f"rm -rf {path}"}, policy, FileFact).kinds
+
+
+DELETES: Final = "rm -rf ~"
+
+
+@pytest.mark.rule("IMP-2")
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"cat <<'E\\F'\nEF\necho '\nE\\F\n{DELETES}\n: '",
+        f"cat <<E\x0b\nE\necho '\nE\x0b\n{DELETES}\n: '",
+        f"cat <<E\r\nE\necho '\nE\r\n{DELETES}\n: '",
+        f"cat <<\u0141\nA\necho '\n\u0141\n{DELETES}\n: '",
+        f"cat <<E\n E\necho '\nE\n{DELETES}\n: '",
+        f"cat <<E\nE \necho '\nE\n{DELETES}\n: '",
+        f"cat <<E\nE;echo '\nE\n{DELETES}\n: '",
+        f"cat <<-E\n  E\necho '\nE\n{DELETES}\n: '",
+        f"cat <<-E\n\x0cE\necho '\nE\n{DELETES}\n: '",
+        f"$(cat <<E\nE)\necho '\nE\n)\n{DELETES}\n: '",
+        f"cat <<'E'\nx\\\nE\n{DELETES}\n",
+        f"cat <<E\n\\\nE\n{DELETES}\nE\n",
+        f"cat <<E\nE\\\n\n{DELETES}\nE\n",
+        f"cat <<E '\nE\n{DELETES}\n'\nE\n",
+        f"cat <<A || (cat <<B\nA\nB\n)\n{DELETES}\nA",
+    ],
+)
+def test_a_document_that_shells_end_elsewhere_is_unreadable(command: str) -> None:
+    """A here-document that some shell ends at another line than the grammar does is unreadable."""
+    assert "unreadable" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-2")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat <<E > a\n\n\nx\n\nE\nls",
+        "cat <<-'E' | wc\n\tx\n\tE\nls",
+        "cat <<\\E\nx \\\n y\nE\nls",
+        'cat << "E F" > a\nx\nE F\nls',
+        "echo $(cat <<E\nx\nE)",
+        "cat <<E\nx \\\n y\nE\nls",
+        "cat <<E\n\u00e9 \u2003\nE\nls",
+    ],
+)
+def test_a_document_that_every_shell_ends_alike_is_read(command: str) -> None:
+    """A here-document that every shell ends where the grammar does is read."""
+    assert "unreadable" not in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-2")
+def test_a_name_outside_ascii_is_no_variable_for_every_shell() -> None:
+    """An assignment to a name outside ASCII is unreadable, and the command behind it counts."""
+    assert shell("caf\u00e9=1 rm -rf ~").kinds >= {"unreadable", "deletes_outside"}
+
+
+@pytest.mark.rule("IMP-10")
+def test_no_character_ends_the_process() -> None:
+    """No character ends the process, wherever the scanner of the grammar may look it up."""
+    program = (
+        "from amplifier_hooks.impacts import FileFact, ImpactPolicy\n"
+        "from amplifier_hooks.impact.tools import predict_impact\n"
+        "for code in (*range(128, 0x110000, 0x0FFF), 0x31860, 0xD800, 0xFFFFF, 0x10FFFF):\n"
+        "    for text in ('{%s', 'x {1..%s}', '{%s..2}', '${%s}', '<<%s\\n', '[[ a =~ %s ]]', 'a%s=1'):\n"
+        "        predict_impact('Bash', {'command': text % chr(code)}, ImpactPolicy('/x', '/home/x'), FileFact)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.rule("IMP-3")
+@pytest.mark.parametrize(
+    "command", ["caf\u00e9=1 rm -rf ~", "echo $\u00e9 {\u2003 x", "[[ a =~ \u00e9* ]] && ls \u00e9"]
+)
+def test_no_locale_matters(command: str) -> None:
+    """Every locale gives the same answer to a text outside ASCII."""
+    program = (
+        "import sys\n"
+        "from amplifier_hooks.impacts import FileFact, ImpactPolicy\n"
+        "from amplifier_hooks.impact.tools import predict_impact\n"
+        "found = predict_impact('Bash', {'command': sys.argv[1]}, ImpactPolicy('/x', '/home/x'), FileFact)\n"
+        "print(ascii(found.impacts), ascii([(one.words, sorted(one.kinds)) for one in found.commands]))\n"
+    )
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program, command],
+            env={"LC_ALL": locale, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for locale in ("C", "C.UTF-8")
+    }
+    assert len(answers) == 1
+
+
+@pytest.mark.rule("IMP-10")
+def test_many_threads_read_at_once() -> None:
+    """Threads that read commands at once get the answers of one thread, also while the collector runs all the time."""
+    commands = [
+        'for f in a b; do cat <<E > $f\n$(echo $f)\nE\ndone; f() { rm -rf "$1"; }; f ~',
+        'x=(1 2 3); echo ${x[@]:-$(ls \u00e9)} | while read -r y; do echo "$y"; done',
+        "(" * 70 + "ls" + ")" * 70,
+        "echo 'a b' && " * 400 + "ls",
+    ]
+    alone = [shell(command) for command in commands]
+    collecting = gc.get_threshold()
+    gc.set_threshold(10)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(shell, commands * 12))
+    finally:
+        gc.set_threshold(*collecting)
+    assert found == alone * 12

@@ -7,7 +7,7 @@ import pytest
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSessions
 
 pytestmark = pytest.mark.rule("REG-4")
 

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 import amplifier_hooks.impact
 from amplifier_hooks.impact.tools import predict_impact, tool_kind
-from tests.amplifier_hooks.impact.conftest import POLICY, stat
+from amplifier_hooks.impacts import FileFact
+from tests.amplifier_hooks.impact.conftest import HOME, POLICY, ROOT, stat
+from tests.amplifier_hooks.impact.test_tables import examples
 
 if TYPE_CHECKING:
-    from amplifier_hooks.impacts import FileFact
+    from amplifier_hooks.impacts import CallImpact, ImpactPolicy, Stat
 
-ROOT: Final = Path(amplifier_hooks.impact.__file__).parent
+
+SOURCES: Final = Path(amplifier_hooks.impact.__file__).parent
 CALLERS: Final = frozenset(("file_facts.py", "call_paths.py"))
 """Modules that ask the file system for callers of the analysis, which imports neither."""
 LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "glob", "tempfile", "time", "random"))
@@ -146,8 +150,8 @@ def test_the_answer_is_the_same_in_another_process_with_another_environment(tmp_
 def test_no_module_of_the_analysis_imports_what_looks_at_the_machine() -> None:
     """No module of the analysis imports what looks at the machine."""
     found = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in sorted(ROOT.rglob("*.py"))
+        f"{path.relative_to(SOURCES)}: {name}"
+        for path in sorted(SOURCES.rglob("*.py"))
         if path.name not in CALLERS
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for name in ([one.name for one in node.names] if isinstance(node, ast.Import) else [])
@@ -155,3 +159,70 @@ def test_no_module_of_the_analysis_imports_what_looks_at_the_machine() -> None:
         if name.partition(".")[0] in LOOKING
     ]
     assert found == []
+
+
+GUARDED: Final = replace(POLICY, guarded=(f"{ROOT}/hooks.yaml", f"{HOME}/state"), guarded_ports=(8765,))
+
+
+def shell(command: str, policy: ImpactPolicy = POLICY, answers: Stat = stat) -> CallImpact:
+    """Predict a shell command."""
+    return predict_impact("Bash", {"command": command}, policy, answers)
+
+
+@pytest.mark.rule("IMP-3")
+def test_a_call_is_analysed_once() -> None:
+    """A call that is looked at again has the prediction of the first look, for a policy without guards, too."""
+    first = shell("rm -rf build/shared && cat a", GUARDED)
+    assert shell("rm -rf build/shared && cat a", GUARDED) is first
+    assert shell("rm -rf build/shared && cat a") is first
+
+
+@pytest.mark.rule("IMP-3")
+def test_another_answer_of_the_file_system_is_another_analysis() -> None:
+    """A link that appears between two looks at a call counts in the second look."""
+    assert shell("echo x > later/file").kinds == {"writes_tree"}
+    linked = shell("echo x > later/file", answers=lambda path: stat(path.replace(f"{ROOT}/later", "/etc")))
+    assert linked.kinds == {"writes_outside"}
+
+
+@pytest.mark.rule("IMP-3")
+@pytest.mark.parametrize("command", ["echo x > hooks.yaml", "rm -rf ~/state", "curl localhost:8765", "mv ../shop x"])
+def test_guards_are_never_left_out(command: str) -> None:
+    """A prediction without guards serves no policy with guards, and one that takes a guard away no policy without."""
+    free = shell(command)
+    guarded = shell(command, GUARDED)
+    assert any(one.unguards for one in guarded.impacts)
+    assert shell(command) == free
+
+
+@pytest.mark.rule("IMP-3")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("Bash", {"command": "cat a"}), ("Read", {"command": "cat a"})),
+        (("Bash", {"command": "cat a", "cwd": "/etc"}), ("Bash", {"command": "cat a", "cwd": "/usr"})),
+        (("Write", {"path": "a", "x": True}), ("Write", {"path": "a", "x": 1})),
+        (("Write", {"path": b"a"}), ("Write", {"path": "YQ=="})),
+        (("Bash", {"command": "cat a", "args": ["b"]}), ("Bash", {"args": ["b"], "command": "cat a"})),
+    ],
+)
+def test_other_calls_are_other_predictions(one: tuple[str, Any], other: tuple[str, Any]) -> None:
+    """A call with another tool, another value or another order of its arguments has a prediction of its own."""
+    assert predict_impact(*one, POLICY, stat) is not predict_impact(*other, POLICY, stat)
+
+
+@pytest.mark.rule("IMP-3")
+def test_annotations_and_folders_are_part_of_the_call() -> None:
+    """A call in another folder, or with other annotations of its tool, has a prediction of its own."""
+    call = ("mcp__x__list", {"path": "a"}, POLICY, stat)
+    assert "service_writes" in predict_impact(*call, annotations={"destructiveHint": True}).kinds
+    assert "service_writes" not in predict_impact(*call).kinds
+    assert predict_impact(*call, folder="/etc").paths == ("/etc/a",)
+
+
+@pytest.mark.rule("IMP-3")
+def test_no_guard_matters_to_a_call_that_takes_none_away() -> None:
+    """A prediction in which nothing takes a guard away is the same without guards."""
+    for command, _ in examples():
+        free, guarded = shell(command, answers=FileFact), shell(command, GUARDED, FileFact)
+        assert free == guarded or any(one.unguards for one in guarded.impacts), command

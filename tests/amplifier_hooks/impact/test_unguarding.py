@@ -78,7 +78,7 @@ def unguards(tool: str, arguments: dict[str, Any], folder: str = ROOT) -> bool:
         "pkill -f amplifier-hooks",
         "uvx 'amplifier-hooks[server]@latest' resume",
         "curl --unix-socket /opt/state/hooks.sock http://x/",
-        "amplifier-hooks validate --trust --no-input",
+        "amplifier-hooks validate --trust --json",
         "amplifier-hooks validate amplifier-hooks.yaml --tru",
         "env -i HOME=/x ./.venv/bin/amplifier-hooks approvals allow 8c1f --yes",
         "/home/dev/.local/bin/amplifier-hooks uninstall claude-code",
