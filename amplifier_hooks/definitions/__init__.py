@@ -13,17 +13,15 @@ files = WatchedFiles(path, hooks, trust=…)           follows files that change
 
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.front_door import load_on_use
+from amplifier_hooks import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
-    from amplifier_hooks.definitions.install.build_external import agent_builder
-    from amplifier_hooks.definitions.install.build_hooks import definition_row
+    from amplifier_hooks.definitions.files.open_files import InvalidDefinitions
+    from amplifier_hooks.definitions.install.build_hooks import agent_builder, definition_row
     from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Plan
-    from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
-    from amplifier_hooks.definitions.model import HookDefinition
+    from amplifier_hooks.definitions.model import DefinitionSettings, HookDefinition
     from amplifier_hooks.definitions.reload import WatchedFiles
-    from amplifier_hooks.definitions.settings import DefinitionSettings
     from amplifier_hooks.definitions.trust import TrustStore
 
 __all__ = [
@@ -44,13 +42,11 @@ __getattr__ = load_on_use(
     __name__,
     {
         "files.load_files": ("DefinitionSet", "load_files"),
-        "install.build_external": ("agent_builder",),
-        "install.build_hooks": ("definition_row",),
+        "files.open_files": ("InvalidDefinitions",),
+        "install.build_hooks": ("agent_builder", "definition_row"),
         "install.defined_hooks": ("DefinedHooks", "Plan"),
-        "invalid_definitions": ("InvalidDefinitions",),
-        "model": ("HookDefinition",),
+        "model": ("DefinitionSettings", "HookDefinition"),
         "reload": ("WatchedFiles",),
-        "settings": ("DefinitionSettings",),
         "trust": ("TrustStore",),
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
 
@@ -22,8 +22,8 @@ from amplifier_hooks.session.coordinator import SessionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
 
+    from amplifier_hooks.definitions.reload import PinnedModules, WatchedFiles
     from amplifier_hooks.definitions.trust import FileList, TrustStore
     from amplifier_hooks.ports import ApprovalBackend, AuditSink
 
@@ -47,25 +47,6 @@ MOST_TEXT: Final = 600_000
 log = get_logger(__name__)
 
 
-class Watched(Protocol):
-    """Trusted files that are watched: those of definitions, or modules."""
-
-    @property
-    def path(self) -> Path:
-        """Path that names them."""
-
-    @property
-    def source(self) -> str:
-        """Name of the files in the trust store."""
-
-    @property
-    def waiting(self) -> FileList | None:
-        """Files that wait to be trusted; None if there are none."""
-
-    def question(self, waiting: FileList) -> str:
-        """Return the question about a change that waits."""
-
-
 @define(eq=False)
 class ChangeRequests:
     """Requests about the changes of watched files that wait to be trusted, one at a time.
@@ -74,7 +55,7 @@ class ChangeRequests:
     the decisions.
     """
 
-    files: Watched
+    files: WatchedFiles | PinnedModules
     trust: TrustStore
     approvals: ApprovalBackend
     audit: AuditSink

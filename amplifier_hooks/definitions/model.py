@@ -13,13 +13,17 @@ The priority puts a hook into a band, and the band decides whether a failure of 
 
 An editor of a hook need not know its secrets: the config shows `HIDDEN` in their place, and a `HIDDEN` that comes back
 keeps the old secret. If the change names another address, it keeps none: a secret goes only to addresses that its
-author wrote it for. All functions of this module are pure.
+author wrote it for.
+
+`DefinitionSettings` hold for all hooks from definitions. Each has a variable, which overrides the file:
+`hooks_max_per_event` is `AMPLIFIER_HOOKS_MAX_PER_EVENT`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 from datetime import UTC, datetime
@@ -36,20 +40,99 @@ from pydantic import (
     JsonValue,
     StrictBool,
     StrictInt,
+    ValidationError,
     model_validator,
 )
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.settings import Milliseconds
-from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration
+from amplifier_hooks.errors import InputNotFreezable, InvalidRegistration, SettingsError
 from amplifier_hooks.events import alike, canonical
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.registry.event_names import is_pattern
 from amplifier_hooks.result import LONGEST_RISK_REASON, Risk
 from amplifier_hooks.text.secrets import is_secret_name
+from amplifier_hooks.text.strict_parsing import depth, error_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+
+PREFIX: Final = "AMPLIFIER_"
+WORDS: Final = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+LONGEST_NUMBER: Final = 20
+
+
+def _whole_number(value: object) -> object:
+    """Return 200 for 200.0; any other value stays as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Milliseconds = Annotated[StrictInt, BeforeValidator(_whole_number)]
+"""Whole milliseconds; 200.0 is 200, as in JSON."""
+
+
+class DefinitionSettings(BaseModel):
+    """Settings of all hooks from definitions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    hooks_enabled: StrictBool = Field(default=True, description="If false, no hook runs.")
+    hooks_definitions_dir: str = Field(default="hook-definitions", min_length=1, description="Folder of the files.")
+    hooks_default_timeout_ms: Milliseconds = Field(
+        default=200, gt=0, le=5000, description="Timeout of a python hook that sets none."
+    )
+    hooks_chain_timeout_ms: Milliseconds = Field(
+        default=500, gt=0, le=60_000, description="Time that the python hooks of one chain share."
+    )
+    hooks_fail_open_default: StrictBool = Field(
+        default=True, description="If true, failures are skipped from priority 100 on; below, they always deny."
+    )
+    hooks_max_per_event: StrictInt = Field(
+        default=20, ge=1, le=1000, description="Most hooks of one event, for each tenant."
+    )
+    hooks_execution_log_enabled: StrictBool = Field(
+        default=True, description="If true, runs of hooks are kept in the execution log."
+    )
+    hooks_execution_log_retention_hours: StrictInt = Field(
+        default=24, ge=1, le=8760, description="Hours for which the execution log is kept."
+    )
+
+    @classmethod
+    def load(cls, said: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Self:
+        """Return the settings in `said`, such as those of a file, overridden by the environment's.
+
+        Args:
+            said: Settings of a file by their keys; none if None.
+
+        Raises `SettingsError` with the variable or the key, and its allowed values.
+        """
+        environment = os.environ if environment is None else environment
+        values = dict(said or {})
+        variables = {f"{PREFIX}{name.upper()}": name for name in cls.model_fields}
+        given = {variable: environment[variable] for variable in variables if variable in environment}
+        values |= {
+            variables[variable]: _read(text, cls.model_fields[variables[variable]].default)
+            for variable, text in given.items()
+        }
+        try:
+            return cls.model_validate(values)
+        except ValidationError as problem:
+            error = problem.errors(include_url=False)[0]
+            name = str(error["loc"][0]) if error["loc"] else ""
+            where = next((variable for variable in given if variables[variable] == name), "settings")
+            field = cls.model_fields.get(name)
+            more = f"; {field.description} The default is {field.default!r}" if field else ""
+            raise SettingsError(where, error_sentence(error, cls) + more) from None
+
+
+def _read(text: str, default: object) -> Any:
+    """Return a variable in the type of its setting, or unchanged if it does not fit; the model refuses it then."""
+    word = text.strip()
+    if isinstance(default, bool):
+        return WORDS.get(word.lower(), word)
+    if isinstance(default, int) and word.isascii() and word.isdigit():
+        return int(word[:LONGEST_NUMBER])
+    return word
 
 
 FailMode = Literal["open", "closed"]
@@ -110,27 +193,28 @@ def restore_secrets(new: Any, old: Any) -> Any:
 
     If the new config has an address that the old one did not have, no secret is restored and `HIDDEN` stays.
     """
-    known = {*addresses(old), *addresses(hide_secrets(old))}
-    return _restore_part(new, old) if known.issuperset(addresses(new)) else new
+    known = addresses(old) | addresses(hide_secrets(old))
+    return _restore_part(new, old) if addresses(new) <= known else new
 
 
-def unrestored_secret(value: Any, place: str = "config") -> str | None:
+def unrestored_secret(config: Any) -> str | None:
     """Return the path of the first `HIDDEN` that was not replaced by its secret; None if there is none."""
+    left = (place for place, text in _texts(config) if text == HIDDEN or text.endswith(f"?{HIDDEN}"))
+    return next(left, None)
+
+
+def addresses(config: Any) -> set[str]:
+    """Return every URL in a config."""
+    return {text for _, text in _texts(config) if "://" in text}
+
+
+def _texts(value: Any, place: str = "config") -> Iterator[tuple[str, str]]:
+    """Yield every text in a part of a config, with its path."""
     if isinstance(value, str):
-        return place if value == HIDDEN or value.endswith(f"?{HIDDEN}") else None
+        yield place, value
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = (unrestored_secret(part, f"{place}.{name}") for name, part in parts)
-    return next((spot for spot in found if spot is not None), None)
-
-
-def addresses(value: Any) -> Iterator[str]:
-    """Yield every URL in a config."""
-    if isinstance(value, str):
-        if "://" in value:
-            yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from addresses(part)
+    for name, part in parts:
+        yield from _texts(part, f"{place}.{name}")
 
 
 def _restore_part(new: Any, old: Any, name: str = "", within: str = "") -> Any:
@@ -164,6 +248,9 @@ TENANT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}")
 EVENT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
 PATTERN: Final = re.compile(r"\*|[a-z][a-z0-9_-]{0,49}:\*")
 REFERENCE: Final = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*(?::[A-Za-z_]\w*(?:\.\w+)*)?", re.ASCII)
+REFERENCE_RULE: Final = (
+    "a handler_ref is 'package.module:name', the name of an entry point, 'command', 'http' or 'agent'"
+)
 LONGEST_REFERENCE: Final = 200
 CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters refused in descriptions: they end a line, move a cursor, reorder their neighbours, or are invalid."""
@@ -181,14 +268,26 @@ def likeness(name: str) -> str:
     return name.lower().translate(_LIKE).replace("rn", "m")
 
 
-def _name(value: str) -> str:
-    if len(value) > LONGEST_NAME:
-        raise ValueError(f"a name has at most {LONGEST_NAME} characters")
-    if not NAME.fullmatch(value):
-        raise ValueError(
-            "a name is made of the letters a to z and digits, with single blanks, '.', '_' or '-' between them"
-        )
-    return value
+def _matching(pattern: re.Pattern[str], rule: str) -> AfterValidator:
+    """Return a validator that refuses texts which do not match, with the rule for them."""
+
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(rule)
+        return value
+
+    return AfterValidator(check)
+
+
+def _plain(field: str) -> AfterValidator:
+    """Return a validator that refuses control characters in a field."""
+
+    def check(value: str) -> str:
+        if CONTROLS.search(value):
+            raise ValueError(f"a {field} has no control characters in it, nor any that reorder what is around them")
+        return value
+
+    return AfterValidator(check)
 
 
 def event_name(value: str) -> str:
@@ -202,23 +301,7 @@ def event_name(value: str) -> str:
     return name
 
 
-def _reference(value: str) -> str:
-    if len(value) > LONGEST_REFERENCE or not REFERENCE.fullmatch(value):
-        raise ValueError(
-            "a handler_ref is 'package.module:name', the name of an entry point, 'command', 'http' or 'agent'"
-        )
-    return value
-
-
-def _description(value: str) -> str:
-    if CONTROLS.search(value):
-        raise ValueError("a description has no control characters in it, nor any that reorder what is around them")
-    return value
-
-
-def _risk_reason(value: str) -> str:
-    if CONTROLS.search(value):
-        raise ValueError("a risk_reason has no control characters in it, nor any that reorder what is around them")
+def _short_reason(value: str) -> str:
     if len(value.encode()) > LONGEST_RISK_REASON:
         raise ValueError(f"a risk_reason has at most {LONGEST_RISK_REASON:,} bytes")
     return value
@@ -229,12 +312,6 @@ def _matcher(value: str) -> str:
         return compile_tool_matcher(value).spec
     except InvalidRegistration as problem:
         raise ValueError(str(problem)) from None
-
-
-def _tag(value: str) -> str:
-    if not TAG.fullmatch(value):
-        raise ValueError("a tag is letters, digits and '._:/-', at most 50 of them")
-    return value
 
 
 def _tags(value: list[str]) -> list[str]:
@@ -256,7 +333,7 @@ def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
         raise ValueError(f"config is plain JSON, and {problem.problem}") from None
     except UnicodeEncodeError:
         raise ValueError("config has half of a character in it, which nothing that keeps it could write") from None
-    if len(frozen) > LARGEST_CONFIG or _depth(value) > DEEPEST_CONFIG:
+    if len(frozen) > LARGEST_CONFIG or depth(frozen) > DEEPEST_CONFIG:
         raise ValueError(f"config has at most {LARGEST_CONFIG:,} bytes, and is nested at most {DEEPEST_CONFIG} deep")
     place = unrestored_secret(value)
     if place is not None:
@@ -265,11 +342,6 @@ def _config(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
             "taken along to another address"
         )
     return value
-
-
-def _depth(value: JsonValue) -> int:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, parts), default=0) if isinstance(value, dict | list) else 0
 
 
 def _moment(value: object) -> object:
@@ -281,7 +353,13 @@ def _utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_name)]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_NAME),
+    _matching(
+        NAME, "a name is made of the letters a to z and digits, with single blanks, '.', '_' or '-' between them"
+    ),
+]
 Moment = Annotated[AwareDatetime, BeforeValidator(_moment), AfterValidator(_utc)]
 
 
@@ -291,12 +369,13 @@ class NewHook(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Name = Field(description="Name for people: letters, digits, and single blanks, '.', '_' or '-' between.")
-    description: Annotated[str, AfterValidator(_description)] = Field("", max_length=LONGEST_DESCRIPTION)
+    description: Annotated[str, _plain("description")] = Field("", max_length=LONGEST_DESCRIPTION)
+    """The purpose of the hook, for people."""
     event_type: Annotated[str, AfterValidator(event_name)] = Field(
         min_length=1, max_length=100, description="The event, in any spelling; stored in the canonical one: 'tool:pre'."
     )
     priority: StrictInt = Field(100, ge=0, le=1000, description="Lower runs first; 0 to 99 fail closed.")
-    handler_ref: Annotated[str, AfterValidator(_reference)] = Field(
+    handler_ref: Annotated[str, _matching(REFERENCE, REFERENCE_RULE)] = Field(
         min_length=1,
         max_length=LONGEST_REFERENCE,
         description="'package.module:name', the name of an entry point, or a kind: 'command', 'http', 'agent'.",
@@ -305,20 +384,25 @@ class NewHook(BaseModel):
         None, gt=0, description="null: by kind; a python hook has 200, at most 5000."
     )
     enabled: StrictBool = True
+    """False switches the hook off."""
     config: Annotated[dict[str, JsonValue], AfterValidator(_config)] = Field(
         default_factory=dict, description="Arguments of the handler; their keys depend on its kind."
     )
     fail_mode: FailMode | None = Field(None, description="Effect of a failure; null: by the band of its priority.")
-    tags: Annotated[list[Annotated[str, AfterValidator(_tag)]], AfterValidator(_tags)] = Field(
-        default_factory=list, max_length=MOST_TAGS
-    )
+    tags: Annotated[
+        list[Annotated[str, _matching(TAG, "a tag is letters, digits and '._:/-', at most 50 of them")]],
+        AfterValidator(_tags),
+    ] = Field(default_factory=list, max_length=MOST_TAGS)
+    """Words by which hooks are found."""
     matcher: Annotated[str, AfterValidator(_matcher)] | None = Field(
         None,
         max_length=2_048,
         description="The tools it is for: a name, 'Write|Edit', 'kind:shell', a glob, 're:…'; null: all.",
     )
     risk: Risk | None = Field(None, description="Risk of the acts it asks about; its answers can only raise it.")
-    risk_reason: Annotated[str, AfterValidator(_risk_reason)] = Field("", description="Reason for the risk.")
+    risk_reason: Annotated[str, _plain("risk_reason"), AfterValidator(_short_reason)] = Field(
+        "", description="Reason for the risk."
+    )
     report_only: StrictBool = Field(
         default=False, description="If true, the hook stops nothing: its answers and failures are only on record."
     )
@@ -347,7 +431,12 @@ class NewHook(BaseModel):
         return band_of(self.priority)
 
     def to_definition(self, *, tenant_id: str, hook_id: str, now: datetime) -> HookDefinition:
-        """Return the definition of this hook, for a tenant, with an id, created at `now`."""
+        """Return the definition of this hook, for a tenant, with an id, created at `now`.
+
+        Args:
+            tenant_id: Tenant that owns the hook.
+            now: Time of the creation.
+        """
         said = self.model_dump()
         return HookDefinition(**said, hook_id=hook_id, tenant_id=tenant_id, created_at=now, updated_at=now)
 
@@ -356,11 +445,14 @@ class HookDefinition(NewHook):
     """A stored hook as data. It is immutable; `HookChanges` make a new definition of it."""
 
     hook_id: str = Field(default_factory=new_hook_id, pattern=HOOK_ID)
+    """The id: `hook_` and 12 hex digits; a new one by default."""
     tenant_id: Annotated[str, AfterValidator(tenant_id_or_error)] = Field(
         "", max_length=100, description="Tenant that owns the hook; '' is the system, whose hooks run for every tenant."
     )
     created_at: Moment = Field(default_factory=lambda: datetime.now(UTC))
+    """The time of creation; now by default."""
     updated_at: Moment = Field(default_factory=lambda said: said["created_at"])
+    """The time of the last change; that of the creation by default."""
 
     @property
     def digest(self) -> str:

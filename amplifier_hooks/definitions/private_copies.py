@@ -2,6 +2,10 @@
 
 The copies lie in the state folder, for their owner alone. Each hook has a folder of its own, named after the digest of
 the hook's files. Within it the files keep their paths, so that a script finds the files beside it.
+
+Copies that no trusted list and no running process uses are removed. Each process writes the names of the copies that it
+may start into a file of its own, and keeps the lock of that file while it runs. The system ends the lock with the
+process, so a file without a lock counts for nothing.
 """
 
 from __future__ import annotations
@@ -9,22 +13,22 @@ from __future__ import annotations
 import builtins
 import hashlib
 import os
+import re
+import shutil
 import stat
 import sys
-import tempfile
 from contextlib import suppress
 from importlib.util import resolve_name
 from pathlib import Path
-from threading import RLock
+from secrets import token_hex
+from threading import Lock, RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.copies_in_use import IN_USE
 from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
 from amplifier_hooks.definitions.files.open_files import place_in
-from amplifier_hooks.definitions.files.plain_files import opened_plainly, read_plainly
 from amplifier_hooks.definitions.list_files import (
     IMPORT,
     MOST_INTERPRETERS,
@@ -33,13 +37,87 @@ from amplifier_hooks.definitions.list_files import (
     path_outside,
     shebang,
 )
-from amplifier_hooks.definitions.trust import SETS_OWN, UNREAD, FileList, ListedFile, digest_of_files
+from amplifier_hooks.definitions.trust import (
+    SETS_OWN,
+    UNREAD,
+    FileList,
+    ListedFile,
+    digest_of_files,
+    opened_plainly,
+    read_plainly,
+)
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.storage.database import StoreUnavailable, UnsafeStore
-from amplifier_hooks.storage.state_folder import inspect_folder, make_private
+from amplifier_hooks.storage.state_folder import inspect_folder, locked, make_private, take_lock, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from amplifier_hooks.definitions.trust import TrustStore
+
+
+LOCK: Final = ".lock"
+USES: Final = ".uses-"
+"""Beginning of the name of the file in which a process names its copies."""
+NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@define(eq=False)
+class CopiesInUse:
+    """The copies that this process may start, by their folder. They stay until the process ends."""
+
+    _files: dict[Path, tuple[int, set[str]]] = field(factory=dict, init=False)
+    _lock: Lock = field(factory=Lock, init=False)
+
+    def hold(self, folder: Path, names: Iterable[str]) -> None:
+        """Keep the copies with these names from being removed. Raises `OSError`."""
+        with self._lock:
+            descriptor, known = self._files.get(folder, (-1, set()))
+            new = {*names} - known
+            if not new:
+                return
+            make_private(folder)
+            with locked(folder / LOCK):  # no removal is under way
+                if descriptor < 0:
+                    path = folder / f"{USES}{os.getpid()}-{token_hex(8)}"
+                    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                    take_lock(descriptor)
+                os.write(descriptor, "".join(f"{name}\n" for name in sorted(new)).encode())
+                self._files[folder] = descriptor, known | new
+
+
+IN_USE: Final = CopiesInUse()
+
+
+def remove_unused(store: TrustStore) -> int:
+    """Remove the copies that no trusted list and no running process uses, and return their number.
+
+    A copy that cannot be removed stays. On Windows no process can tell what another one uses, so all copies stay.
+    """
+    folder = store.copies
+    if os.name == "nt" or not folder.is_dir():
+        return 0
+    removed = 0
+    with suppress(OSError), locked(folder / LOCK):
+        kept = {*_names_in_use(folder), *(digest_of_files(one) for one in store.groups())}
+        for one in folder.iterdir():
+            if NAME.fullmatch(one.name) and one.name not in kept:
+                shutil.rmtree(one, ignore_errors=True)
+                removed += not one.exists()
+    return removed
+
+
+def _names_in_use(folder: Path) -> Iterator[str]:
+    """Yield the names of the copies of running processes, and remove the files of those that are gone."""
+    for path in folder.glob(f"{USES}*"):
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if take_lock(descriptor):
+                path.unlink()
+            else:
+                yield from path.read_text("ascii").split()
+        finally:
+            os.close(descriptor)
 
 
 LARGEST: Final = 16 * 1024 * 1024
@@ -77,7 +155,7 @@ class HookFiles:
                 raise HookUnavailable(f"{one.path!r:.200} is too large to be copied ({LARGEST:,} bytes at most)")
             if hashlib.sha256(content).hexdigest() != one.digest:
                 raise HookUnavailable(f"{one.path!r:.200} changed while it was read; {AGAIN}")
-            _write_private(copy, content, 0o400 | executable)
+            write_private(copy, content, 0o400 | executable)
 
     def check(self) -> None:
         """Compare every file with its digest where it is used. Raises `HookUnavailable` for a difference."""
@@ -85,7 +163,7 @@ class HookFiles:
             if not one.digest and one.role != "read":
                 raise HookUnavailable(f"{one.name or one.path!r:.200} was not there when it was trusted; {AGAIN}")
             place = str(self.copy_of(one.path)) if one.role == "copied" else one.path
-            found = self.digests.afresh(place) if one.role == "read" else self.digests.of(place)
+            found = self.digests.of(place, afresh=one.role == "read")
             if found != one.digest or found == UNREAD:
                 what = "the private copy of " if one.role == "copied" else ""
                 raise HookUnavailable(f"{what}{one.path!r:.200} is not as it was trusted; {AGAIN}")
@@ -104,22 +182,6 @@ class HookFiles:
                 break
             words[:0] = [places.get(f"{SHEBANG}{word}", word) for word in line]
         return tuple(words)
-
-
-def _write_private(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that only its owner can read, and that appears complete."""
-    make_private(path.parent)
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 @define(eq=False)

@@ -1,6 +1,10 @@
 """Watched files of definitions: a changed set of files comes in; it is in force as a whole, or the last set stays.
 
 A half-written file may look complete, so a change counts only after two looks have found the files equal.
+
+`PinnedModules` are the modules of a project that names such as `module:name` need. The first look trusts the modules as
+they are then. A later change waits, and is in force from the next start on after it was trusted: Python code that has
+run cannot be replaced in a process.
 """
 
 from __future__ import annotations
@@ -16,15 +20,15 @@ from attrs import define, evolve, field, frozen
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.files.load_files import DefinitionSet, load_files
-from amplifier_hooks.definitions.files.open_files import FILE_ENDINGS
-from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
-from amplifier_hooks.definitions.list_files import FileDigests, list_files
-from amplifier_hooks.definitions.private_copies import TrustedFiles
-from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.definitions.files.open_files import FILE_ENDINGS, InvalidDefinitions
+from amplifier_hooks.definitions.list_files import FileDigests, list_files, listed_modules
+from amplifier_hooks.definitions.model import DefinitionSettings
+from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles
+from amplifier_hooks.definitions.trust import SETS_OWN, FileList
 from amplifier_hooks.errors import HookError, HookUnavailable
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.hook_table import RegistryChange
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.definitions.files.load_files import FileGlob
     from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, Replaced
-    from amplifier_hooks.definitions.trust import FileList, TrustStore
+    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.ports import Clock
 
 
@@ -78,8 +82,11 @@ class WatchedFiles:
     """
 
     path: Path
+    """Path of the file or folder."""
     hooks: DefinedHooks
+    """Hooks that are replaced when the files change."""
     trust: TrustStore | None = field(default=None, kw_only=True)
+    """Trusted lists, for the files of a project; None trusts every content."""
     clock: Clock = field(factory=SystemClock, kw_only=True)
     environment: Mapping[str, str] | None = field(default=None, kw_only=True)
     state: ReloadState = field(factory=ReloadState, init=False)
@@ -104,7 +111,11 @@ class WatchedFiles:
         return os.path.abspath(self.path)  # noqa: PTH100
 
     def question(self, waiting: FileList) -> str:
-        """Return the question about a change that waits."""
+        """Return the question about a change that waits.
+
+        Args:
+            waiting: Files as they are now, not trusted yet.
+        """
         return (GONE if waiting.is_removal else CHANGED).format(self.path.name)
 
     def refresh(self) -> Replaced | None:
@@ -121,6 +132,10 @@ class WatchedFiles:
         """Look at the files every `every` seconds, and put changes in force. Runs until it is cancelled.
 
         The files are read in a thread. Cancelling leaves the current set in force.
+
+        Args:
+            every: Seconds between two looks.
+            sleep: Waits so many seconds.
         """
         seen = self._last
         while True:
@@ -137,7 +152,7 @@ class WatchedFiles:
 
     def signature(self) -> Signature:
         """Return the paths, times, sizes and modes of the files."""
-        return tuple(sorted(set(self._file_states())))
+        return signature_of(self._watched_paths())
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -221,19 +236,24 @@ class WatchedFiles:
             self.hooks.registry.tell(RegistryChange(what="broken", hook=self.path.name, detail=problem))
             log.warning("definitions_not_loaded", path=str(self.path), problem=problem)
 
-    def _file_states(self) -> Iterator[tuple[str, int, int, int, int]]:
+    def _watched_paths(self) -> set[Path]:
         found = self.hooks.in_force
         known = () if found is None else tuple(found.files)
         folder = self.path if self.path.is_dir() else self.path.parent
         if not self.path.is_dir():
             folder /= (DefinitionSettings() if found is None else found.settings).hooks_definitions_dir
         globs = () if found is None else chain.from_iterable(found.globs.values())
-        for path in {self.path, *known, *self._read_before, *_definition_files(folder), *_matches(globs)}:
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            yield str(path), status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
+        return {self.path, *known, *self._read_before, *_definition_files(folder), *_matches(globs)}
+
+
+def signature_of(paths: Iterable[str | os.PathLike[str]]) -> Signature:
+    """Return the paths, times, sizes and modes of files, without those that are missing."""
+    found = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116
+            found.add((os.fspath(path), status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode))
+    return tuple(sorted(found))
 
 
 @frozen
@@ -272,3 +292,105 @@ def _definition_files(folder: Path) -> list[Path]:
         return [path for path in folder.iterdir() if path.suffix in FILE_ENDINGS][:MOST_WATCHED]
     except OSError:
         return []
+
+
+NEXT_START: Final = "Put the changed modules of {} in force from the next start on?"
+
+
+@define(eq=False)
+class PinnedModules:
+    """The modules of a folder that names need, in force as they were trusted last before this process started."""
+
+    path: Path
+    """Absolute path that names them: a folder of blueprints, or `MODULE:NAME` in the folder of the modules."""
+    names: tuple[str, ...]
+    folder: Path
+    trust: TrustStore
+    looks: bool = field(default=False, kw_only=True)
+    """If true, modules that were never trusted wait, too."""
+    tell: Callable[[str], None] | None = field(default=None, kw_only=True)
+    """Is called with the problem when a change begins to wait."""
+    waiting: FileList | None = field(default=None, init=False)
+    """Modules that wait to be trusted; None if there are none."""
+    problem: str = field(default="", init=False)
+    """Reason why the current modules are not those that were trusted; empty if they are."""
+    modules: ProjectModules = field(init=False)
+    _digests: FileDigests = field(factory=FileDigests, init=False)
+    _listed: FileList = field(init=False)
+    _pool: DaemonPool = field(factory=lambda: DaemonPool(1, "amplifier-hooks-modules"), init=False)
+
+    @property
+    def source(self) -> str:
+        """Name of the modules in the trust store."""
+        return str(self.path)
+
+    @property
+    def current(self) -> FileList:
+        """The modules as they were at the last look."""
+        return self._listed
+
+    def question(self, _waiting: FileList) -> str:
+        """Return the question about a change that waits."""
+        return NEXT_START.format(self.path.name)
+
+    def __attrs_post_init__(self) -> None:
+        """Look at the modules. Raises `HookUnavailable` and `OSError` if they cannot be copied."""
+        self.look()
+        kept = self.trust.trusted_list(self.source)
+        files = TrustedFiles(self._listed if kept is None else kept, self.trust.copies, self._digests)
+        files.inspect()
+        self.modules = files.modules
+
+    def look(self) -> None:
+        """Compare the modules with the trusted ones; trust them if none were trusted before, unless this only `looks`.
+
+        Raises `HookUnavailable` for a module that changes meanwhile, and `OSError`.
+        """
+        listed = {one for name in self.names for one in listed_modules(name, self.folder, self._digests)}
+        self._listed = FileList(folder=str(self.folder), groups={SETS_OWN: tuple(sorted(listed))})
+        kept = self.trust.trusted_list(self.source)
+        if kept is not None and kept.digest == self._listed.digest:
+            self.waiting, self.problem = None, ""
+            return
+        if kept is None and not listed:
+            return
+        TrustedFiles(self._listed, self.trust.copies, self._digests).make()
+        if kept is None and not self.looks:
+            self.trust.trust(self.source, [self._listed])
+            return
+        self.waiting = self._listed
+        reason = DENIED if self.trust.denied(self.source, self._listed) else UNTRUSTED
+        self.problem = f"{self.path}: {reason} {self.path.name}"
+
+    def accept(self) -> None:
+        """Trust the modules as they are now. Raises as `look` does."""
+        self.look()
+        self.trust.trust(self.source, [self._listed])
+        self.waiting, self.problem = None, ""
+
+    async def watch(
+        self, every: float = EVERY, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:  # until it is cancelled
+        """Look at the modules again whenever one of their files has changed. Runs until it is cancelled."""
+        last: Signature = ()  # the files may have changed since the first look
+        seen = last
+        while True:
+            await sleep(every)
+            now = self._signature()
+            settled, seen = now == seen, now
+            accepted = self.waiting is not None and self.trust.trusts(self.waiting)
+            if not accepted and (not settled or now == last):
+                continue
+            last, before = now, self.problem
+            try:
+                await self._pool.run(self.look)
+            except (HookError, OSError) as problem:
+                self.problem = f"{self.path}: {problem}"
+            if self.problem not in ("", before):
+                log.warning("modules_not_taken_over", problem=self.problem)
+                if self.tell is not None:
+                    self.tell(self.problem)
+
+    def _signature(self) -> Signature:
+        kept = self.trust.trusted_list(self.source)
+        return signature_of(one.path for files in (self._listed, kept) if files is not None for one in files.files)

@@ -1,7 +1,8 @@
 """Trust in the hooks of a project: lists of files with their digests come in; trusted or not goes out.
 
 The lists are stored outside of every project, so a project cannot trust itself. Trust applies to bytes: a file that
-differs from its digest gives another list, which is not trusted.
+differs from its digest gives another list, which is not trusted. Only plain files are read: a pipe in the place of a
+file would keep its reader waiting, and a device would never end.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import stat
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -17,11 +18,40 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import asdict, field, frozen
 
-from amplifier_hooks.storage.file_lock import locked
-from amplifier_hooks.storage.state_folder import StateFolder, make_private
+from amplifier_hooks.storage.state_folder import StateFolder, locked, make_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from io import BufferedReader
+
+
+class NoPlainFile(OSError):
+    """A folder, a pipe, a socket or a device lies in the place of a file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path!r:.200} is no plain file")
+        self.strerror = "it is no plain file"
+
+
+@contextmanager
+def opened_plainly(path: str | os.PathLike[str]) -> Iterator[tuple[BufferedReader, os.stat_result]]:
+    """Open a plain file for the block, with its status. Raises `OSError`, and `NoPlainFile` for anything else."""
+    with open(path, "rb", opener=_open_at_once) as file:  # with an opener
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise NoPlainFile(os.fspath(path))
+        yield file, status
+
+
+def read_plainly(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return the first bytes of a plain file. Raises as `opened_plainly` does."""
+    with opened_plainly(path) as (file, _):
+        return file.read(most)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
 
 Role = Literal["copied", "read", "installed"]
 """Use of a listed file.
@@ -125,6 +155,7 @@ class TrustStore:
     """
 
     path: Path = field(factory=lambda: StateFolder().trust)
+    """Path of the file of trusted lists; the user's own by default."""
 
     @property
     def copies(self) -> Path:
@@ -146,6 +177,9 @@ class TrustStore:
 
     def trust(self, source: str, lists: Iterable[FileList]) -> None:
         """Trust the lists of a source, and no others of that source any more.
+
+        Args:
+            lists: Lists of files that are trusted as they are.
 
         Raises `OSError` if the store cannot be written.
         """
@@ -194,16 +228,7 @@ class TrustStore:
             return _Kept()
 
     def _write(self, kept: _Kept) -> None:
-        descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=".trust-")  # owner-only, as it is made
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                json.dump(asdict(kept), file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_private(self.path, json.dumps(asdict(kept), indent=1).encode("ascii"), 0o600)
 
 
 @lru_cache(maxsize=4)

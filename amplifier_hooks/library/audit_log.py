@@ -66,7 +66,11 @@ class AuditLogSettings(HookSettings):
 
 
 class AuditLogHook(ReadyMade[AuditLogSettings]):
-    """Keeps a signed record of every event and every decision; a tool call that cannot be recorded is denied."""
+    """Keeps a signed record of every event and every decision; a tool call that cannot be recorded is denied.
+
+    Args:
+        sink: Sink of the record; if None, a log in the file that the settings name.
+    """
 
     name = "audit_log"
     Settings = AuditLogSettings

@@ -23,13 +23,12 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from attrs import define, field
+from attrs import define, field, frozen
 from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.events import LLM_POST, LLM_PRE, SESSION_END
+from amplifier_hooks.events import LLM_POST, LLM_PRE
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
-from amplifier_hooks.library.parts.model_output import tokens_of
 from amplifier_hooks.library.parts.ready_made import (
     SESSIONS_KEPT,
     HookSettings,
@@ -37,6 +36,8 @@ from amplifier_hooks.library.parts.ready_made import (
     PerSession,
     Point,
     ReadyMade,
+    forget_at_end,
+    tokens_of,
 )
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
@@ -116,20 +117,18 @@ class CostGuardSettings(HookSettings):
     )
 
 
-@define
+@frozen
 class Usage:
     """Tokens and their cost."""
 
     tokens: int = 0
     money: Decimal = field(factory=Decimal)
 
-    def add(self, other: Usage) -> None:
-        """Add other usage to this."""
-        self.tokens += other.tokens
-        self.money += other.money
-
     def __add__(self, other: Usage) -> Usage:
         return Usage(self.tokens + other.tokens, self.money + other.money)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.tokens - other.tokens, self.money - other.money)
 
 
 @define
@@ -173,18 +172,18 @@ class _DailyUsage:
         more with the next answer: it may then count twice, but never gets lost.
         """
         day = self._today(tenant)
-        day.own.add(usage)
+        day.own += usage
         if self._database is None:
             return
         moved, day.own = day.own, Usage()
-        day.moving.add(moved)
+        day.moving += moved
         try:
             total = await self._database.run(self._add_usage(tenant, day.date, moved))
         except BaseException:
-            day.own.add(moved)
+            day.own += moved
             raise
         finally:
-            day.moving = Usage(day.moving.tokens - moved.tokens, day.moving.money - moved.money)
+            day.moving -= moved
         _note_total(day, total)
 
     def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
@@ -272,7 +271,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         return (
             Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE),
             Point(event=LLM_POST, call=self.on_answer, intent="on", priority=AFTER),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=AFTER),
+            forget_at_end(AFTER, self._sessions, self._once),
         )
 
     def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:
@@ -308,18 +307,13 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         price, problem = self._price_of(parts, data)
         usage = Usage(sum(parts.values()), _cost(parts, price) if price else Decimal(0))
         spent = self._sessions.of(data).in_turn(data.get("turn"))
-        spent.turn.add(usage)
-        spent.session.add(usage)
+        spent.turn += usage
+        spent.session += usage
         try:
             await self._days.add(_tenant(data), usage)
         except StoreUnavailable as error:
             problem = f"cost_guard counts this day without its store, which cannot be written: {error}"
         return self._tell_user(data, problem) if problem else CONTINUE
-
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Forget the session; the day stays."""
-        self._sessions.forget(data)
-        self._once.forget(data)
 
     def _tell_user(self, data: Mapping[str, Any], problem: str) -> HookResult:
         """Tell the user, once in a session."""

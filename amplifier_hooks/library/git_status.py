@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from amplifier_hooks.definitions.kinds.command import SAFE_GIT, git_settings
 from amplifier_hooks.events import SESSION_RESUME, SESSION_START
-from amplifier_hooks.library.parts.feedback import PROBLEMS, CommandRunner, ExternalHandler, folder_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.command_runner import PROBLEMS, CommandRunner, ExternalHandler
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, folder_of
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 PRIORITY: Final = 410
@@ -46,16 +47,15 @@ NO_REPOSITORY: Final = 128
 """Exit status of git if there is no repository, or none that git would read."""
 
 HARMLESS: Final = (
-    "core.fsmonitor=false",
-    "core.untrackedCache=false",
-    "core.hooksPath=/dev/null",
-    "core.pager=cat",
-    "color.ui=false",
-    "log.showSignature=false",
-    "protocol.allow=never",
-    "safe.bareRepository=explicit",
-    "status.showUntrackedFiles=normal",
-    "submodule.recurse=false",
+    *SAFE_GIT,
+    ("core.untrackedCache", "false"),
+    ("core.pager", "cat"),
+    ("color.ui", "false"),
+    ("log.showSignature", "false"),
+    ("protocol.allow", "never"),
+    ("safe.bareRepository", "explicit"),
+    ("status.showUntrackedFiles", "normal"),
+    ("submodule.recurse", "false"),
 )
 """Configuration that overrides that of the repository."""
 
@@ -107,7 +107,7 @@ class GitStatus(ReadyMade[GitStatusSettings]):
         question = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all", f"--untracked-files={untracked}")
         try:
             filters = await self._filters(folder)
-            code, said = await self._git(folder, *question, **filters)
+            code, said = await self._git(folder, *question, filters=filters)
         except PROBLEMS as problem:
             return HookResult(user_message=f"git status: {problem}", user_message_level="warning")
         if code == NO_REPOSITORY:
@@ -123,24 +123,16 @@ class GitStatus(ReadyMade[GitStatusSettings]):
             return CONTINUE
         return HookResult.inject("\n".join(["git status of this folder when the session started:", branch, *told]))
 
-    async def _filters(self, folder: str) -> dict[str, str]:
-        """Return configuration that disables the filters of the repository. Reading the configuration runs nothing.
-
-        The configuration is passed through the environment, because a name may hold any character: git would read `-c
-        filter.a=b.clean=` as `filter.a`.
-        """
+    async def _filters(self, folder: str) -> list[tuple[str, str]]:
+        """Return configuration that disables the filters of the repository. Reading the configuration runs nothing."""
         _, said = await self._git(folder, "config", "--list", "--name-only", "-z")
         names = dict.fromkeys(name for name in said.split("\0") if name.startswith("filter."))
-        settings = [(name, "") for name in names if name.endswith(RUNS)]
-        settings += [(name, "false") for name in names if name.endswith(".required")]
-        told = {"GIT_CONFIG_COUNT": str(len(settings))}
-        for number, (name, value) in enumerate(settings):
-            told |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        return told
+        off = [(name, "") for name in names if name.endswith(RUNS)]
+        return off + [(name, "false") for name in names if name.endswith(".required")]
 
-    async def _git(self, folder: str, *question: str, **settings: str) -> tuple[int, str]:
-        options = [part for setting in HARMLESS for part in ("-c", setting)]
-        argv = ["git", "--no-pager", *options, *question]
-        ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds, **ENVIRONMENT, **settings)
+    async def _git(self, folder: str, *question: str, filters: Iterable[tuple[str, str]] = ()) -> tuple[int, str]:
+        argv = ["git", "--no-pager", *question]
+        env = {**ENVIRONMENT, **git_settings((*HARMLESS, *filters))}
+        ended = await self._commands.run(argv, cwd=folder, seconds=self.settings.seconds, **env)
         # Bytes that are no text have to round-trip: the name of a filter can hold them.
         return ended.code, os.fsdecode(ended.output)

@@ -32,14 +32,13 @@ from attrs import frozen
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.foreign_code import call_apart
 from amplifier_hooks.impact.file_facts import FileSystem
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import KINDS, MEANINGS, Impact, ImpactKind, ImpactPolicy
-from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, folder_of
 from amplifier_hooks.result import CONTINUE, RISKS, HookResult, Risk
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from pydantic import Field
 
 from amplifier_hooks.events import AGENT_PRE, PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST
+from amplifier_hooks.foreign_code import call_apart
 from amplifier_hooks.impact.call_paths import TooManyParts, texts_of
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.matching import SURROGATES, compile_linear, escape_literal, is_text
-from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -28,11 +28,18 @@ from attrs import frozen
 from pydantic import AfterValidator, Field
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
-from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT, SESSION_END
-from amplifier_hooks.library.parts.feedback import folder_of
+from amplifier_hooks.events import AGENT_STOP, PROMPT_SUBMIT
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
-from amplifier_hooks.library.parts.model_output import missing_files, text_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import (
+    HookSettings,
+    PerSession,
+    Point,
+    ReadyMade,
+    folder_of,
+    forget_at_end,
+    missing_files,
+    text_of,
+)
 from amplifier_hooks.record.encode_facts import Redactor
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
@@ -122,6 +129,9 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
     the agent goes on: if none can be written, the agent stops, and the user is told. Rounds are counted in the store,
     so that a restart does not begin them anew. If a stop comes without the agent's response, only artifacts and
     `condition` are checked.
+
+    Args:
+        condition: Function of the payload that returns True, False, or a text that names the missing part.
     """
 
     name = "keep_going"
@@ -149,7 +159,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         return (
             Point(event=AGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="observe", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
+            forget_at_end(PRIORITY, self._starts),
         )
 
     async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
@@ -172,10 +182,6 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
     async def on_prompt(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
         """Begin the rounds anew."""
         self._starts.of(data)[:] = [micros_of(self._clock.now())]
-
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Forget the session; its checkpoints stay."""
-        self._starts.forget(data)
 
     async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
         """Return every checkpoint of a session, oldest first. Raise `StoreUnavailable`."""

@@ -35,8 +35,7 @@ from pydantic import Field
 
 from amplifier_hooks import events
 from amplifier_hooks.errors import InvalidHookSettings, MissingExtra
-from amplifier_hooks.library.parts.model_output import tokens_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.library.parts.ready_made import DECISIONS, HookSettings, Point, ReadyMade, duration_of, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,10 +56,6 @@ SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 TOKENS: Final = (1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)
 
 
-LONGEST: Final = 1e12
-"""Longest duration in milliseconds. A longer one, or a value that is no number, is ignored."""
-
-
 class EventSample(NamedTuple):
     """One event, as an observer receives it."""
 
@@ -76,10 +71,8 @@ class EventSample(NamedTuple):
     @property
     def seconds(self) -> float | None:
         """Duration of the event in seconds, or None if the event does not state it."""
-        spent = self.data.get("duration_ms")
-        if isinstance(spent, bool) or not isinstance(spent, int | float) or not 0 <= spent <= LONGEST:
-            return None
-        return spent / 1e3
+        spent = duration_of(self.data)
+        return None if spent is None else spent / 1e3
 
 
 @frozen
@@ -138,11 +131,6 @@ def _tokens(sample: EventSample) -> Iterator[Reading]:
 
 
 TOOL_ENDS: Final = {events.TOOL_POST: "ok", events.TOOL_ERROR: "error"}
-DECISIONS: Final = {
-    events.APPROVAL_GRANTED: "granted",
-    events.APPROVAL_DENIED: "denied",
-    events.APPROVAL_EXPIRED: "expired",
-}
 
 _EVENT: Final = {"event": "amplifier.hook.event"}
 _ACTION: Final = {**_EVENT, "action": "amplifier.hook.action"}
@@ -187,6 +175,10 @@ class MetricsSettings(HookSettings):
 
 class Metrics(ReadyMade[MetricsSettings]):
     """Counts events and failures, times hooks, tools and approvals: for Prometheus and OpenTelemetry.
+
+    Args:
+        prometheus: Registry of Prometheus that gets the measures; the library's own if None.
+        telemetry: Provider of OpenTelemetry's meters; the global one if None.
 
     Raise `MissingExtra` if a library is missing that the settings ask for.
     """
@@ -255,11 +247,7 @@ _COLLECTED: Final[WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
 
 
 def _client() -> Any:
-    try:
-        import prometheus_client
-    except ModuleNotFoundError:
-        raise MissingExtra("hook 'metrics'", "server", "set prometheus: false") from None
-    return prometheus_client
+    return MissingExtra.load("prometheus_client", "hook 'metrics'", "server", "set prometheus: false")
 
 
 def _meters() -> Any:

@@ -31,11 +31,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, SecretStr
 
 from amplifier_hooks import events
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC
 from amplifier_hooks.definitions.kinds.event_codec import NativeCodec
-from amplifier_hooks.definitions.kinds.webhook import WebhookHook
+from amplifier_hooks.definitions.kinds.webhook import PUBLIC, WebhookHook
 from amplifier_hooks.errors import HookError, HookUnavailable, InvalidHookSettings, InvalidRegistration, InvalidResult
-from amplifier_hooks.library.parts.feedback import CommandRunner
+from amplifier_hooks.library.parts.command_runner import CommandRunner
 from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.result import CONTINUE
@@ -44,7 +43,7 @@ from amplifier_hooks.text.escape import clip, for_log
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
+    from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
     from amplifier_hooks.result import HookResult, Outcome
 
 
@@ -123,16 +122,8 @@ class Desktop:
         if shutil.which("gdbus") is not None:
             name, path = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
             call = ["gdbus", "call", "--session", f"--dest={name}", f"--object-path={path}", f"--method={name}.Notify"]
-            return [
-                *call,
-                "--",
-                _gvariant_string(TITLE),
-                "uint32 0",
-                "''",
-                _gvariant_string(TITLE),
-                _gvariant_string(body),
-                *NOTHING_MORE,
-            ]
+            texts = [_gvariant_string(TITLE), "uint32 0", "''", _gvariant_string(TITLE), _gvariant_string(body)]
+            return [*call, "--", *texts, *NOTHING_MORE]
         raise HookUnavailable("neither notify-send nor gdbus is there to tell the desktop")
 
 
@@ -144,7 +135,11 @@ class _IgnoredReply(NativeCodec):
 
 
 class Notify(ReadyMade[NotifySettings]):
-    """Tells the desktop, or a service, that an approval waits or that the user should know something."""
+    """Tells the desktop, or a service, that an approval waits or that the user should know something.
+
+    Args:
+        desktop: Function that shows a text on the desktop; the system's own way if None.
+    """
 
     name = "notify"
     Settings = NotifySettings

@@ -28,12 +28,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from amplifier_hooks.events import TOOL_PRE
+from amplifier_hooks.foreign_code import call_apart
 from amplifier_hooks.impact.call_paths import CallPaths, PathMatch, TooManyParts, UnknownFolder, parse_patterns
-from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch, folder_of
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
-from amplifier_hooks.threads import call_apart
 
 PRIORITY: Final = 10
 

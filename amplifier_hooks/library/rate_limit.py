@@ -55,6 +55,9 @@ class RateLimit(ReadyMade[RateLimitSettings]):
 
     A call counts when it passes this hook, also if another hook stops it later; a call that this hook denies does not
     count. The hook fails closed, and looks at each call once, however often its input is changed.
+
+    Args:
+        now: Returns seconds that only grow.
     """
 
     name = "rate_limit"

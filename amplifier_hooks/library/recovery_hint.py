@@ -24,9 +24,16 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from amplifier_hooks.events import SESSION_END, TOOL_ERROR
+from amplifier_hooks.events import TOOL_ERROR
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.ready_made import (
+    HookSettings,
+    PerSession,
+    Point,
+    ReadyMade,
+    ToolMatch,
+    forget_at_end,
+)
 from amplifier_hooks.result import HookResult
 
 PRIORITY: Final = 320
@@ -100,7 +107,7 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
         """Return a hook after a tool failed, and an observer that forgets a session at its end."""
         return (
             Point(event=TOOL_ERROR, call=self.on_failure, intent="on", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
+            forget_at_end(PRIORITY, self._failures),
         )
 
     async def on_failure(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
@@ -125,10 +132,6 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
         if not says and not self.settings.usual:
             return None
         return HookResult.inject(f"{called}. {says or OTHERWISE}", ephemeral=True)
-
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Forget the session."""
-        self._failures.forget(data)
 
     def _count_failure(self, data: Mapping[str, Any], failure: str) -> int:
         failures = self._failures.of(data)

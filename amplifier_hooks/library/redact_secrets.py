@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import define, field
@@ -33,12 +33,11 @@ from pydantic import Field, SecretStr
 
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.events import PROMPT_SUBMIT, TOOL_ERROR, TOOL_POST, TOOL_PRE
-from amplifier_hooks.library.parts.personal_data import NAMES, PersonalKind, personal_spans
+from amplifier_hooks.foreign_code import call_apart
 from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.escape import for_log
 from amplifier_hooks.text.secrets import Secrets, Span, is_secret_name, names_a_secret, replace_spans
-from amplifier_hooks.threads import call_apart
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,6 +62,58 @@ LONGEST_NUMBER: Final = 64
 
 ESCAPED: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)")
 """Escapes that stand for one character in the `repr` of a text. They would seem to be part of the next word."""
+
+
+# -- personal data -----------------------------------------------------------------------------------------------------
+# Each pattern begins at the start of a word or number only, and its repetitions are bounded or give nothing back: the
+# search takes time in proportion to the text.
+
+PersonalKind = Literal["email", "card", "phone"]
+
+# The login of a remote (`git@example.org:team/code`) has the form of an address, and is none.
+EMAIL: Final = r"(?<![\w.%+'-])[\w.%+'-]++@(?:[\w-]++\.)+[^\W\d_]{2,63}+(?![\w-]|:[\w/~.])"
+CARD: Final = (
+    r"(?<![0-9])(?=[2-6])(?:[0-9]{13,19}"
+    r"|[0-9]{4}(?P<by>[ \xa0-])[0-9]{4}(?P=by)[0-9]{4}(?P=by)(?:[0-9]{4}(?P=by)[0-9]{3}|[0-9]{1,4})"
+    r"|[0-9]{4}(?P<with>[ \xa0-])[0-9]{6}(?P=with)[0-9]{4,5})(?![0-9])"
+)
+PHONE: Final = (
+    r"(?<![\w+])\+[1-9](?:[ \xa0.\-/()]{0,2}[0-9]){6,14}(?![0-9])"
+    r"|(?<![\w.+-])(?:\([2-9][0-9]{2}\)[ \xa0]?|[2-9][0-9]{2}[.-])[0-9]{3}[.-][0-9]{4}(?![\w-])"
+)
+
+
+def _has_checksum(number: str) -> bool:
+    """Return True if the digits of a card number end in their check digit (Luhn)."""
+    digits = [int(char) for char in reversed(number) if char.isdigit()]
+    doubled = (2 * digit - 9 * (digit > 4) for digit in digits[1::2])  # noqa: PLR2004  # its digits, added
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+KINDS: Final[dict[PersonalKind, tuple[str, re.Pattern[str], Callable[[str], bool]]]] = {
+    "card": ("card number", re.compile(CARD), _has_checksum),
+    "phone": ("phone number", re.compile(PHONE), bool),
+    "email": ("e-mail address", re.compile(EMAIL), bool),
+}
+"""The name, the form and the check of each kind."""
+
+NAMES: Final = frozenset(name for name, _, _ in KINDS.values())
+
+
+def personal_spans(text: str, kind: PersonalKind) -> list[Span]:
+    """Return the spans of personal data of one kind, in order and disjoint."""
+    name, pattern, holds = KINDS[kind]
+    spans: list[Span] = []
+    found = pattern.search(text)
+    while found is not None:
+        real = holds(found.group())
+        if real:
+            spans.append((*found.span(), name))
+        found = pattern.search(text, found.end() if real else found.start() + 1)
+    return spans
+
+
+# -- the hook ----------------------------------------------------------------------------------------------------------
 
 
 class Unsearchable(Exception):
@@ -106,29 +157,19 @@ class RedactSecrets(ReadyMade[RedactSecretsSettings]):
 
     def points(self) -> tuple[Point, ...]:
         """Return gates before tools and at prompts, and middleware and hooks for the results and errors of tools."""
-        match = self.settings.match
-        wanted = (
-            (self.settings.prompts, Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="gate", priority=PRIORITY)),
-            (
-                self.settings.inputs,
-                Point(event=TOOL_PRE, call=self.before, intent="gate", priority=PRIORITY, match=match),
-            ),
-            (
-                self.settings.results,
-                # The timeout is None: the search is the only work here, and a timeout would let the result pass.
-                Point(
-                    event="tool", call=self.around_tool, intent="around", priority=PRIORITY, match=match, timeout=None
-                ),
-            ),
-            *(
-                (
-                    self.settings.results,
-                    Point(event=event, call=self.after, intent="on", priority=PRIORITY, match=match, timeout=None),
-                )
-                for event in (TOOL_POST, TOOL_ERROR)
-            ),
-        )
-        return tuple(point for setting, point in wanted if setting != "leave")
+        settings, at = self.settings, partial(Point, priority=PRIORITY)
+        tools = partial(at, match=settings.match)
+        found: list[Point] = []
+        if settings.prompts != "leave":
+            found.append(at(event=PROMPT_SUBMIT, call=self.on_prompt, intent="gate"))
+        if settings.inputs != "leave":
+            found.append(tools(event=TOOL_PRE, call=self.before, intent="gate"))
+        if settings.results != "leave":
+            # The timeout is None: the search is the only work here, and a timeout would let the result pass.
+            found.append(tools(event="tool", call=self.around_tool, intent="around", timeout=None))
+            after = partial(tools, call=self.after, intent="on", timeout=None)
+            found += [after(event=event) for event in (TOOL_POST, TOOL_ERROR)]
+        return tuple(found)
 
     async def on_prompt(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Take the secrets out of a prompt, or deny the prompt."""

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from amplifier_hooks.events import TOOL_PRE
-from amplifier_hooks.impact.file_facts import ask_file_system
+from amplifier_hooks.impact.file_facts import FileSystem
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import ImpactPolicy
-from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade, ToolMatch, folder_of
 from amplifier_hooks.result import CONTINUE, HookResult
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class SideEffects(ReadyMade[SideEffectsSettings]):
         folder = folder_of(self.settings.cwd, data)
         policy = ImpactPolicy(folder, str(Path.home()))
         impact = await asyncio.to_thread(
-            predict_impact, "shell", {"command": command}, policy, ask_file_system, folder=folder
+            predict_impact, "shell", {"command": command}, policy, FileSystem(), folder=folder
         )
         facts = _facts(impact, folder)
         if not facts["writes"] and not facts["deletes"]:

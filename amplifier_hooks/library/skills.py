@@ -32,10 +32,10 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field, frozen
 from pydantic import Field
 
-from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_END, SESSION_START
-from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
+from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_START
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, forget_at_end
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.text.strict_yaml import yaml_library
+from amplifier_hooks.text.strict_parsing import yaml_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +144,7 @@ class Skills(ReadyMade[SkillsSettings]):
         return (
             Point(event=SESSION_START, call=self.on_session_start, intent="observe", priority=PRIORITY),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
+            forget_at_end(PRIORITY, self._stamps, self._once),
         )
 
     async def on_session_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
@@ -161,11 +161,6 @@ class Skills(ReadyMade[SkillsSettings]):
         if text:
             return HookResult.inject(text, user_message=message, user_message_level="warning")
         return HookResult.proceed(user_message=message, user_message_level="warning") if message else None
-
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Forget the session."""
-        self._stamps.forget(data)
-        self._once.forget(data)
 
     def _skill_texts(self, data: Mapping[str, Any], skills: list[Skill]) -> str:
         """Return the skills' texts, as far as there is room for them."""

@@ -21,15 +21,23 @@ import asyncio
 import time
 from collections import OrderedDict
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
 from pydantic import Field
 
-from amplifier_hooks.events import SESSION_END, SUBAGENT_START, SUBAGENT_STOP
-from amplifier_hooks.library.parts.feedback import folder_of
-from amplifier_hooks.library.parts.model_output import find_files
-from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade
+from amplifier_hooks.events import SUBAGENT_START, SUBAGENT_STOP
+from amplifier_hooks.library.parts.ready_made import (
+    HookSettings,
+    PerSession,
+    Point,
+    ReadyMade,
+    find_files,
+    folder_of,
+    forget_at_end,
+)
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:
@@ -79,7 +87,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
     ) -> None:
         super().__init__(settings)
         self._now = now
-        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._expected = lru_cache(AGENTS_KEPT)(self._expected_files)
         self._agents: PerSession[OrderedDict[str, _Agent]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
@@ -87,7 +95,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         return (
             Point(event=SUBAGENT_START, call=self.on_subagent_start, intent="observe", priority=PRIORITY),
             Point(event=SUBAGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=PRIORITY),
+            forget_at_end(PRIORITY, self._agents),
         )
 
     async def on_subagent_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
@@ -96,7 +104,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
 
     async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Let the sub-agent stop, or send it back."""
-        wanted = self._expected_files(data)
+        wanted = self._expected(*(str(data.get(name) or "") for name in ("agent_name", "agent_type")))
         if not wanted:
             return None
         agent = self._agent(data)
@@ -119,25 +127,11 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         message = f"The sub-agent stopped, and {why}."
         return HookResult.inject(message, user_message=message, user_message_level="warning")
 
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: object) -> None:
-        """Forget the session."""
-        self._agents.forget(data)
-
-    def _expected_files(self, data: Mapping[str, Any]) -> tuple[str, ...]:
-        names = (str(data.get("agent_name") or ""), str(data.get("agent_type") or ""))
-        known = self._known.get(names)
-        if known is None:
-            if len(self._known) >= AGENTS_KEPT:  # made-up names must not fill the memory
-                self._known.clear()
-            known = self._known[names] = tuple(
-                dict.fromkeys(
-                    pattern
-                    for who, patterns in self.settings.expected.items()
-                    if any(fnmatchcase(name, who) for name in names)
-                    for pattern in patterns
-                )
-            )
-        return known
+    def _expected_files(self, *names: str) -> tuple[str, ...]:
+        """Return the files that a sub-agent of these names has to leave behind, each once."""
+        expected = self.settings.expected.items()
+        groups = [patterns for who, patterns in expected if any(fnmatchcase(name, who) for name in names)]
+        return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
     def _agent(self, data: Mapping[str, Any], *, anew: bool = False) -> _Agent:
         agents = self._agents.of(data)

@@ -30,10 +30,18 @@ from attrs import frozen
 from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
-from amplifier_hooks.events import PROMPT_COMPLETE, SESSION_END, TOOL_ERROR, TOOL_POST, TOOL_PRE
+from amplifier_hooks.events import PROMPT_COMPLETE, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
-from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
+from amplifier_hooks.library.parts.ready_made import (
+    HookSettings,
+    Once,
+    Point,
+    ReadyMade,
+    ToolMatch,
+    duration_of,
+    forget_at_end,
+)
 from amplifier_hooks.record.journal import JOURNAL_TABLES, Fact, FactValues, Journal, digest_of_call, name_in_facts
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -58,8 +66,6 @@ PARTS: Final = 20_000
 """Most parts of a value that is kept."""
 LONGEST: Final = 16_384
 """Characters of a text that is kept; of a longer one the digest is."""
-LONGEST_CALL: Final = 1e9
-"""Milliseconds of a call, at most; a longer time is none."""
 
 
 class ToolLedgerSettings(HookSettings):
@@ -134,7 +140,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             Point(event=TOOL_POST, call=self.watch, intent="observe", priority=WATCHING, match=match),
             Point(event=TOOL_ERROR, call=self.watch, intent="observe", priority=WATCHING, match=match),
             Point(event=PROMPT_COMPLETE, call=self.on_prompt_end, intent="on", priority=WATCHING),
-            Point(event=SESSION_END, call=self.on_session_end, intent="observe", priority=WATCHING),
+            forget_at_end(WATCHING, self._once),
         )
 
     async def entries(
@@ -148,6 +154,12 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         limit: int = 100,
     ) -> list[LedgerEntry]:
         """Return calls of a tenant, latest first; of one session, tool, status or digest if that is given.
+
+        Args:
+            tool: Name of the tool; the empty name stands for all.
+            status: End of the calls; the empty one stands for all.
+            session: Id of the session; the empty id stands for all.
+            digest: Digest of the input; the empty one stands for all.
 
         Raise `StoreUnavailable`.
         """
@@ -192,10 +204,6 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         """Tell the user of trouble, if no further call did."""
         return self._answer(data)
 
-    async def on_session_end(self, event: str, data: Mapping[str, Any], outcome: Outcome) -> None:
-        """Forget what the user has read; the calls stay."""
-        self._once.forget(data)
-
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _is_change(self, data: Mapping[str, Any]) -> bool:
@@ -216,8 +224,7 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
         self, data: Mapping[str, Any], status: CallStatus, *, output: object = None, reason: str = ""
     ) -> None:
         """Write one call, as it is now."""
-        spent, effects, value = data.get("duration_ms"), data.get("side_effects"), self._values.value
-        took = float(spent) if isinstance(spent, int | float) and 0 <= spent < LONGEST_CALL else None
+        took, effects, value = duration_of(data), data.get("side_effects"), self._values.value
         given, kept = value(data.get("tool_input")), value(output)
         fact = Fact(
             "call",

@@ -40,14 +40,8 @@ from pydantic import Field
 
 from amplifier_hooks.clock import SystemClock, micros_of
 from amplifier_hooks.errors import MissingExtra
-from amplifier_hooks.events import (
-    APPROVAL_DENIED,
-    APPROVAL_EXPIRED,
-    APPROVAL_GRANTED,
-    TOOL_ERROR,
-    TOOL_POST,
-)
-from amplifier_hooks.library.parts.ready_made import HookSettings, Point, ReadyMade
+from amplifier_hooks.events import TOOL_ERROR, TOOL_POST
+from amplifier_hooks.library.parts.ready_made import DECISIONS, HookSettings, Point, ReadyMade, duration_of
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.secrets import Secrets, is_secret_name, names_a_secret, replace_spans
 
@@ -70,12 +64,8 @@ LONGEST_NAME: Final = 256
 LONGEST_CONTENT: Final = 8_192
 """Bytes of arguments or of a result in an attribute."""
 DEEPEST: Final = 32
-LONGEST: Final = 1e12
-"""Longest duration in milliseconds. A longer one, or a value that is no number, counts as zero."""
 TRACED: Final = 10_000
 """Calls whose span was opened around the tool that the hook remembers until the event after the tool."""
-
-DECISIONS: Final = {APPROVAL_GRANTED: "granted", APPROVAL_DENIED: "denied", APPROVAL_EXPIRED: "expired"}
 
 # fmt: off
 IDENTITY: Final = (
@@ -107,6 +97,9 @@ class TracingSettings(HookSettings):
 
 class Tracing(ReadyMade[TracingSettings]):
     """Opens a span for each tool call, for the hooks of each event and for each approval: for OpenTelemetry.
+
+    Args:
+        provider: Provider of OpenTelemetry's tracers; the global one if None.
 
     Raise `MissingExtra` if OpenTelemetry's API is not installed.
     """
@@ -177,7 +170,7 @@ class Tracing(ReadyMade[TracingSettings]):
         """Add the span of a tool that a program or a loop of its own ran."""
         end = self._time_of(data)
         name = f"execute_tool {self._name(data.get('tool_name'))}"
-        span = self._tracer.start_span(name, start_time=end - _nanoseconds(data.get("duration_ms")))
+        span = self._tracer.start_span(name, start_time=end - _nanoseconds(duration_of(data)))
         if span.is_recording():
             span.set_attributes(self._tool_attributes(data, data.get("tool_input")))
             if event == TOOL_ERROR:
@@ -190,7 +183,7 @@ class Tracing(ReadyMade[TracingSettings]):
     def _add_approval(self, event: str, data: Mapping[str, Any]) -> None:
         """Add the span of a decision: it lasts from the question to the answer."""
         end = self._time_of(data)
-        span = self._tracer.start_span("approval", start_time=end - _nanoseconds(data.get("duration_ms")))
+        span = self._tracer.start_span("approval", start_time=end - _nanoseconds(duration_of(data)))
         if span.is_recording():
             span.set_attributes({**self._texts(data, IDENTITY), **self._texts(data, DECISION)})
             span.set_attribute("amplifier.approval.decision", DECISIONS[event])
@@ -299,10 +292,8 @@ def _call_key(data: Mapping[str, Any]) -> tuple[str, str, str]:
     return str(data.get("tenant_id") or ""), str(data.get("session_id") or ""), str(data.get("tool_call_id") or "")
 
 
-def _nanoseconds(milliseconds: object) -> int:
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not 0 <= milliseconds <= LONGEST:
-        return 0
-    return int(milliseconds * 1e6)
+def _nanoseconds(milliseconds: float | None) -> int:
+    return int((milliseconds or 0) * 1e6)
 
 
 def _trace_api() -> Any:

@@ -39,27 +39,28 @@ from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.definitions.files.open_files import (
+    Flaw,
+    InvalidDefinitions,
     LocatedMapping,
     OpenedFiles,
     Page,
+    Spot,
     mistake_at,
     nearest_spot,
     read_part,
     real_path,
 )
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
-from amplifier_hooks.definitions.model import HookDefinition, event_name, likeness
-from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.definitions.model import DefinitionSettings, HookDefinition, event_name, likeness
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.errors import SettingsError, UnknownEvent
 from amplifier_hooks.events import find
 from amplifier_hooks.registry.event_names import Vocabulary, is_pattern
-from amplifier_hooks.text.error_sentences import error_sentence
+from amplifier_hooks.text.strict_parsing import error_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from amplifier_hooks.text.strict_yaml import KeyPath
+    from amplifier_hooks.text.strict_parsing import KeyPath
 
 
 PROJECT_FILE: Final = "amplifier-hooks.yaml"
@@ -153,10 +154,13 @@ class DefinitionSet:
     """Definitions that belong together: all of them are in force, or none."""
 
     definitions: tuple[HookDefinition, ...] = ()
+    """The hooks, in the order of their files."""
     library: tuple[ReadyMadeEntry, ...] = ()
+    """The ready-made hooks that the files switch on."""
     events: tuple[str, ...] = ()
     """Events that the program emits itself, besides those of the catalogue."""
     settings: DefinitionSettings = field(factory=DefinitionSettings)
+    """The settings of the files."""
     path: Path = field(factory=Path.cwd)
     """File or folder at which the set starts."""
     folder: Path = field(factory=Path.cwd)
@@ -169,7 +173,11 @@ class DefinitionSet:
     """Lines of the parts of each definition, by hook id."""
 
     def spot(self, definition: HookDefinition, *part: str | int) -> Spot:
-        """Return the line of a definition or of a part of it; a definition that is not from a file has no line."""
+        """Return the line of a definition or of a part of it; a definition that is not from a file has no line.
+
+        Args:
+            part: Keys and positions that lead to the part.
+        """
         return nearest_spot(self.spots.get(definition.hook_id, {(): Spot(f"hook {definition.name}")}), part)
 
     @property

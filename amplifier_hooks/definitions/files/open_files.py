@@ -1,6 +1,7 @@
 """Files of definitions: paths come in; checked pages, with a line for every part and with `$ref`s resolved, go out.
 
-Keys beside a `$ref` override those of the part that it names; a `config` is merged key by key.
+Keys beside a `$ref` override those of the part that it names; a `config` is merged key by key. `InvalidDefinitions` has
+all mistakes of a set, each with its file and line.
 """
 
 from __future__ import annotations
@@ -14,13 +15,46 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.definitions.files.plain_files import NoPlainFile, opened_plainly
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
-from amplifier_hooks.text.error_sentences import suggestion
-from amplifier_hooks.text.strict_yaml import KeyPath, NotReadable, ParsedDocument, parse_json, parse_yaml
+from amplifier_hooks.definitions.trust import NoPlainFile, opened_plainly
+from amplifier_hooks.errors import HookError
+from amplifier_hooks.text.strict_parsing import KeyPath, NotReadable, ParsedDocument, parse_json, parse_yaml, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+
+@frozen(order=True)
+class Spot:
+    """A line of a file. Without a line, `path` names the file or other source of the definition."""
+
+    path: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}" if self.line else self.path or "definitions"
+
+
+@frozen(order=True)
+class Flaw:
+    """One mistake, and how to correct it."""
+
+    spot: Spot
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.spot}: {self.said}"
+
+
+class InvalidDefinitions(HookError, ValueError):
+    """Definitions that cannot be used. `flaws` has all mistakes, in the order of files and lines.
+
+    `files` are the files that the reader looked for, existing or not.
+    """
+
+    def __init__(self, flaws: Iterable[Flaw], files: Iterable[Path] = ()) -> None:
+        self.flaws = tuple(sorted(set(flaws)))
+        self.files = tuple(files)
+        super().__init__("\n".join(map(str, self.flaws)))
 
 
 FILE_ENDINGS: Final = (".yaml", ".yml", ".json")

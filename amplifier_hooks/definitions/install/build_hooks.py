@@ -9,6 +9,15 @@
 The observers and middleware of a hook with points stay what they are, and its gates stay gates unless the definition
 says `fail_mode: open`. A definition's `risk` is for hooks that can ask.
 
+| kind      | config                                                                                               |
+|-----------|------------------------------------------------------------------------------------------------------|
+| `command` | `argv`; `cwd`, relative to the folder of the set; `env`; `pass_env`: names of our variables          |
+| `http`    | `url`; `secret` or `secret_env`, one or several; `headers`; `headers_env`: header to variable;       |
+|           | `networks`, `ports`, `plain_http`: addresses that the operator lets it reach                         |
+| `agent`   | `agent`: the name of an agent                                                                        |
+
+Every kind takes `mode: async`: the hook is an observer that runs in the background.
+
 A ready-made hook is switched on by the name of its entry point, and registers all its points in a scope of its own.
 
 `Background` runs the hooks of `mode: async`, within a limit, each within its timeout, until its owner closes it.
@@ -18,42 +27,184 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from inspect import isawaitable
+from ipaddress import ip_network
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from attrs import define, evolve, field, frozen
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
-from amplifier_hooks.definitions.install.build_external import MODES, BuildContext, build_command, build_http
-from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT
-from amplifier_hooks.definitions.kinds.command import COMMAND_TIMEOUT
-from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook
-from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT
+from amplifier_hooks.definitions.kinds.agent import AGENT_TIMEOUT, AgentHook
+from amplifier_hooks.definitions.kinds.command import (
+    COMMAND_TIMEOUT,
+    SAFE_GIT,
+    CommandHook,
+    Programs,
+    git_settings,
+)
+from amplifier_hooks.definitions.kinds.event_codec import NATIVE, NATIVE_OPEN
+from amplifier_hooks.definitions.kinds.python import PointedHook, build_hook, not_installed
+from amplifier_hooks.definitions.kinds.webhook import WEBHOOK_TIMEOUT, AllowedUrls, WebhookHook
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import HookUnavailable, InvalidRegistration
+from amplifier_hooks.errors import HookError, HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
-from amplifier_hooks.foreign_code import cancel_all
+from amplifier_hooks.foreign_code import DaemonPool, cancel_all
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.registry.entry_points import OURS, list_installed
+from amplifier_hooks.registry.entry_points import OURS, call_with_scope, list_installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
 from amplifier_hooks.registry.handler_version import fingerprint
-from amplifier_hooks.registry.registration import awaits
-from amplifier_hooks.threads import DaemonPool
+from amplifier_hooks.registry.registration import awaits, check_arguments, handler_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from pathlib import Path
 
     from amplifier_hooks.definitions.files.load_files import DefinitionSet
-    from amplifier_hooks.definitions.model import FailMode, HookDefinition, Kind
-    from amplifier_hooks.definitions.private_copies import HookFiles
-    from amplifier_hooks.definitions.settings import DefinitionSettings
+    from amplifier_hooks.definitions.kinds.agent import AgentRuns
+    from amplifier_hooks.definitions.model import DefinitionSettings, FailMode, HookDefinition, Kind
+    from amplifier_hooks.definitions.private_copies import HookFiles, ProjectModules
     from amplifier_hooks.dispatch.chain import Intent
-    from amplifier_hooks.registry.decorators import Registrar
+    from amplifier_hooks.registry.permissions import RegistryScope
     from amplifier_hooks.registry.registry import HookRegistry
+
+
+MODES: Final = ("sync", "async")
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _network(value: str) -> str:
+    ip_network(value)
+    return value
+
+
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+class Config(BaseModel):
+    """Config keys of every kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    mode: Literal["sync", "async"] = "sync"
+
+
+class CommandConfig(Config):
+    """Config of a command."""
+
+    argv: list[str] = Field(min_length=1)
+    cwd: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    pass_env: list[str] = Field(default_factory=list)
+
+
+class HttpConfig(Config):
+    """Config of a web service."""
+
+    url: str
+    secret: Texts = Field(default_factory=list)
+    secret_env: Texts = Field(default_factory=list)
+    headers: dict[str, str] = Field(default_factory=dict)
+    headers_env: dict[str, str] = Field(default_factory=dict)
+    networks: list[Annotated[str, AfterValidator(_network)]] = Field(default_factory=list)
+    ports: list[Annotated[StrictInt, Field(ge=1, le=65_535)]] = Field(default=[443], min_length=1)
+    plain_http: StrictBool = False
+
+
+class AgentConfig(Config):
+    """Config of an agent."""
+
+    agent: str = Field(min_length=1, max_length=200)
+
+
+CONFIGS: Final[Mapping[Kind, type[Config]]] = {"command": CommandConfig, "http": HttpConfig, "agent": AgentConfig}
+
+
+def _environment(given: Mapping[str, str] | None) -> Mapping[str, str]:
+    return os.environ if given is None else given
+
+
+@frozen
+class BuildContext:
+    """Surroundings of handlers: a folder for relative paths, environment variables, and the runner of commands."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default=None, converter=_environment, repr=False)
+    programs: Programs = field(factory=Programs)
+    files: HookFiles | None = None
+    """Trusted files of the hook, from whose copies it runs; None runs a command as it is written."""
+    modules: ProjectModules | None = None
+    """Modules of a trusted project; None imports modules as Python does."""
+    gate: bool = True
+    """True for a hook that becomes a gate: each of its outputs has to be an answer."""
+
+    def variable(self, name: str) -> str:
+        """Return the value of a variable. Raises `HookUnavailable` if it is not set."""
+        if name not in self.environment:
+            raise HookUnavailable(f"the variable {name!r} is not set; set it, or name another one")
+        return self.environment[name]
+
+
+def build_command(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
+    """Build the handler of a command. Raises pydantic's `ValidationError`, `HookUnavailable`, `InvalidRegistration`."""
+    config = CommandConfig.model_validate(definition.config)
+    passed = {name: around.variable(name) for name in config.pass_env}
+    cwd = around.folder / (config.cwd or ".")
+    argv, env = tuple(config.argv), {**passed, **config.env}
+    if around.files is not None:
+        argv = around.files.start(argv)
+        # The repository also names the program that fetches what a part of it lacks.
+        env = {"PATH": around.files.search_path, "GIT_NO_LAZY_FETCH": "1", **env, **git_settings(SAFE_GIT, env)}
+        if argv[1:] == tuple(config.argv[1:]):
+            env = {"PYTHONSAFEPATH": "1", **env}  # code of an argument imports nothing of the project
+    return CommandHook(
+        argv=argv,
+        cwd=os.fspath(cwd),
+        env=env,
+        codec=NATIVE if around.gate else NATIVE_OPEN,
+        programs=around.programs,
+        origin=config.argv[0],
+    )
+
+
+def build_http(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
+    """Build the handler of a web service. Raises as `build_command` does."""
+    config = HttpConfig.model_validate(definition.config)
+    secrets = (*config.secret, *(around.variable(name) for name in config.secret_env))
+    headers = {**config.headers, **{name: around.variable(value) for name, value in config.headers_env.items()}}
+    reach = AllowedUrls(networks=config.networks, ports=config.ports, http=config.plain_http)
+    within = definition.timeout_ms / 1000 if definition.timeout_ms else WEBHOOK_TIMEOUT
+    return WebhookHook(url=config.url, secrets=secrets, headers=headers, reach=reach, retry_within=within)
+
+
+def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], Callable[..., Any]]:
+    """Return the builder of the kind `agent`, for a host that can start agents: `runs` starts them.
+
+    A hook with `mode: async` starts its agent without waiting for it.
+
+    Args:
+        runs: Starts agents for hooks, such as a `RunCoordinator`.
+    """
+
+    def build(definition: HookDefinition, around: BuildContext) -> Callable[..., Any]:
+        config = AgentConfig.model_validate(definition.config)
+        return AgentHook(
+            agent_name=config.agent,
+            runs=runs,
+            owner=definition.tenant_id,
+            detached=config.mode == "async",
+            gate=around.gate,
+        )
+
+    return build
 
 
 Builder = Callable[["HookDefinition", BuildContext], Callable[..., Any]]
@@ -216,8 +367,19 @@ def parts_of(
             raise InvalidRegistration(f"mode async: a hook object at {event} waits for the operation; leave mode out")
         parts = (_part(definition, settings, intent=intent, event=event, call=call, options=options),)
     else:
+        if definition.kind == "python":
+            _check_handler(definition.handler_ref, found)
         parts = (_part(definition, settings, call=found, options=options),)
     return tuple(_as_observer(part, background) for part in parts) if mode == "async" else parts
+
+
+def _check_handler(name: str, found: Callable[..., Any]) -> None:
+    """Refuse an object that cannot be called as a handler. Raises `InvalidRegistration`."""
+    try:
+        check_arguments(handler_name(found), found, "(event, data)")
+    except InvalidRegistration as error:
+        remedy = "a function that registers hooks stands under library, by the name of its entry point"
+        raise InvalidRegistration(f"{name!r}: {error}; {remedy}") from None
 
 
 def stand_in(definition: HookDefinition, settings: DefinitionSettings, problem: str) -> tuple[Part, ...]:
@@ -322,14 +484,8 @@ def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler
     )
 
 
-@frozen
-class ReadyMadeHook:
-    """A ready-made hook that is built and not registered yet."""
-
-    enter: Callable[[HookRegistry], None]
-    """Registers the hook."""
-    close: Callable[[], Awaitable[None]] | None
-    """Releases the hook's resources; None for a hook without any."""
+Close = Callable[[], "Awaitable[None]"]
+"""Releases the resources of a hook."""
 
 
 def build_ready_made(
@@ -339,8 +495,10 @@ def build_ready_made(
     files: HookFiles | None = None,
     *,
     report_only: bool = False,
-) -> ReadyMadeHook:
+) -> tuple[Callable[[HookRegistry], None], Close | None]:
     """Build a ready-made hook by its name, with its config. This imports, and so runs, its module.
+
+    Returns the function that registers the hook, and the one that releases its resources, if it has any.
 
     With `files`, those of the program that its config names, the files are compared before each call. With
     `report_only`, its answers have no effect.
@@ -349,8 +507,7 @@ def build_ready_made(
     """
     points = list_installed().get(name, [])
     if not points:
-        known = ", ".join(sorted(list_installed())) or "none"
-        raise HookUnavailable(f"no installed package has a hook called {name!r}; there are: {known}")
+        raise not_installed(name)
     hook = build_hook(name, config)
     ours = {point.dist.name for point in points if point.dist} == {OURS}
 
@@ -358,10 +515,10 @@ def build_ready_made(
         scope = registry.scope(name, built_in=ours, report_only=report_only)
         _enter(scope, name, hook, version, files)
 
-    return ReadyMadeHook(enter, getattr(hook, "close", None))
+    return enter, getattr(hook, "close", None)
 
 
-def _enter(scope: Registrar, name: str, hook: Any, version: str, files: HookFiles | None) -> None:
+def _enter(scope: RegistryScope, name: str, hook: Any, version: str, files: HookFiles | None) -> None:
     if isinstance(hook, PointedHook):
         for point in hook.points():
             options: dict[str, Any] = {"priority": point.priority, "match": point.match, "timeout": point.timeout}
@@ -374,7 +531,12 @@ def _enter(scope: Registrar, name: str, hook: Any, version: str, files: HookFile
     elif hasattr(hook, "execute"):
         scope.add(hook)
     else:
-        hook(scope)
+        try:
+            call_with_scope(hook, scope)
+        except HookError:
+            raise
+        except (Exception, SystemExit) as error:  # a package's function may raise anything
+            raise HookUnavailable(f"{name!r} cannot register its hooks: {type(error).__name__}: {error}") from error
 
 
 AT_ONCE: Final = 256

@@ -6,6 +6,10 @@ install(plan)    adds, replaces and removes hooks in one step between two emits
 ```
 
 A hook that did not change keeps its state: its quarantine, its circuit, and its being switched off.
+
+A tenant's definition is untrusted: it runs no program of this machine, imports no code by its name, is at no privileged
+event, not even by a pattern, and has no regular expression. `check_tenant_hook` holds these limits whenever a
+definition is created, changed, imported or installed.
 """
 
 from __future__ import annotations
@@ -21,34 +25,82 @@ from attrs import define, evolve, field, frozen
 from pydantic import ValidationError
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.definitions.install.build_external import CONFIGS, BuildContext, Config
+from amplifier_hooks.definitions.files.open_files import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.install.build_hooks import (
     ASKING,
+    CONFIGS,
     Background,
+    BuildContext,
     Builder,
+    Config,
     Part,
     build_ready_made,
     parts_of,
     stand_in,
 )
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.kinds.command import Programs
-from amplifier_hooks.definitions.kinds.python_sources import check_name
-from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS, check_tenant_hook
+from amplifier_hooks.definitions.kinds.python import check_name
+from amplifier_hooks.definitions.kinds.webhook import addresses_of, is_public
 from amplifier_hooks.dispatch.captured_output import may_hide_output
-from amplifier_hooks.errors import HookError
+from amplifier_hooks.dispatch.middleware import OPERATIONS
+from amplifier_hooks.errors import HookError, HookRefused
+from amplifier_hooks.events import CATALOGUE
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.hook_table import RegistryChange
-from amplifier_hooks.text.error_sentences import error_sentence
+from amplifier_hooks.registry.permissions import PRIVILEGED_HOOKS
+from amplifier_hooks.text.strict_parsing import error_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from amplifier_hooks.definitions.files.load_files import DefinitionSet, ReadyMadeEntry
-    from amplifier_hooks.definitions.model import HookDefinition, Kind
+    from amplifier_hooks.definitions.install.build_hooks import Close
+    from amplifier_hooks.definitions.model import HookDefinition, Kind, NewHook
     from amplifier_hooks.definitions.private_copies import HookFiles, TrustedFiles
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.registry.registry import HookRegistry
+
+
+TENANT_HANDLERS: Final = frozenset({"http"})
+"""Handlers that a tenant's hooks may have, unless the operator names more: entry points, or kinds."""
+
+OPERATORS_ONLY: Final = ("networks", "ports", "plain_http", "secret_env", "headers_env")
+"""Keys of a config that reach into the machine or its networks."""
+
+
+def is_tenant_allowed(event: str) -> bool:
+    """Return True if a tenant's hook may be at an event, or at every event that a pattern matches."""
+    wrapped = OPERATIONS.get(event)
+    names = (event, wrapped.first) if wrapped else (event,)
+    return not any(row.privileged and any(applies(name, row.name) for name in names) for row in CATALOGUE)
+
+
+def check_tenant_hook(hook: NewHook, tenant_id: str, *, handlers: Collection[str] = TENANT_HANDLERS) -> None:
+    """Check a hook against the limits of its tenant; the system (`""`) has none.
+
+    Raises `HookRefused` with the field that breaks a limit.
+    """
+    if not tenant_id:
+        return
+    who = f"tenant {tenant_id!r}"
+    if not is_tenant_allowed(hook.event_type):
+        raise HookRefused(
+            f"event_type {hook.event_type!r} takes in a privileged point, and {who} lacks {PRIVILEGED_HOOKS} permission"
+        )
+    if hook.handler_ref == "command" or hook.handler_ref not in handlers:
+        known = ", ".join(sorted(set(handlers) - {"command"})) or "nothing"
+        raise HookRefused(f"handler_ref {hook.handler_ref!r} is not for {who}; allowed: {known}")
+    if hook.matcher is not None and hook.matcher.startswith("re:"):
+        raise HookRefused(f"matcher {hook.matcher!r:.60}: {who} writes names, lists and globs, no regular expressions")
+    for key in OPERATORS_ONLY:
+        if key in hook.config:
+            raise HookRefused(f"config.{key} can be set by the operator only, not by {who}")
+    url = hook.config.get("url")
+    if hook.handler_ref == "http" and isinstance(url, str):
+        for address in addresses_of(url):
+            if not is_public(address):
+                raise HookRefused(f"config.url leads to {address}, which is not public; {who} names public services")
 
 
 log = get_logger(__name__)
@@ -73,7 +125,7 @@ class PreparedHook:
     terms: object
     """Inputs of the hook besides its definition: the folder and the settings, or a ready-made hook's digest."""
     spot: Spot
-    close: Callable[[], Awaitable[None]] | None = None
+    close: Close | None = None
     """Releases the hook's resources when it is removed."""
     definition: HookDefinition | None = None
     """Definition of the hook; None for a ready-made hook."""
@@ -106,6 +158,7 @@ class Plan:
 
     found: DefinitionSet
     prepared: tuple[PreparedHook, ...]
+    """The hooks, built and not registered."""
     broken: tuple[Flaw, ...] = ()
     """Mistakes of the hooks that could not be built and fail every time instead; for tolerant plans."""
 
@@ -171,6 +224,9 @@ class DefinedHooks:
     ) -> Plan:
         """Build the handlers of a set, importing the modules they name, and check that the registry accepts them.
 
+        Args:
+            tolerant: True lets a hook that cannot be built fail at every event, instead of refusing the set.
+
         Raises `InvalidDefinitions` with all mistakes. In a `tolerant` plan, a hook that cannot be built fails
         at every event, with its own fail mode; such a plan suits sets of independent hooks, such as those of several
         tenants. With `files`, commands and modules run from the copies of these trusted files. Without `imports`, a
@@ -204,6 +260,9 @@ class DefinedHooks:
 
         A hook that is now switched off is not started any more, in a running emit either. If the registry has changed
         since `plan`, this raises the errors of registering and leaves everything unchanged.
+
+        Args:
+            plan: Set that `plan` has built.
         """
         old = self._installed
         new: dict[str, InstalledHook] = {}
@@ -234,7 +293,11 @@ class DefinedHooks:
         return tuple(chain.from_iterable(one.hooks for one in self._installed.values()))
 
     def definition_of(self, hook: Hook) -> HookDefinition | None:
-        """Return the definition that a hook carries out; None for a ready-made hook, and for all other hooks."""
+        """Return the definition that a hook carries out; None for a ready-made hook, and for all other hooks.
+
+        Args:
+            hook: Hook of the registry.
+        """
         standing = self._installed.values()
         return next((one.prepared.definition for one in standing if hook in one.hooks), None)
 
@@ -331,8 +394,8 @@ class DefinedHooks:
         standing = self._installed.get(entry.name)
         if standing is not None and standing.prepared.is_of(None, digest):
             return evolve(standing.prepared, spot=entry.spot)
-        made = build_ready_made(entry.name, entry.config, digest, named, report_only=entry.report_only)
-        return PreparedHook(name=entry.name, enter=made.enter, close=made.close, terms=digest, spot=entry.spot)
+        enter, close = build_ready_made(entry.name, entry.config, digest, named, report_only=entry.report_only)
+        return PreparedHook(name=entry.name, enter=enter, close=close, terms=digest, spot=entry.spot)
 
     def _reusable_hook(
         self, found: DefinitionSet, definition: HookDefinition, terms: object, broken: str = ""

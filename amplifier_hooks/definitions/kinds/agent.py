@@ -111,17 +111,11 @@ class AgentHook:
         if said.status != "completed":
             why = clip(for_log(said.error or "it does not say why"), LONGEST_REASON)
             raise HookFailed(f"agent {order.agent!r} {said.status}: {why}")
-        if said.text is None:
-            return _object(said.data)
-        return answer_in(said.text.encode("utf-8", "surrogatepass"), gate=self.gate)
-
-
-def _object(data: Any) -> dict[str, Any] | None:
-    if data is None:
-        return None
-    if not isinstance(data, Mapping):
-        raise InvalidResult(f"an agent's result that is a {type(data).__name__}: answer one object")
-    return dict(data)
+        if said.text is not None:
+            return answer_in(said.text.encode("utf-8", "surrogatepass"), gate=self.gate)
+        if said.data is not None and not isinstance(said.data, Mapping):
+            raise InvalidResult(f"an agent's result that is a {type(said.data).__name__}: answer one object")
+        return None if said.data is None else dict(said.data)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str | None:

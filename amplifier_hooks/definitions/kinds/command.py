@@ -18,6 +18,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -31,14 +32,13 @@ from amplifier_hooks.definitions.kinds.event_codec import (
     ProgramExit,
     next_hop,
 )
-from amplifier_hooks.definitions.kinds.left_processes import LEFT_VARIABLE, end_left_processes
 from amplifier_hooks.dispatch import captured_output
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, InvalidResult
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from amplifier_hooks.result import HookResult
 
@@ -58,6 +58,12 @@ FAREWELL: Final = 0.08
 """Seconds to clean up for a program that has received SIGTERM; the dispatcher waits a little longer than that."""
 DRAIN: Final = 0.1
 """Seconds to wait for the end of the pipes after the program has exited and its group was killed."""
+
+
+LEFT_VARIABLE: Final = "AMPLIFIER_HOOKS_COMMAND"
+"""Variable with the mark of a command. Its descendants inherit it, in whatever session or group they are."""
+ROUNDS: Final = 5
+"""Most searches for processes that others start meanwhile."""
 
 
 @define(eq=False)
@@ -204,6 +210,47 @@ class _Program(asyncio.SubprocessProtocol):
             self.over.set_result(None)
 
 
+def end_left_processes(mark: str) -> list[str]:
+    """Kill every process with this mark, and return a name and an id for each. Only Linux tells; others return none.
+
+    A process that has replaced its environment is not found.
+    """
+    ended: dict[int, str] = {}
+    entry = f"{LEFT_VARIABLE}={mark}".encode()
+    for _ in range(ROUNDS):
+        found = _marked_processes(entry) if sys.platform == "linux" else {}
+        if not found:
+            break
+        for pid, name in found.items():
+            with contextlib.suppress(OSError):
+                process = os.pidfd_open(pid)  # the id cannot become another process's now
+                try:
+                    if _has_entry(pid, entry):
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+                        ended[pid] = name
+                finally:
+                    os.close(process)
+    return [f"{name} (process {pid})" for pid, name in ended.items()]
+
+
+def _marked_processes(entry: bytes) -> dict[int, str]:
+    """Return the living processes with this entry in their environment; a zombie has none."""
+    found = {}
+    for text in os.listdir("/proc"):  # noqa: PTH208  # a scandir would ask about every entry
+        if text.isdigit() and _has_entry(int(text), entry):
+            with contextlib.suppress(OSError), open(f"/proc/{text}/comm", encoding="utf-8", errors="replace") as name:  # noqa: PTH123
+                found[int(text)] = name.read().strip()
+    return found
+
+
+def _has_entry(pid: int, entry: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:  # noqa: PTH123  # quicker, and there are many
+            return entry in environment.read().split(b"\0")
+    except OSError:
+        return False
+
+
 @cache
 def _ending_pool() -> DaemonPool:
     return DaemonPool(2, "left")
@@ -251,10 +298,34 @@ PASSED_ON: Final = (
 )  # fmt: skip
 """Variables of our environment that are passed on to a command. The others are not, as they may hold keys."""
 
+NO_MONITOR: Final = (("core.fsmonitor", "false"), ("log.showSignature", "false"))
+"""Settings for git under which it runs no monitor, and no check of signatures, that a repository asks for unasked."""
+SAFE_GIT: Final = (*NO_MONITOR, ("core.hooksPath", os.devnull))
+"""Settings for git under which it runs no hook of a repository, either."""
+
+NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
+
 TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
 INTERPRETERS: Final = re.compile(r"(?:python[0-9.]*|node|ruby|perl|bash|dash|sh|zsh)(?:\.exe)?")
 """Interpreters. Their first argument, unless it is an option, is a script that has to exist."""
+
+
+def git_settings(pairs: Iterable[tuple[str, str]], env: Mapping[str, str] = NO_VARIABLES) -> dict[str, str]:
+    """Return variables whose settings override those of each repository. A name in them may hold any character.
+
+    The settings that `env` has for git follow, and override these.
+    """
+    settings = list(pairs)
+    count = env.get("GIT_CONFIG_COUNT", "")
+    for number in range(min(int(count), len(env)) if count.isdecimal() else 0):
+        name, value = (env.get(f"GIT_CONFIG_{part}_{number}") for part in ("KEY", "VALUE"))
+        if name is not None and value is not None:
+            settings.append((name, value))
+    found = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (name, value) in enumerate(settings):
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found
 
 
 def _checked_argv(value: Sequence[str]) -> tuple[str, ...]:
@@ -324,7 +395,7 @@ class CommandHook:
         trace = traceparent if isinstance(traceparent, str) else os.environ.get("TRACEPARENT", "")
         if TRACEPARENT.fullmatch(trace):
             passed["TRACEPARENT"] = trace
-        return passed | dict(self.env)
+        return {**passed, **self.env, **git_settings(NO_MONITOR, self.env)}
 
 
 def _interpreter_of(path: Path) -> str | None:

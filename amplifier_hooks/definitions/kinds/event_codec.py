@@ -39,10 +39,10 @@ from attrs import frozen
 from amplifier_hooks.errors import HookFailed, HookRefused, HookUnavailable, InvalidResult
 from amplifier_hooks.result import Action, HookResult, as_result
 from amplifier_hooks.text.escape import clip, for_model
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import depth, load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 
 LARGEST_PAYLOAD: Final = 1024 * 1024
@@ -69,16 +69,19 @@ def encode_message(message: Mapping[str, Any]) -> bytes:
     Raises `HookUnavailable` for a message that is too large, too deep, or cannot be written: a hook that receives less
     than the whole act could allow what it has not seen.
     """
-    if _too_deep(message):
-        raise HookUnavailable(f"the payload is nested deeper than {DEEPEST}; hooks outside this process get no more")
+    too_deep = f"the payload is nested deeper than {DEEPEST}; hooks outside this process get no more"
     try:
         data = _encoder.encode(message).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise HookUnavailable(too_deep) from None
+    except (TypeError, ValueError) as error:
         raise HookUnavailable(f"the payload cannot be written as JSON: {error}") from error
     if len(data) > LARGEST_PAYLOAD:
         raise HookUnavailable(
             f"the payload has {len(data):,} bytes; hooks outside this process get {LARGEST_PAYLOAD:,}"
         )
+    if depth(data) > DEEPEST + 1:  # the message is around the payload
+        raise HookUnavailable(too_deep)
     return data
 
 
@@ -90,10 +93,10 @@ def decode_answer(data: bytes) -> dict[str, Any]:
     """
     if len(data) > LARGEST_ANSWER:
         raise InvalidResult(f"an answer of {len(data):,} bytes: at most {LARGEST_ANSWER:,} are read")
+    if depth(data) > DEEPEST:
+        raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it")
     try:
         value = load_json(data.decode("utf-8"))
-    except RecursionError:
-        raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it") from None
     except UnicodeDecodeError as error:
         raise InvalidResult(f"an answer that is not UTF-8 (byte {error.start}): write UTF-8") from None
     except json.JSONDecodeError as error:
@@ -102,8 +105,6 @@ def decode_answer(data: bytes) -> dict[str, Any]:
         raise InvalidResult(f"an answer that is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidResult(f"an answer that is a JSON {type(value).__name__}: write one object, or nothing")
-    if _too_deep(value):
-        raise InvalidResult(f"an answer nested deeper than {DEEPEST}: flatten it")
     return value
 
 
@@ -131,28 +132,6 @@ def hides(text: bytes, answers: re.Pattern[bytes]) -> bool:
 def as_reason(data: bytes) -> str:
     """Return a program's standard error as a reason, escaped and shortened for a model; empty if there is none."""
     return clip(for_model(data.decode("utf-8", "backslashreplace").strip()), LONGEST_REASON)
-
-
-def _too_deep(value: object) -> bool:
-    """Return True if a value is nested too deeply. The check goes level by level, so no depth exhausts the stack."""
-    level: list[object] = [value]
-    for _ in range(DEEPEST + 1):
-        level = [part for item in level for part in _parts(item)]
-        if not level:
-            return False
-    return True
-
-
-def _parts(value: object) -> Iterable[object]:
-    """Return the containers directly inside a value."""
-    inside: Iterable[object]
-    if isinstance(value, dict):
-        inside = value.values()
-    elif isinstance(value, (list, tuple)):
-        inside = value
-    else:
-        return ()
-    return [part for part in inside if isinstance(part, (dict, list, tuple))]
 
 
 BLOCKED: Final = 2

@@ -1,11 +1,18 @@
-"""The base of ready-made hooks: settings with clear errors, points to register, and a bounded memory per session."""
+"""The base of ready-made hooks: settings, points to register, a memory per session, and the facts of a payload.
+
+Settings have clear errors, and the memory is bounded. Payloads state texts, tokens and folders in many formats.
+"""
 
 from __future__ import annotations
 
+import glob
+import os
+import stat
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Self, TypeVar, Unpack
 
@@ -14,11 +21,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, SESSION_END
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.text.error_sentences import error_sentence
+from amplifier_hooks.text.strict_parsing import error_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable
     from types import TracebackType
 
     from amplifier_hooks.dispatch.chain import Intent
@@ -74,6 +82,7 @@ class ReadyMade(ABC, Generic[S]):
     """True if the hook decides before a tool call from the call alone: it runs, sends and writes nothing."""
     Settings: type[S]
     settings: S
+    """Settings of the hook; its defaults if None."""
 
     def __init__(self, settings: S | None = None) -> None:
         self.settings = self.Settings() if settings is None else settings
@@ -197,5 +206,113 @@ class Once:
         self._remarks.forget(data)
 
 
+def forget_at_end(priority: int, *memories: PerSession[Any] | Once) -> Point:
+    """Return an observer of the end of a session; the memories forget it then."""
+
+    async def forget(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
+        for one in memories:
+            one.forget(data)
+
+    return Point(event=SESSION_END, call=forget, intent="observe", priority=priority)
+
+
 def _key(data: Mapping[str, Any]) -> tuple[str, str]:
     return str(data.get("tenant_id") or ""), str(data.get("session_id") or "")
+
+
+# -- facts of a payload ------------------------------------------------------------------------------------------------
+
+
+DECISIONS: Final = {APPROVAL_GRANTED: "granted", APPROVAL_DENIED: "denied", APPROVAL_EXPIRED: "expired"}
+"""Events of a decided approval, each with its decision."""
+
+DEEPEST: Final = 8
+
+
+def text_of(response: object, depth: int = 0) -> str | None:
+    """Return the text of a response: a string, its `content` or `text`, or a list of such. None if there is no text."""
+    if isinstance(response, str):
+        return response
+    if depth > DEEPEST:
+        return None
+    if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray):
+        texts = [text for part in response if (text := text_of(part, depth + 1)) is not None]
+        return "\n".join(texts) if texts else None
+    for name in ("content", "text", "message"):
+        inner = response.get(name) if isinstance(response, Mapping) else getattr(response, name, None)
+        if inner is not None:
+            return text_of(inner, depth + 1)
+    return None
+
+
+def find_files(folder: str, pattern: str, *, since: float = 0.0) -> list[tuple[str, int]]:
+    """Return the non-empty files of this name or glob within a folder, with their sizes in bytes. Folders do not count.
+
+    With `since`, return only files that were written at or after that time (seconds since 1970).
+    """
+    there = []
+    for path in sorted(glob.iglob(pattern, root_dir=os.path.expanduser(folder), recursive=True)):  # noqa: PTH111, PTH207  # pathlib's refuses absolute patterns
+        try:
+            status = os.stat(os.path.join(os.path.expanduser(folder), path))  # noqa: PTH111, PTH116, PTH118  # as above
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_size and status.st_mtime >= since:
+            there.append((path, status.st_size))
+    return there
+
+
+def missing_files(folder: str, patterns: Iterable[str], *, since: float = 0.0) -> list[str]:
+    """Return the names or globs that match no file."""
+    return [pattern for pattern in patterns if not find_files(folder, pattern, since=since)]
+
+
+LONGEST: Final = 1e12
+"""Longest duration in milliseconds. A longer one, or a value that is no number, is none."""
+
+
+def duration_of(data: Mapping[str, Any]) -> float | None:
+    """Return the milliseconds that an event states, or None if it states none."""
+    spent = data.get("duration_ms")
+    sound = isinstance(spent, int | float) and not isinstance(spent, bool) and 0 <= spent <= LONGEST
+    return spent if sound else None
+
+
+MOST: Final = 10**12
+"""Most tokens that one answer may state; a larger number is ignored."""
+
+
+def tokens_of(data: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the tokens of one answer by kind of price, from any provider's format, or None if it states none."""
+    usage = data.get("usage") or _member(data.get("response"), "usage")
+    read = _count(usage, "input_tokens", "prompt_tokens")
+    wrote = _count(usage, "output_tokens", "completion_tokens")
+    if read is None and wrote is None:
+        return None
+    details = _member(usage, "input_tokens_details") or _member(usage, "prompt_tokens_details")
+    # Some providers include cached tokens in the number of tokens read, others count them separately.
+    within = min(_count(details, "cached_tokens") or 0, read or 0)
+    return {
+        "input": (read or 0) - within,
+        "output": wrote or 0,
+        "cache_read": within + (_count(usage, "cache_read_input_tokens") or 0),
+        "cache_write": _count(usage, "cache_creation_input_tokens") or 0,
+    }
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _count(usage: object, *names: str) -> int | None:
+    for name in names:
+        count = _member(usage, name)
+        if isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= MOST:
+            return count
+    return None
+
+
+def folder_of(cwd: str, data: Mapping[str, Any]) -> str:
+    """Return the folder of a setting; if it is empty, the session's, and without one this program's."""
+    told = data.get("cwd")
+    known = told if isinstance(told, str) and os.path.isabs(told) else Path.cwd()  # noqa: PTH117  # text, on purpose
+    return os.path.abspath(os.path.expanduser(cwd) or known)  # noqa: PTH100, PTH111  # links stay as they are written

@@ -256,3 +256,58 @@ def test_a_store_that_others_can_write_trusts_nothing(project: Path) -> None:
     again = watched(project)
     again.refresh()
     assert again.hooks.in_force is None
+
+
+def git(folder: Path, *words: str, check: bool = True) -> None:
+    """Run git as its owner would."""
+    subprocess.run(["git", *words], cwd=folder, check=check)
+
+
+async def test_the_settings_of_a_repository(project: Path) -> None:
+    """A guard that asks git for the status runs no monitor and no hook that the repository names."""
+    git(project, "init", "--quiet")
+    (project / "guard.sh").write_text("#!/bin/sh\ngit status --short; git add guard.sh; echo trusted >&2; exit 2\n")
+    files = trusted(project)
+    hook = project / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    for program in (hook, project / "monitor"):
+        program.write_text(EVIL)
+        program.chmod(0o755)
+    git(project, "config", "core.fsmonitor", str(project / "monitor"))
+    assert (await ask(files)).reason == "trusted"
+    assert not (project / "ran").exists()
+    git(project, "status")
+    assert (project / "ran").exists(), "the repository names no program"
+
+
+async def test_the_programs_of_a_repository(project: Path, tmp_path: Path) -> None:
+    """A guard that reads the log and the status runs no check of signatures and no fetch that the repository names."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "file").write_text("x")
+    signing = tmp_path / "sign"
+    signature = "-----BEGIN PGP SIGNATURE-----\n\nx\n-----END PGP SIGNATURE-----"
+    signing.write_text(f"#!/bin/sh\ncat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo '{signature}'\n")
+    signing.chmod(0o755)
+    git(source, "init", "--quiet")
+    git(source, "add", ".")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", f"gpg.program={signing}")
+    git(source, *who, "commit", "--quiet", "--gpg-sign", "--message", "x")
+    git(source, "config", "uploadpack.allowFilter", "true")
+    git(project, "clone", "--quiet", "--no-checkout", "--filter=tree:0", f"file://{source}", "clone")
+    (project / "clone" / ".git").rename(project / ".git")
+    (project / "guard.sh").write_text("#!/bin/sh\ngit log -1 2> log; git status 2>> log; echo trusted >&2; exit 2\n")
+    files = trusted(project)
+    program = project / "program"
+    program.write_text(EVIL)
+    program.chmod(0o755)
+    asked = {"gpg.program": "log", "remote.origin.uploadpack": "status"}
+    git(project, "config", "log.showSignature", "true")
+    for name in asked:
+        git(project, "config", name, str(program))
+    assert (await ask(files)).reason == "trusted"
+    assert not (project / "ran").exists()
+    for name, question in asked.items():
+        git(project, question, check=False)
+        assert (project / "ran").exists(), f"{name} names no program that git {question} runs"
+        (project / "ran").unlink()

@@ -13,7 +13,7 @@ from amplifier_hooks.definitions.change_requests import AGAIN_AFTER, LONGEST_TEX
 from amplifier_hooks.testing import CollectingAudit
 from approval_backends.backend import StoreApprovals
 from approval_backends.broker import Broker
-from approval_backends.card.file_diff import change
+from approval_backends.card.changes import change
 from approval_backends.lifecycle import Decider, RequestRecord
 from approval_backends.stores.memory import MemoryStore
 from tests.stores import turns, until

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions import DefinedHooks, TrustStore, load_files
 from amplifier_hooks.definitions.list_files import FileDigests, list_files
-from amplifier_hooks.definitions.private_copies import TrustedFiles
+from amplifier_hooks.definitions.private_copies import CopiesInUse, TrustedFiles, remove_unused
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.result import Outcome
 
@@ -188,7 +189,6 @@ async def test_code_in_an_argument_imports_nothing_of_the_project(argv: str, pro
 
 
 GUARD = """
-from __future__ import annotations
 import dataclasses, pickle
 from pathlib import Path
 from pydantic import BaseModel
@@ -276,3 +276,77 @@ async def test_a_trusted_change_of_a_module_is_imported_anew(modules: Path) -> N
     assert str(hooks.install(hooks.plan(newer.load(), files=newer))) == "0 added, 1 changed, 0 removed"
     assert (await hooks.registry.emit("tool:pre", call)).reason == "new deep star other late x"
     await hooks.close()
+
+
+HOOKS = (
+    "version: 1\nhooks:\n- {name: guard, event_type: tool:pre, handler_ref: command, config: {argv: [./guard.sh]}}\n"
+)
+OLD = "0" * 64
+HOLD = """
+import sys
+from pathlib import Path
+from amplifier_hooks.definitions.private_copies import IN_USE
+IN_USE.hold(Path(sys.argv[1]), ["0" * 64])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrustStore:
+    """A store that trusts one project, whose copies are made, and beside them copies of nothing."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "hooks.yaml").write_text(HOOKS)
+    (tmp_path / "project" / "guard.sh").write_text("#!/bin/sh\n")
+    store = TrustStore(tmp_path / "state" / "trust.json")
+    listed = list_files(load_files(tmp_path / "project" / "hooks.yaml"), FileDigests())
+    TrustedFiles(listed, store.copies).make()
+    store.trust("project", [listed])
+    (store.copies / OLD / "sub").mkdir(parents=True)
+    (store.copies / OLD / "sub" / "guard.sh").write_text("")
+    return store
+
+
+def names(store: TrustStore) -> set[str]:
+    """Return the names of all copies."""
+    return {path.name for path in store.copies.glob("[!.]*")}
+
+
+@pytest.mark.rule("TRU-9")
+def test_copies_that_nothing_uses_are_removed(store: TrustStore) -> None:
+    """The copies of trusted lists stay, of every source, and so does what is no copy; others are removed."""
+    (store.copies / "notes").mkdir()
+    before = names(store)
+    assert remove_unused(store) == 1
+    assert names(store) == before - {OLD}
+    assert remove_unused(store) == 0
+    assert remove_unused(TrustStore(store.path.parent / "absent" / "trust.json")) == 0
+
+
+@pytest.mark.rule("TRU-9")
+def test_copies_of_a_running_process_stay(store: TrustStore) -> None:
+    """Copies that a process may start stay while it runs, and are removed after its end, however it ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, os.fspath(store.copies)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert remove_unused(store) == 0
+        assert OLD in names(store)
+        process.kill()
+        process.wait()
+    assert remove_unused(store) == 1
+    assert len(list(store.copies.glob(".uses-*"))) == 1  # that of this process
+
+
+@pytest.mark.rule("TRU-9")
+def test_copies_of_this_process_stay(store: TrustStore) -> None:
+    """Copies that this process once had in force stay, also after they are no longer trusted."""
+    CopiesInUse().hold(store.copies, [OLD])
+    in_use = CopiesInUse()
+    in_use.hold(store.copies, [OLD])
+    in_use.hold(store.copies, [OLD])
+    store.trust("project", [])
+    before = names(store)
+    assert remove_unused(store) == 0
+    assert names(store) == before

@@ -7,7 +7,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.library.keep_going import AgentCheckpoint, KeepGoing, KeepGoingSettings
-from amplifier_hooks.library.parts.model_output import text_of
+from amplifier_hooks.library.parts.ready_made import text_of
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.testing import CollectingDisplay, ManualClock, RecordingContext
 from tests import stores

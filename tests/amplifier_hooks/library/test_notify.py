@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
+from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.library import Notify
 from amplifier_hooks.library.notify import Desktop, NotifySettings
@@ -92,7 +92,7 @@ async def test_trouble(desk: Path, ending: str | None, problem: str, caplog: pyt
     if ending is not None:
         program(desk, "notify-send", ending)
     registry = HookRegistry()
-    Notify(NotifySettings(seconds=0.1)).register(registry)
+    Notify(NotifySettings(seconds=0.1 if "within" in problem else 10)).register(registry)
     for _ in range(2):
         outcome = await registry.emit("user:notification", {"message": "hello"})
         assert outcome.all_succeeded

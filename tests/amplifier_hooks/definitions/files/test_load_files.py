@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.definitions import InvalidDefinitions, load_files
-from amplifier_hooks.text.strict_yaml import NotReadable, parse_json, parse_yaml
+from amplifier_hooks.text.strict_parsing import NotReadable, parse_json, parse_yaml
 
 Write = Callable[..., Path]
 

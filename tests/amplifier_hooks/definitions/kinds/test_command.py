@@ -304,7 +304,7 @@ async def test_a_nul_in_an_argument_is_unavailable() -> None:
 @pytest.mark.parametrize("script", ["sleep 60", "trap '' TERM INT HUP; while :; do sleep 60; done", "kill -STOP $$"])
 async def test_a_deadline_ends_the_group(script: str, tmp_path: Path) -> None:
     """A command past its time is a timeout, and it and its children are gone, also when it ignores or sleeps it out."""
-    outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=0.3)
+    outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=1)
     assert (outcome.action, outcome.cause) == ("deny", "hook_timeout")
     await gone(int(await written(tmp_path / "pid")))
 
@@ -457,3 +457,25 @@ def test_a_failure_is_typed() -> None:
     """A failed command raises an error of its own kind."""
     with pytest.raises(HookFailed, match="exit status 7"):
         asyncio.run(ask(shell("exit 7")))
+
+
+@pytest.mark.rule("TRU-5")
+async def test_git_runs_no_monitor_of_the_repository(tmp_path: Path) -> None:
+    """A command that asks git for the status does not run the monitor that the repository names."""
+    monitor = tmp_path / "monitor"
+    monitor.write_text("#!/bin/sh\ntouch ran\n")
+    monitor.chmod(0o755)
+    begin = f"git init --quiet; git config core.fsmonitor {monitor}; touch a; git status >&2"
+    await ask(shell(begin, cwd=str(tmp_path)))
+    assert not (tmp_path / "ran").exists()
+    await ask(shell("GIT_CONFIG_COUNT=0 git status >&2", cwd=str(tmp_path)))
+    assert (tmp_path / "ran").exists(), "the repository names no monitor"
+
+
+@pytest.mark.rule("TRU-5")
+async def test_settings_for_git_are_joined(tmp_path: Path) -> None:
+    """Settings for git in a definition's variables follow those of the hook, and take none of them away."""
+    own = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c"}
+    question = "{ git config core.fsmonitor; git config a.b; } > out"
+    await ask(shell(question, cwd=str(tmp_path), env=own))
+    assert (tmp_path / "out").read_text() == "false\nc\n"

@@ -17,8 +17,7 @@ from attrs import define, evolve, field
 from standardwebhooks import Webhook
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
-from amplifier_hooks.definitions.kinds.allowed_urls import PUBLIC, AllowedUrls
-from amplifier_hooks.definitions.kinds.webhook import MOST_TENANTS, Circuit, WebhookHook, resolve
+from amplifier_hooks.definitions.kinds.webhook import MOST_TENANTS, PUBLIC, AllowedUrls, Circuit, WebhookHook, resolve
 from amplifier_hooks.errors import EndpointForbidden, HookFailed, HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.result import HookResult, Outcome
 from amplifier_hooks.testing import RecordingContext

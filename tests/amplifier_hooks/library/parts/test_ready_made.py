@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[4]
 FENCE = re.compile(r"^```(python|output)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 SLOW = {"test_feedback", "type_feedback"}
-"""Modules whose example starts a program that takes its time."""
+"""Hooks whose example starts a program that takes its time."""
 
 pytestmark = pytest.mark.rule("LIB-8")
 
@@ -71,11 +71,6 @@ class Kettle(ReadyMade[KettleSettings]):
 def hooks() -> list[type[ReadyMade[Any]]]:
     """Return every ready-made hook."""
     return [getattr(library, name) for name in library.__all__]
-
-
-def modules() -> list[str]:
-    """Return the module of every ready-made hook."""
-    return sorted(hook.__module__.rpartition(".")[2] for hook in hooks())
 
 
 def test_all_points_under_one_name() -> None:
@@ -209,8 +204,7 @@ def test_entry_points() -> None:
 
 @pytest.mark.parametrize("hook", hooks(), ids=lambda hook: hook.name)
 def test_what_every_hook_has(hook: type[ReadyMade[Any]]) -> None:
-    """Each hook has its module's name, described settings with defaults, no unknown fields, and points in a band."""
-    assert hook.name == hook.__module__.rpartition(".")[2]
+    """Each hook has described settings with defaults, no unknown fields, and points in a band."""
     assert hook.Settings.model_config["extra"] == "forbid"
     assert hook.Settings.model_config["frozen"]
     fields = hook.Settings.model_fields
@@ -222,16 +216,20 @@ def test_what_every_hook_has(hook: type[ReadyMade[Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in modules()]
+    "hook",
+    [pytest.param(hook, marks=pytest.mark.slow if hook.name in SLOW else (), id=hook.name) for hook in hooks()],
 )
-def test_examples_run(module: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
-    """The example in the docstring of a hook's module runs, and prints the output below it."""
+def test_examples_run(
+    hook: type[ReadyMade[Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The example in the docstring of a hook or of its module runs, and prints the output below it."""
     monkeypatch.chdir(tmp_path)
-    found = importlib.import_module(f"amplifier_hooks.library.{module}")
-    blocks = FENCE.findall(inspect.getdoc(found) or "")
+    docstrings = (inspect.getdoc(hook), inspect.getdoc(sys.modules[hook.__module__]))
+    blocks = next(filter(None, (FENCE.findall(docstring or "") for docstring in docstrings)), [])
     assert [language for language, _ in blocks] == ["python", "output"], "an example, and what it prints"
+    assert hook.__name__ in blocks[0][1]
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    code = compile(blocks[0][1], module, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    code = compile(blocks[0][1], hook.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with asyncio.Runner() as runner:
         if code.co_flags & inspect.CO_COROUTINE:
             runner.run(eval(code, namespace))

@@ -1,4 +1,4 @@
-"""The linter hook, and the behaviour that all hooks share that run a program over written files."""
+"""The hooks that run a linter, a type checker or tests, and the behaviour that all three share."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.library import LinterFeedback
+from amplifier_hooks.library import LinterFeedback, TestFeedback, TypeFeedback
 from amplifier_hooks.testing import CollectingDisplay, RecordingContext
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = pytest.mark.rule("LIB-6")
 
 BROKEN = "import os\n"
 
@@ -58,6 +56,7 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Project:
     return Project(tmp_path, LinterFeedback.from_config({"cwd": str(tmp_path)}))
 
 
+@pytest.mark.rule("LIB-6")
 async def test_findings(project: Project) -> None:
     """Findings of ruff in the written file are injected as ruff's words, and the user sees one line."""
     (project.folder / "other.py").write_text("import sys\n")
@@ -71,6 +70,7 @@ async def test_findings(project: Project) -> None:
     assert project.shown == ["ruff has findings in app.py"]
 
 
+@pytest.mark.rule("LIB-6")
 async def test_nothing_found(project: Project) -> None:
     """A correct file, one of another kind and a missing one cause no message."""
     assert await project.write("app.py", "print('hello')\n")
@@ -80,6 +80,7 @@ async def test_nothing_found(project: Project) -> None:
     assert (project.context.messages, project.shown) == ([], [])
 
 
+@pytest.mark.rule("LIB-6")
 async def test_written_by_patch(project: Project) -> None:
     """A file that a patch names is checked, too."""
     patch = "*** Begin Patch\n*** Add File: patched.py\n+import os\n*** End Patch\n"
@@ -87,6 +88,7 @@ async def test_written_by_patch(project: Project) -> None:
     assert "patched.py:1:8" in project.context.texts[0]
 
 
+@pytest.mark.rule("LIB-6")
 @pytest.mark.parametrize("given", [None, "app.py", {"file_path": 7}, {"paths": [[]] * 5_000}])
 async def test_odd_input(tmp_path: Path, given: Any) -> None:
     """Input that names no file starts no program."""
@@ -96,6 +98,7 @@ async def test_odd_input(tmp_path: Path, given: Any) -> None:
     assert (outcome.all_succeeded, outcome.user_message) == (True, None)
 
 
+@pytest.mark.rule("LIB-6")
 async def test_odd_names(project: Project) -> None:
     """A name that looks like an option is a file, and its odd characters are shown."""
     assert await project.write("--fix \u202e.py")
@@ -104,6 +107,7 @@ async def test_odd_names(project: Project) -> None:
     assert (project.folder / "--fix \u202e.py").read_text() == BROKEN
 
 
+@pytest.mark.rule("LIB-6")
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
@@ -132,6 +136,7 @@ async def test_trouble(tmp_path: Path, command: list[str], problem: str | None) 
     assert project.context.messages == []
 
 
+@pytest.mark.rule("LIB-6")
 async def test_long_reports(tmp_path: Path) -> None:
     """A long report is cut at the end of a line, and says so."""
     command = [*said("print(*range(10_000), sep='\\n'); raise SystemExit(1)")]
@@ -143,6 +148,7 @@ async def test_long_reports(tmp_path: Path) -> None:
     assert f"… and {10_000 - len(shown):,} more lines" in lines
 
 
+@pytest.mark.rule("LIB-6")
 async def test_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command sees no variables that hold keys."""
     monkeypatch.setenv("API_KEY", "canary-1234")
@@ -154,6 +160,7 @@ async def test_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["API_KEY"] == "canary-1234"
 
 
+@pytest.mark.rule("LIB-6")
 @pytest.mark.parametrize("command", [[], ["lint", "--path={file}"], "ruff check"])
 def test_no_command(command: Any) -> None:
     """A command that is empty, or would not get the files, is refused in the settings."""
@@ -161,6 +168,7 @@ def test_no_command(command: Any) -> None:
         LinterFeedback.from_config({"command": command})
 
 
+@pytest.mark.rule("LIB-6")
 async def test_one_long_line(tmp_path: Path) -> None:
     """Of a finding that is one very long line, the beginning is passed on."""
     command = said("print('E1 ' + 'x' * 5_000); raise SystemExit(1)")
@@ -170,3 +178,45 @@ async def test_one_long_line(tmp_path: Path) -> None:
     [text] = project.context.texts
     assert "E1 xxx" in text
     assert len(text) < 400
+
+
+@pytest.mark.slow
+@pytest.mark.rule("LIB-6")
+async def test_findings_of_a_type_checker(tmp_path: Path) -> None:
+    """Findings of mypy in the written file are injected, and none of the files that it imports."""
+    registry = HookRegistry()
+    TypeFeedback.from_config({"cwd": str(tmp_path)}).register(registry)
+    (tmp_path / "other.py").write_text("x: int = 'two'\n")
+    for text, findings in (("import other\ny: int = 'one'\n", 1), ("import other\ny = other.x\n", 0)):
+        (tmp_path / "app.py").write_text(text)
+        given = {"tool_name": "Edit", "tool_input": {"file_path": str(tmp_path / "app.py")}}
+        outcome = await registry.emit("tool:post", given)
+        assert (outcome.context_injection or "").count("error:") == findings
+        assert "other.py" not in (outcome.context_injection or "")
+
+
+@pytest.mark.rule("LIB-6")
+@pytest.mark.slow
+async def test_failures_of_tests(tmp_path: Path) -> None:
+    """The tests named after a written file run, and failures are injected; so are tests that cannot be loaded."""
+    registry = HookRegistry()
+    TestFeedback.from_config({"cwd": str(tmp_path)}).register(registry)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "conftest.py").write_text("")
+    (tmp_path / "tests" / "test_app.py").write_text("from app import one\n\ndef test_one():\n    assert one() == 1\n")
+    for text, found in (("def one(): return 2", "1 failed"), ("def one(", "SyntaxError"), ("def one(): return 1", "")):
+        (tmp_path / "app.py").write_text(text)
+        outcome = await registry.emit("tool:post", {"tool_name": "Write", "tool_input": {"file_path": "app.py"}})
+        assert found in (outcome.context_injection or "")
+        assert bool(outcome.context_injection) == bool(found)
+
+
+@pytest.mark.rule("LIB-6")
+async def test_no_tests(tmp_path: Path) -> None:
+    """A file without tests of its own causes no message and starts no program."""
+    registry = HookRegistry()
+    TestFeedback.from_config({"cwd": str(tmp_path), "command": ["no-such-runner"]}).register(registry)
+    for name in ("app.py", "od*d.py"):
+        (tmp_path / name).write_text("")
+        outcome = await registry.emit("tool:post", {"tool_name": "Write", "tool_input": {"file_path": name}})
+        assert (outcome.action, outcome.user_message) == ("continue", None)

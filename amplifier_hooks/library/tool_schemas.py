@@ -1,19 +1,38 @@
-"""The input of a tool: its JSON schema, an example of a correct input, and the mistakes of an input in words.
+"""Inputs of tools and their JSON schemas: a gate before the tool runs, and advice after the tool refused its input.
 
-The example is built from the schema if that is possible without searching. The caller checks that it fits.
-"""
+An example of a correct input is built from the schema if that is possible without searching, and then checked.
+
+```python
+from amplifier_hooks import HookRegistry
+from amplifier_hooks.library import SchemaGuard
+
+registry = HookRegistry()
+schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 1}}}
+SchemaGuard.from_config({"tools": {"Read": {"input_schema": schema, "required": ["path"]}}}).register(registry)
+outcome = await registry.emit("tool:pre", {"tool_name": "Read", "tool_input": {"limit": "all"}})
+print(outcome.reason)
+```
+
+```output
+the input of Read is not what it takes: at /limit: this value is not of type "integer"; "path" is a required property. Correct is, for example: {"path": "text"}
+```
+"""  # noqa: E501  # the output is one line
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
 from amplifier_hooks.errors import InvalidHookSettings
+from amplifier_hooks.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.library.parts.ready_made import HookSettings
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch, forget_at_end
+from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.json_schema import Schema, resolve_reference
 
 if TYPE_CHECKING:
@@ -21,6 +40,9 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.text.json_schema import SchemaMistake
     from amplifier_hooks.text.matching import Matcher
+
+
+# -- examples ----------------------------------------------------------------------------------------------------------
 
 
 DEEPEST: Final = 8
@@ -133,6 +155,9 @@ KINDS: Final = {
 }
 
 
+# -- shapes of inputs --------------------------------------------------------------------------------------------------
+
+
 MOST_WRONG: Final = 5
 LONGEST_EXAMPLE: Final = 600
 NAMES_KEPT: Final = 1_024
@@ -168,6 +193,14 @@ class ToolShape(HookSettings):
         inner = {name: value for name, value in self.input_schema.items() if name not in AT_THE_TOP}
         outer = {name: value for name, value in self.input_schema.items() if name in AT_THE_TOP}
         return {**outer, "allOf": [inner, {"type": "object", **more}]}
+
+
+class ShapeSettings(HookSettings):
+    """The shapes of the tools' inputs."""
+
+    tools: dict[ToolMatch, ToolShape] = Field(
+        default_factory=dict, description="what tools take, by name, list of names (`Write|Edit`) or glob"
+    )
 
 
 class Shape:
@@ -208,7 +241,8 @@ class Shapes:
 
     def __init__(self, hook: str, tools: Mapping[str, ToolShape]) -> None:
         self._shapes: list[tuple[Matcher, Shape]] = []
-        self._cache: dict[str, tuple[Shape, ...]] = {}
+        self.of = lru_cache(NAMES_KEPT)(self._find)
+        """Returns every shape that is for a tool, in the order in which they were given."""
         problems = []
         for spec, settings in tools.items():
             try:
@@ -227,11 +261,155 @@ class Shapes:
         specs = [matcher.spec for matcher, _ in self._shapes]
         return "|".join(specs) if specs and not any(spec == "*" or ":" in spec for spec in specs) else None
 
-    def of(self, tool: str) -> tuple[Shape, ...]:
-        """Return every shape that is for this tool, in the order in which they were given."""
-        known = self._cache.get(tool)
-        if known is None:
-            if len(self._cache) >= NAMES_KEPT:  # made-up names must not fill the memory
-                self._cache.clear()
-            known = self._cache[tool] = tuple(shape for matcher, shape in self._shapes if matcher.matches(tool))
-        return known
+    def _find(self, tool: str) -> tuple[Shape, ...]:
+        return tuple(shape for matcher, shape in self._shapes if matcher.matches(tool))
+
+
+# -- the hooks ---------------------------------------------------------------------------------------------------------
+
+
+GUARD_PRIORITY: Final = 110
+
+
+class SchemaGuard(ReadyMade[ShapeSettings]):
+    """Denies a tool call whose input breaks its schema, saying what is wrong, where, and what would be right.
+
+    If several shapes match a tool, all have to fit. The hook fails closed: input that cannot be checked is denied, and
+    so is a call that names no tool once there are schemas. A mistake in a schema is reported when the hook is created.
+
+    Raise `InvalidHookSettings` for a schema that is broken, refers to another document, or would be slow to check.
+    """
+
+    name = "schema_guard"
+    replays = True
+    Settings = ShapeSettings
+
+    def __init__(self, settings: ShapeSettings | None = None) -> None:
+        super().__init__(settings)
+        self._shapes = Shapes(self.name, self.settings.tools)
+
+    def points(self) -> tuple[Point, ...]:
+        """Return a gate before tools."""
+        return (
+            Point(event=TOOL_PRE, call=self.before, intent="gate", priority=GUARD_PRIORITY, match=self._shapes.match),
+        )
+
+    async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Let an input pass that fits every shape of its tool."""
+        tool = data.get("tool_name")
+        if not isinstance(tool, str):
+            return (
+                HookResult.deny("the call names no tool, so its input cannot be checked") if self._shapes else CONTINUE
+            )
+        value = data.get("tool_input")
+        for shape in self._shapes.of(tool):
+            try:
+                wrong = () if shape.fits(value) else shape.wrong(value)
+            except ValueError as error:
+                return HookResult.deny(f"the input of {tool} is no JSON: {error}")
+            if wrong:
+                return HookResult.deny(f"the input of {tool} is not what it takes: {shape.describe(wrong)}")
+        return CONTINUE
+
+
+NUDGE_PRIORITY: Final = 310
+
+LOOKED_AT: Final = 2_000
+"""Characters at the beginning of a result that are searched: an error shows early that it is one."""
+
+SIGNS: Final = re.compile(
+    r"validation ?error|invalid (?:input|argument|parameter|params|type)|invalid_(?:type|request|params|arguments)"
+    r"|is a required property|field required|missing required|missing \d+ required|input should be"
+    r"|unexpected keyword argument|not of type|-32602",
+    re.IGNORECASE,
+)
+"""Patterns of the validation errors of common libraries."""
+
+
+class SchemaNudgeSettings(ShapeSettings):
+    """The shapes of the tools' inputs."""
+
+    lasting: bool = Field(default=False, description="keep the hint in the context, not only for the next model call")
+
+
+class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
+    """After a validation error, tells the model what the tool takes; once for each mistake of a session.
+
+    The hook reads results that are marked as errors (`is_error`, `isError`, `error`), text that begins like an error,
+    and errors that a tool raised. It ignores tools without a shape.
+
+    ```python
+    from amplifier_hooks import HookRegistry
+    from amplifier_hooks.library import SchemaNudge
+
+    registry = HookRegistry()
+    SchemaNudge.from_config({"tools": {"Read": {"example": {"path": "a.txt"}}}}).register(registry)
+    failed = {"tool_name": "Read", "tool_input": {"file": "a.txt"}, "error": {"type": "ValidationError"}}
+    print((await registry.emit("tool:error", failed)).context_injection)
+    ```
+
+    ```output
+    Read refused its input. Correct is, for example: {"path": "a.txt"}
+    ```
+
+    Raise `InvalidHookSettings` for a schema that is broken, refers to another document, or would be slow to check.
+    """
+
+    name = "schema_nudge"
+    Settings = SchemaNudgeSettings
+
+    def __init__(self, settings: SchemaNudgeSettings | None = None) -> None:
+        super().__init__(settings)
+        self._shapes = Shapes(self.name, self.settings.tools)
+        self._once = Once()
+
+    def points(self) -> tuple[Point, ...]:
+        """Return hooks after a tool returned or raised, and an observer that forgets a session at its end."""
+        return (
+            Point(event=TOOL_POST, call=self.after, intent="on", priority=NUDGE_PRIORITY, match=self._shapes.match),
+            Point(event=TOOL_ERROR, call=self.after, intent="on", priority=NUDGE_PRIORITY, match=self._shapes.match),
+            forget_at_end(NUDGE_PRIORITY, self._once),
+        )
+
+    async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Inject the right form of the input, if this is a new validation error."""
+        shapes = self._shapes.of(str(data.get("tool_name")))
+        if not shapes:
+            return CONTINUE
+        complaint = _complaint(
+            data.get("error") if event == TOOL_ERROR else data.get("result"), raised=event == TOOL_ERROR
+        )
+        if SIGNS.search(complaint) is None:
+            return CONTINUE
+        tool = data["tool_name"]
+        said = [_advice(shape, data.get("tool_input"), complaint) for shape in shapes]
+        new = [text for text, mistake in said if text and self._once.is_first(data, tool, mistake)]
+        if not new:
+            return CONTINUE
+        return HookResult.inject(f"{tool} refused its input. {' '.join(new)}", ephemeral=not self.settings.lasting)
+
+
+def _advice(shape: Shape, value: object, complaint: str) -> tuple[str, object]:
+    """Return the advice of this shape, and a key of the mistake that it is about."""
+    try:
+        wrong: tuple[SchemaMistake, ...] = shape.wrong(value)
+    except ValueError:
+        wrong = ()
+    if wrong:
+        told = shape.describe(wrong)
+        return f"{told[0].upper()}{told[1:]}", frozenset((one.where, one.keyword, one.what) for one in wrong)
+    return (f"Correct is, for example: {shape.example}" if shape.example else ""), complaint
+
+
+def _complaint(value: object, *, raised: bool) -> str:
+    """Return the beginning of a tool's error, or an empty text if the value does not look like one."""
+    if isinstance(value, str):
+        return value[:LOOKED_AT]
+    if not isinstance(value, Mapping):
+        return str(value)[:LOOKED_AT] if raised else ""
+    if not raised and not any(value.get(name) for name in ("is_error", "isError", "error", "errors")):
+        return ""
+    try:
+        return json.dumps(value, default=str, ensure_ascii=False)[:LOOKED_AT]
+    except (TypeError, ValueError):
+        return str(value)[:LOOKED_AT]

@@ -6,7 +6,7 @@ from time import thread_time
 
 import pytest
 
-from amplifier_hooks.library.parts.personal_data import KINDS, PersonalKind, personal_spans
+from amplifier_hooks.library.redact_secrets import KINDS, PersonalKind, personal_spans
 
 pytestmark = pytest.mark.rule("LIB-5")
 
