@@ -23,8 +23,8 @@ from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
-from math import isfinite
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -237,7 +237,7 @@ class Encoder:
         self._redactor = redactor
         self._suspects = redactor.suspects if redactor is not None else None
         self._names: dict[str, bool] = {}
-        self._kinds: dict[str, bytes] = {}
+        self._encode_kind = lru_cache(MOST_NAMES)(self._make_kind)
         self._clean: set[str] = set()
         """Texts without a secret, remembered because names, events and reasons come again and again."""
 
@@ -246,20 +246,16 @@ class Encoder:
 
         Raises `Heavy` for a record that would hold up an event loop, unless `patient`; raises nothing else.
         """
-        named = self._kinds.get(kind) or self._encode_kind(kind)
         data = self._encode_plain(facts)
         if data is None:
             if not patient and _is_heavy(facts):
                 raise Heavy
             data = self._encode_long(facts)
-        return b'"kind":%b,"facts":%b' % (named, data)
+        return b'"kind":%b,"facts":%b' % (self._encode_kind(kind), data)
 
-    def _encode_kind(self, kind: str) -> bytes:
-        if len(self._kinds) >= MOST_NAMES:
-            self._kinds.clear()
+    def _make_kind(self, kind: str) -> bytes:
         tamed = ValueSimplifier(self._redactor, LONGEST_KIND, ROOM, 1).simplify(kind)
-        named = self._kinds[kind] = _ascii(tamed if isinstance(tamed, str) else "odd").encode("ascii")
-        return named
+        return _ascii(tamed if isinstance(tamed, str) else "odd").encode("ascii")
 
     # -- the short way -------------------------------------------------------------------------------------------------
 
@@ -302,7 +298,7 @@ class Encoder:
                 if not -LONGEST_INT <= item < LONGEST_INT:
                     return -1
             elif kind is float:
-                if not isfinite(item):
+                if not math.isfinite(item):
                     return -1
             elif kind is dict:
                 nodes = self._members(item, nodes, depth + 1)
@@ -383,19 +379,11 @@ class Redactor:
         self, key: bytes, *, secrets: Iterable[str] = (), environment: Mapping[str, str] | None = None
     ) -> None:
         self._key = key
-        self._names: dict[str, bool] = {}
         self._secrets = Secrets(secrets=secrets, environment=environment)
         self.suspects: Callable[[str], bool] = self._secrets.suspects
         """Return True if a text has a secret in it. The text must have no lone surrogates."""
-
-    def covers_name(self, name: str) -> bool:
+        self.covers_name: Callable[[str], bool] = lru_cache(MOST_NAMES)(is_secret_name)
         """Return True if values under this name are secrets. Answers are cached, because names recur."""
-        known = self._names.get(name)
-        if known is None:
-            if len(self._names) >= MOST_NAMES:
-                self._names.clear()
-            known = self._names[name] = is_secret_name(name)
-        return known
 
     def replacement_of(self, value: str) -> dict[str, Any]:
         """Return the stand-in for a value that is a secret."""

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from attrs import asdict, astuple, define, evolve, frozen
 
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

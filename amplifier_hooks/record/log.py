@@ -1,10 +1,16 @@
-"""The record as files: one writer appends chained and signed lines, and only the files' owner can read them."""
+"""The record as files: one writer appends chained and signed lines, and only the files' owner can read them.
+
+`StoredHeads` keeps the head of each log in a database, so that an attacker who cuts or rewrites a log would have to
+change the database, too. The database counts marks, and the log holds the last one: `last_mark` shows a replaced store.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import secrets
+import socket
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -15,22 +21,33 @@ from attrs import define, field
 from msgspec.structs import asdict, replace
 
 from amplifier_hooks.clock import SystemClock
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import MarkedStore
-from amplifier_hooks.record.beside_the_log import MARKED, last_mark, place_of
+from amplifier_hooks.ports import Head, MarkedStore, StoreMark
 from amplifier_hooks.record.encode_facts import Encoder, Heavy, Redactor
-from amplifier_hooks.record.log_files import AuditKey, Files, Segments, hash_at, inspect_folder
-from amplifier_hooks.record.record_errors import LogCut, LogHangs, LogUnavailable, StoreReplaced, problem_text
+from amplifier_hooks.record.line import read, unseal
+from amplifier_hooks.record.log_files import AuditKey, Files, Segments, file_of, hash_at, inspect_folder, numbers_of
+from amplifier_hooks.record.read_segment import open_segment
+from amplifier_hooks.record.record_errors import (
+    HeadConflict,
+    LogCut,
+    LogHangs,
+    LogUnavailable,
+    MalformedLine,
+    StoreReplaced,
+    problem_text,
+)
 from amplifier_hooks.record.writer import LogWriter, WriteSchedule
+from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
-    from amplifier_hooks.ports import Clock, Head, HeadStore, StoreMark
+    from amplifier_hooks.ports import Clock, HeadStore
     from amplifier_hooks.record.line import Signer
+    from amplifier_hooks.storage.database import Database, Script
 
 
 log = get_logger(__name__)
@@ -46,6 +63,13 @@ LONGEST_NAME: Final = 256
 ACCEPT: Final = "amplifier-hooks audit accept"
 """Command line that does the same as `accept_cut` and `accept_store`."""
 
+MARKED: Final = "store.marked"
+"""Kind of the line that holds a mark."""
+
+_KIND: Final = f'"kind":"{MARKED}"'.encode("ascii")
+_NEAR: Final = 100
+"""Bytes at the start of a line that include its kind."""
+
 Waiting = deque[tuple[float, asyncio.Future[None]]]
 """Deadlines of callers that wait for the disk, earliest first, each with the caller's future."""
 
@@ -60,13 +84,21 @@ class AuditLog:
     """
 
     _writer: LogWriter
+    """Writes the lines of the log; `open` makes it."""
     _encoder: Encoder
+    """Turns records into lines; `open` makes it."""
     path: Path
+    """The log's first file."""
     _timeout: float
+    """Seconds that a record may wait for the disk."""
     _heads: HeadStore | None
+    """A second store of the chain's head; None for a log without one."""
     _anchor: Callable[[str], Awaitable[None] | None] | None
+    """A function that receives every signed note that is on disk."""
     _accept_cut: bool
+    """True to resume a log that lacks lines that `heads` knows."""
     _accept_store: bool
+    """True to resume beside another store than the log knows, or an older copy of it."""
     _pool: DaemonPool = field(init=False, factory=partial(DaemonPool, 1, "audit-encoding"))
     _loop: asyncio.AbstractEventLoop | None = field(init=False, default=None)
     _waiting: dict[asyncio.AbstractEventLoop, Waiting] = field(init=False, factory=dict)
@@ -331,3 +363,137 @@ def _version() -> str:
     from importlib.metadata import version  # as slow to import as all the rest
 
     return version("amplifier-hooks")
+
+
+# -- heads and marks in a database -------------------------------------------------------------------------------------
+
+
+HEADS: Final = Migrations(
+    component="audit_heads",
+    steps=(
+        (
+            """
+            CREATE TABLE {schema}.audit_heads (
+                log TEXT PRIMARY KEY, segment BIGINT NOT NULL, size BIGINT NOT NULL, head TEXT NOT NULL,
+                note TEXT NOT NULL, place TEXT NOT NULL
+            )
+            """,
+            "CREATE TABLE {schema}.audit_store (one INTEGER PRIMARY KEY, store TEXT NOT NULL, number BIGINT NOT NULL)",
+        ),
+    ),
+)
+"""Tables of heads and marks, for the database to open with: `SqliteDatabase(path, HEADS)`."""
+
+COLUMNS: Final = "log, segment, size, head, note, place"
+
+
+class StoredHeads:
+    """A `MarkedStore` on any database of `storage`. It belongs to the event loop that opened the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    async def beside(cls, database: Database) -> Self:
+        """Return a head store in an open database that also holds the data that the log is about.
+
+        The log then notices if one of the two is replaced without the other. Raises `StoreUnavailable`.
+        """
+        await database.migrate(HEADS)
+        return cls(database)
+
+    async def latest(self, log: str) -> Head | None:
+        """Return the latest head of a log, or None. Raises `StoreUnavailable`."""
+        return await self._find("log", log)
+
+    async def at(self, place: str) -> Head | None:
+        """Return the latest head of the log that was last written at a place, or None. Raises `StoreUnavailable`."""
+        return await self._find("place", place)
+
+    async def _find(self, column: str, value: str) -> Head | None:
+        query = f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE {column} = $1"  # noqa: S608
+        rows = await self._database.fetch(query, value)
+        return _head(rows[0]) if rows else None
+
+    async def put(self, head: Head) -> None:
+        """Store a head, unless a later one is stored.
+
+        Raises `HeadConflict` and `StoreUnavailable`. After a cancellation the head may or may not be stored.
+        """
+        await self._database.run(_write_head(head))
+
+    async def latest_mark(self) -> StoreMark | None:
+        """Return the store's latest mark, or None. Raises `StoreUnavailable`."""
+        rows = await self._database.fetch("SELECT store, number FROM {schema}.audit_store")
+        return StoreMark(store=rows[0][0], number=rows[0][1]) if rows else None
+
+    async def mark(self) -> StoreMark:
+        """Count one mark further and return it. Raises `StoreUnavailable`.
+
+        After a cancellation the store may or may not have counted.
+        """
+        return await self._database.run(_count_mark(secrets.token_hex(8)))
+
+
+def _write_head(head: Head) -> Script[None]:
+    values = (head.log, head.segment, head.size, head.head, head.note, head.place)
+    yield Statement(
+        f"INSERT INTO {{schema}}.audit_heads ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (log) DO NOTHING",  # noqa: S608
+        values,
+    )
+    lock = f"SELECT {COLUMNS} FROM {{schema}}.audit_heads WHERE log = $1"  # noqa: S608
+    (row,) = yield Statement(lock, (head.log,))
+    kept = _head(row)
+    if (kept.segment, kept.size) == (head.segment, head.size) and kept.head != head.head:
+        raise HeadConflict(head.log, head.segment, head.size)
+    yield Statement(
+        "UPDATE {schema}.audit_heads SET segment = $2, size = $3, head = $4, note = $5, place = $6 "
+        "WHERE log = $1 AND (segment < $2 OR (segment = $2 AND size < $3))",
+        values,
+    )
+    yield Statement("UPDATE {schema}.audit_heads SET place = '' WHERE place = $1 AND log <> $2", (head.place, head.log))
+
+
+def _count_mark(name: str) -> Script[StoreMark]:
+    """Count one mark further. A store that has never counted gets its name."""
+    ((store, number),) = yield Statement(
+        "INSERT INTO {schema}.audit_store AS s (one, store, number) VALUES (1, $1, 1) "
+        "ON CONFLICT (one) DO UPDATE SET number = s.number + 1 RETURNING store, number",
+        (name,),
+    )
+    return StoreMark(store=store, number=number)
+
+
+def _head(row: Sequence[Any]) -> Head:
+    log, segment, size, head, note, place = row
+    return Head(log=log, segment=segment, size=size, head=head, note=note, place=place)
+
+
+def place_of(path: Path) -> str:
+    """Return the name of a log's place: the host, and the path of the first file."""
+    return f"{socket.gethostname()}:{os.path.realpath(path)}"
+
+
+def last_mark(path: Path) -> StoreMark | None:
+    """Return the last mark in a log, or None. Reads segments from the last one backwards until one has a mark.
+
+    Raises `OSError` if a segment cannot be read.
+    """
+    for number in reversed(numbers_of(path)):
+        found = None
+        with open_segment(file_of(path, number)) as pages:
+            for line in pages.lines():
+                if _KIND in line[:_NEAR]:
+                    found = _mark_in(line) or found
+        if found is not None:
+            return found
+    return None
+
+
+def _mark_in(line: bytes) -> StoreMark | None:
+    try:
+        facts = read(unseal(line)[0]).facts
+    except MalformedLine:
+        return None
+    store, number = facts.get("store"), facts.get("number")
+    return StoreMark(store=store, number=number) if isinstance(store, str) and isinstance(number, int) else None

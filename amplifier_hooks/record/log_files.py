@@ -31,7 +31,6 @@ import hmac
 import os
 import re
 import secrets
-import stat
 import sys
 from contextlib import suppress
 from itertools import chain
@@ -52,6 +51,7 @@ from amplifier_hooks.record.line import (
 )
 from amplifier_hooks.record.read_segment import SegmentFile, iter_chained, open_segment
 from amplifier_hooks.record.record_errors import BadNote, LogInUse, LogReplaced, MalformedLine, UnsafeLog
+from amplifier_hooks.storage.state_folder import file_flaw, folder_flaw
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -65,8 +65,6 @@ _SAFE: Final = (
     | getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_BINARY", 0)
 )
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MINE: Final = 0o600
 _NO_BYTE: Final = 1 << 40
 
@@ -199,19 +197,14 @@ class Files:
 
 def inspect_folder(folder: Path) -> None:
     """Raise `UnsafeLog` if other users can put files into a folder."""
-    if os.name == "posix" and folder.stat().st_mode & _OTHERS_WRITE:
-        raise UnsafeLog(f"others may write to {folder}; use a folder of your own, or: chmod go-w {folder}")
+    if flaw := folder_flaw(folder.stat(), folder):
+        raise UnsafeLog(flaw)
 
 
 def inspect(status: os.stat_result, path: Path) -> None:
     """Raise `UnsafeLog` unless this is a plain file of the current user that no other user can read or write."""
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafeLog(f"{path} is no plain file")
-    if os.name == "posix":
-        if status.st_uid != os.geteuid():
-            raise UnsafeLog(f"{path} belongs to another user")
-        if status.st_mode & _OTHERS:
-            raise UnsafeLog(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
+    if flaw := file_flaw(status, path):
+        raise UnsafeLog(flaw)
 
 
 NAME: Final = "amplifier-hooks/audit"

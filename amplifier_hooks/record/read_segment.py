@@ -117,7 +117,7 @@ def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
 
     Raises `MalformedLine` for every body that `line.read` refuses, and for bytes that no line may have.
     """
-    usual = _USUAL.match(body)
+    usual = _USUAL.match(body) if body.isascii() else None
     facts = None if usual is None else _parse_plain(body[usual.end() :])
     if usual is not None and facts is not None:
         seq, time, kind = usual.groups()

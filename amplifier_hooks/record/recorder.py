@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable, problem_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from amplifier_hooks.ports import AuditSink, Clock
 
@@ -27,6 +28,14 @@ class NoRecord:
 
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Do nothing."""
+
+
+async def write_durably(sink: AuditSink, kind: str, facts: Mapping[str, Any]) -> None:
+    """Record an act before it takes effect. Raises `RecordUnavailable` for every error of the sink."""
+    try:
+        await sink.write(kind, facts, durable=True)
+    except Exception as error:
+        raise RecordUnavailable(error) from error
 
 
 class Recorder:
@@ -59,8 +68,15 @@ class Recorder:
         """
         if self._sink is None:
             return
+        self._number += 1
         try:
-            await self._append(self._sink, kind, facts, durable=durable)
+            about = {
+                "number": self._number,
+                "time": stamp(self._clock),
+                "session": self._session,
+                "tenant": self._tenant,
+            }
+            await self._sink.write(kind, {**about, **facts}, durable=durable)
         except Exception as error:
             log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
             if self._required:
@@ -68,23 +84,8 @@ class Recorder:
 
     async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
-        if self._sink is None:
-            return
-        try:
-            await self._append(self._sink, kind, facts, durable=durable)
-        except Exception as error:  # noqa: BLE001  # a sink may raise anything
-            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
-
-    def _append(self, sink: AuditSink, kind: str, facts: Mapping[str, Any], *, durable: bool) -> Awaitable[None]:
-        self._number += 1
-        record = {
-            "number": self._number,
-            "time": stamp(self._clock),
-            "session": self._session,
-            "tenant": self._tenant,
-            **facts,
-        }
-        return sink.write(kind, record, durable=durable)
+        with suppress(RecordUnavailable):  # it is logged
+            await self.write(kind, facts, durable=durable)
 
 
 SINK_TIMEOUT: Final = 5.0

@@ -1,16 +1,22 @@
 """The HTTP API: routes come in; one application with edge, authentication, problem responses and pages goes out.
 
-The pages of hooks and runs need no token: they read their data from the API, with the token of their user.
+The pages of hooks and runs need no token: they read their data from the API, with the token of their user. Lists share
+their filters; a cursor marks the beginning of the next page, and its content is opaque to clients.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
+from pydantic import AfterValidator, Field
 
+from amplifier_hooks.events import canonical
 from amplifier_hooks.server.edge.authentication import refuse_unknown_parameters
 from amplifier_hooks.server.edge.host_check import Edge, HttpLimits
 from amplifier_hooks.server.health import Health, HealthBody
@@ -96,7 +102,9 @@ def response_description(status: int) -> dict[str, Any]:
     return {"description": PROBLEMS.get(status, "A problem."), "content": {PROBLEM: {"schema": schema}}}
 
 
-STALE: Final[dict[int | str, dict[str, Any]]] = {status: response_description(status) for status in (404, 412, 428)}
+MISSING: Final[dict[int | str, dict[str, Any]]] = {404: response_description(404)}
+TAKEN: Final[dict[int | str, dict[str, Any]]] = {409: response_description(409)}
+STALE: Final = MISSING | {status: response_description(status) for status in (412, 428)}
 """Problems of a change to a resource that the caller has to have seen as it is: `responses=` of a route."""
 
 
@@ -145,3 +153,56 @@ def asset_response(asset: Asset | None, request: Request) -> Response:
         return Response(status_code=304, headers={**HEADERS, "ETag": asset.tag})
     content, headers = asset.content_for(request.headers.get("accept-encoding", ""))
     return Response(content, headers={**HEADERS, **headers})
+
+
+LONGEST: Final = 512
+
+Cursor = Annotated[
+    str | None, Query(max_length=LONGEST, description="The `next` of the page before, with the same filters.")
+]
+Next = Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="Items of a page, at most.")]
+
+
+def _storable(text: str | None) -> str | None:
+    """Return a text without NUL, which no store can hold; the one with an escape in its place is in none."""
+    return None if text is None else text.replace("\x00", "\\x00")
+
+
+TenantFilter = Annotated[
+    str | None,
+    AfterValidator(_storable),
+    Query(max_length=100, description="Only items of this tenant; '' is the system. By default all you can see."),
+]
+EventFilter = Annotated[str | None, Query(min_length=1, max_length=100, description="Only items of this event.")]
+NameFilter = Annotated[
+    str | None, Query(min_length=1, max_length=300, description="Only items of the hook with this name.")
+]
+
+
+def cursor_of(tenant: str, filters: list[Any], *place: int | str) -> str:
+    """Return a cursor for a caller's tenant and filters that begins after a place."""
+    text = json.dumps([tenant, filters, *place], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, tenant: str, filters: list[Any]) -> tuple[int, str]:
+    """Return the place at which a page begins. Raises `Problem`: 404 for another tenant's cursor, 400 if invalid."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        whose, given, at, name = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        wrong = type(at) is not int or not isinstance(name, str) or abs(at) >= 2**63 or not name.isascii()
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        wrong, whose, given, at, name = True, tenant, filters, 0, ""
+    if wrong or "\x00" in name:
+        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
+    if whose != tenant:
+        raise Problem(404, "not_found", "there is no such page")
+    if given != filters:
+        raise Problem(400, "bad_cursor", "the cursor belongs to other filters; begin again without one")
+    return at, name
+
+
+def wanted_event(name: str | None) -> str | None:
+    """Return the canonical name of an event in any spelling, as a store can hold it."""
+    return None if name is None else _storable(canonical(name))

@@ -1,4 +1,7 @@
-"""`/v1/approvals`: lists of requests, and decisions on them. The store judges every decision."""
+"""`/v1/approvals`: lists of requests, and decisions on them. `/v1/stops`: stops of acts.
+
+The store judges every decision. It keeps the stops, too, and checks them inside every claim.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Depends, Query, Request
+from msgspec.structs import asdict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, offered
-from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
+from amplifier_hooks.clock import micros_of, moment_of
 from amplifier_hooks.impacts import ImpactKind
+from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import AuditSink, Risk
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Default
-from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.api import MISSING, TAKEN, Cursor, Limit, Next, cursor_of, read_cursor, response_description
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
-from amplifier_hooks.server.hooks.try_hook import Next
-from amplifier_hooks.server.list_filters import Cursor, Limit, cursor_of, read_cursor
 from amplifier_hooks.server.problem_details import Problem
 from approval_backends.lifecycle import Decider, Status
 from approval_backends.stores.approval_store import RequestCursor
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 Viewing = Annotated[Caller, Depends(require_scope("approvals:view"))]
 Deciding = Annotated[Caller, Depends(require_scope("approvals:decide"))]
+
+log = get_logger(__name__)
 
 STATUS_OF: Final[dict[RefusalCode, int]] = {
     "unknown_request": 404,
@@ -118,43 +123,15 @@ class ApprovalBody(BaseModel):
 
         Raises `ApprovalMismatch` for a request whose arguments do not have its digest.
         """
-        request, decision = record.request, record.decision
+        request = record.request
         check_digest(request)
         keys = grant_keys(request) if request.keep is None else kept_keys(request)
-        return cls(
-            id=record.id,
-            status=record.status,
-            tool=request.tool,
-            arguments=dict(request.arguments),
-            digest=request.digest,
-            event=request.event,
-            agent=request.agent,
-            session=request.session,
-            tenant=request.tenant,
-            cwd=request.cwd,
-            risk=request.risk,
-            risk_reasons=[RiskReasonBody(by=one.by, reason=one.reason) for one in request.risk_reasons],
-            impacts=[ImpactBody(kind=one.kind, place=one.place, reason=one.reason) for one in request.impacts],
-            questions=[
-                QuestionBody(hook=one.hook, prompt=one.prompt, scope=key.scope)
-                for one, key in zip(request.questions, keys, strict=True)
-            ],
-            options=[OptionBody(id=one.id, label=one.label, kind=one.kind) for one in offered(request)],
-            default=request.default,
-            created=record.created.wall,
-            expires=record.expires,
-            reason=record.reason,
-            decision=None
-            if decision is None
-            else DecisionBody(
-                option=decision.option,
-                by=decision.by,
-                channel=decision.channel,
-                at=decision.at,
-                message=decision.message,
-                arguments=None if decision.arguments is None else dict(decision.arguments),
-            ),
-        )
+        asked = zip(request.questions, keys, strict=True)
+        shown = {name: getattr(request, name, None) for name in cls.model_fields}
+        shown |= {name: getattr(record, name) for name in ("id", "status", "expires", "reason", "decision")}
+        shown["created"], shown["options"] = record.created.wall, offered(request)
+        shown["questions"] = [{"hook": one.hook, "prompt": one.prompt, "scope": key.scope} for one, key in asked]
+        return cls.model_validate(shown, from_attributes=True)
 
 
 class ApprovalPage(BaseModel):
@@ -180,10 +157,38 @@ class AnswerBody(BaseModel):
     )
 
 
+class NewStop(BaseModel):
+    """A stop. An empty tenant or session covers every one."""
+
+    id: str
+    tenant: str
+    session: str
+    why: str
+    by: str
+    at: AwareDatetime
+    ended: AwareDatetime | None
+    ended_by: str
+
+
+class StopPage(BaseModel):
+    """The stops in force, oldest first."""
+
+    stops: list[NewStop]
+
+
+class BeginBody(BaseModel):
+    """The reason of a stop, and its reach."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    why: str = Field(min_length=1, max_length=2_000)
+    session: str = Field("", max_length=200, description="One session; otherwise all of the tenant.")
+    tenant: str | None = Field(None, max_length=200, description="One tenant, for tokens without a tenant.")
+
+
 def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     """Return the routes of approvals."""
     router = APIRouter(prefix="/v1/approvals", tags=["approvals"])
-    missing: dict[int | str, dict[str, Any]] = {404: response_description(404)}
 
     @router.get("", summary="Requests that wait for a decision, or that have ended.")
     async def find(
@@ -200,26 +205,18 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         after = _request_cursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
         found = await looked(_decider(caller), limit + 1, after=after)
         last = RequestCursor.of(found[limit - 1]) if len(found) > limit else None
-        following = (
-            cursor_of(
-                caller.tenant,
-                filters,
-                micros_of(last.created),
-                quote(last.id, errors="replace"),
-            )
-            if last
-            else None
-        )
+        place = () if last is None else (micros_of(last.created), quote(last.id, errors="replace"))
+        following = cursor_of(caller.tenant, filters, *place) if place else None
         return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
 
-    @router.get("/{request_id}", summary="One request.", responses=missing)
+    @router.get("/{request_id}", summary="One request.", responses=MISSING)
     async def show(caller: Viewing, request_id: str) -> ApprovalBody:
         return ApprovalBody.of(await _find_visible(broker, request_id, _decider(caller)))
 
     @router.post(
         "/{request_id}/decision",
         summary="Decide a request. Only the first valid decision counts.",
-        responses={**missing, 409: response_description(409), 412: response_description(412)},
+        responses={**MISSING, **TAKEN, 412: response_description(412)},
     )
     async def decide(caller: Deciding, http: Request, request_id: str, verdict: AnswerBody) -> ApprovalBody:
         decider = _decider(caller)
@@ -252,10 +249,51 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
     return router
 
 
-def _decider(caller: Caller) -> Decider:
-    """Return the token's bearer as a decider; the system's tokens see every tenant."""
-    tenant = caller.tenant or None
-    return Decider(name=caller.name, channel="api", tenant=tenant, may_decide=caller.may("approvals:decide"))
+def stops_router(broker: Broker, record: AuditSink) -> APIRouter:
+    """Return the routes of stops."""
+    router = APIRouter(prefix="/v1/stops", tags=["approvals"])
+
+    @router.get("", summary="The stops in force.")
+    async def find(caller: Viewing) -> StopPage:
+        found = await broker.stops_in_force(_decider(caller))
+        return StopPage(stops=[NewStop(**asdict(one)) for one in found])
+
+    @router.post("", summary="Stop the acts of a session, of a tenant, or all.")
+    async def begin(caller: Deciding, wanted: BeginBody) -> NewStop:
+        begun = await broker.stop(wanted.why, _decider(caller, wanted.tenant), wanted.session)
+        try:
+            covers = {"tenant": begun.tenant, "session": begun.session}
+            await caller.record(record, "stop.begun", {"covers": covers, "why": begun.why, "stop": begun.id})
+        except RecordUnavailable as error:  # acts are stopped all the same
+            log.error("audit_unavailable", kind="stop.begun", error=str(error))  # noqa: TRY400  # its message is enough
+        return NewStop(**asdict(begun))
+
+    @router.delete("", summary="End a stop of exactly this reach.", responses=MISSING)
+    async def end(
+        caller: Deciding,
+        session: Annotated[str, Query(max_length=200)] = "",
+        tenant: Annotated[str | None, Query(max_length=200)] = None,
+    ) -> NewStop:
+        decider = _decider(caller, tenant)
+        covers = {"tenant": decider.tenant or "", "session": session}
+        in_force = await broker.stops_in_force(decider)
+        there = [one for one in in_force if {"tenant": one.tenant, "session": one.session} == covers]
+        if there:
+            await caller.record(record, "stop.ended", {"covers": covers, "stop": there[0].id})
+        ended = await broker.end_stop(decider, session) if there else None
+        if ended is None:
+            raise Problem(404, "not_found", "there is no such stop in force")
+        return NewStop(**asdict(ended))
+
+    return router
+
+
+def _decider(caller: Caller, tenant: str | None = None) -> Decider:
+    """Return the token's bearer as a decider for one tenant; only tokens without a tenant see all, or name another."""
+    if tenant and caller.tenant not in ("", tenant):
+        raise Problem(403, "other_tenant", "this token is for the sessions of its own tenant")
+    whose = caller.tenant or tenant or None
+    return Decider(name=caller.name, channel="api", tenant=whose, may_decide=caller.may("approvals:decide"))
 
 
 def _request_cursor(at: int, quoted: str) -> RequestCursor:
@@ -277,20 +315,8 @@ async def _record_answer(
     record: AuditSink, kind: str, caller: Caller, request_id: str, verdict: AnswerBody, **facts: str
 ) -> None:
     """Record a decision before it is made, or that it did not count. Raises `RecordUnavailable`."""
-    said = {
-        "time": stamp(SystemClock()),
-        "tenant": caller.tenant,
-        "by": caller.name,
-        "bearer": caller.token.id,
-        "request": request_id,
-        "digest": verdict.digest,
-        "option": verdict.option,
-        **facts,
-    }
-    try:
-        await record.write(kind, said, durable=True)
-    except Exception as error:
-        raise RecordUnavailable(error) from error
+    said = {"request": request_id, "digest": verdict.digest, "option": verdict.option, **facts}
+    await caller.record(record, kind, said)
 
 
 async def _record_uncounted(

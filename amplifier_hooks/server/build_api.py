@@ -15,23 +15,19 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks
-from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.definitions.install.defined_hooks import TENANT_HANDLERS, DefinedHooks
+from amplifier_hooks.definitions.model import DefinitionSettings
 from amplifier_hooks.definitions.store import DEFINITION_TABLES, DefinitionStore
-from amplifier_hooks.definitions.tenant_rules import TENANT_HANDLERS
 from amplifier_hooks.library import Metrics
 from amplifier_hooks.record.journal import JOURNAL_TABLES, Journal
 from amplifier_hooks.server.api import create_api, pages_router
-from amplifier_hooks.server.approval_routes import approvals_router, void_questions
+from amplifier_hooks.server.approval_routes import approvals_router, stops_router, void_questions
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import CallerCheck
 from amplifier_hooks.server.health import Health, MeasuringMiddleware, Meter, metrics_router
-from amplifier_hooks.server.hooks.change_hooks import HookKeeper
 from amplifier_hooks.server.hooks.execution_log import MOST_ENTRIES, ExecutionRecorder
-from amplifier_hooks.server.hooks.hook_routes import hooks_router, logs_router
-from amplifier_hooks.server.hooks.stored_hooks import StoredHooks
-from amplifier_hooks.server.hooks.try_hook import Trials
-from amplifier_hooks.server.stop_routes import stops_router
+from amplifier_hooks.server.hooks.hook_routes import Trials, hooks_router, logs_router
+from amplifier_hooks.server.hooks.stored_hooks import HookKeeper, StoredHooks
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 
 if TYPE_CHECKING:
@@ -55,12 +51,19 @@ class ManagedApi:
     """The application and its parts."""
 
     app: FastAPI
+    """The application, to be served."""
     tokens: AccessTokens
+    """The tokens of the API."""
     caller_check: CallerCheck
+    """Finds the caller of a request."""
     keeper: HookKeeper
+    """Puts definitions in force."""
     stored_hooks: StoredHooks
+    """The definitions in the database."""
     recorder: ExecutionRecorder
+    """Keeps the executions of hooks."""
     meter: Meter
+    """The measures of the server."""
 
 
 @asynccontextmanager
@@ -82,6 +85,13 @@ async def open_api(
     Without a database, definitions and tokens are in memory and end with the block. `routers` are further routes;
     `made` makes the `DefinedHooks` of a registry, for hosts with further kinds of hooks.
     Raises `StoreUnavailable` when the database cannot be read.
+
+    Args:
+        database: Open database with the tables of the API; None keeps everything in memory.
+        broker: Broker whose requests the API shows and decides.
+        record: Sink of the record.
+        settings: Settings of definitions; the environment's if None.
+        bounds: Limits of a request, and names of this server; the defaults if None.
     """
     settings, clock = settings or DefinitionSettings(), clock or SystemClock()
     own = database is None

@@ -14,11 +14,20 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from amplifier_hooks.definitions.invalid_definitions import InvalidDefinitions
+from amplifier_hooks.definitions.files.open_files import InvalidDefinitions
 from amplifier_hooks.definitions.store import ChangedMeanwhile, NameTaken, TooManyDefinitions
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, TooManyHooks, UnknownEvent
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable
+from amplifier_hooks.runs.run_states import (
+    AgentsTooDeep,
+    ParametersRefused,
+    ResultRefused,
+    RunMoved,
+    UnknownAgent,
+    UnknownRun,
+    UnknownSession,
+)
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.text.escape import clip, for_log
 
@@ -113,16 +122,13 @@ async def _answer_invalid_definition(_request: Request, error: Any) -> Response:
     return await _answer_malformed(_request, error)
 
 
-async def _answer_refused(_request: Request, error: Any) -> Response:
-    return problem(403, "refused", str(error))
+def _answer_with(status: int, code: str) -> Callable[[Request, Any], Awaitable[Response]]:
+    """Return a handler whose problem says what the error says."""
 
+    async def answer(_request: Request, error: Any) -> Response:
+        return problem(status, code, str(error))
 
-async def _answer_name_taken(_request: Request, error: Any) -> Response:
-    return problem(409, "name_taken", str(error))
-
-
-async def _answer_quota(_request: Request, error: Any) -> Response:
-    return problem(409, "quota", str(error))
+    return answer
 
 
 async def _answer_stale(_request: Request, error: Any) -> Response:
@@ -131,24 +137,23 @@ async def _answer_stale(_request: Request, error: Any) -> Response:
     return problem(412, "changed_meanwhile", str(error), headers={"etag": f'"{error.version}"'})
 
 
-async def _answer_impossible(_request: Request, error: Any) -> Response:
-    return problem(422, "impossible", str(error))
-
-
 async def _answer_http_error(_request: Request, error: Any) -> Response:
     code = responses.get(error.status_code, "error").lower().replace(" ", "_")
     return problem(error.status_code, code, str(error.detail), headers=error.headers)
 
 
-async def _answer_no_store(_request: Request, error: Any) -> Response:
-    log.error("store_unavailable", error=str(error))
-    return problem(503, "store_unavailable", "the store cannot be used now; try again", headers={"retry-after": "1"})
+async def _answer_moved(_request: Request, error: Any) -> Response:
+    return problem(409, "run_moved", str(error), run_status=error.status)
 
 
-async def _answer_no_record(_request: Request, error: Any) -> Response:
-    log.error("audit_unavailable", error=str(error))
-    detail = "the record cannot be written now, so nothing was changed; try again"
-    return problem(503, "audit_unavailable", detail, headers={"retry-after": "1"})
+def _answer_down(code: str, detail: str) -> Callable[[Request, Any], Awaitable[Response]]:
+    """Return a handler for a part that cannot be used now; the log says why."""
+
+    async def answer(_request: Request, error: Any) -> Response:
+        log.error(code, error=str(error))
+        return problem(503, code, f"{detail}; try again", headers={"retry-after": "1"})
+
+    return answer
 
 
 async def _answer_unforeseen(_request: Request, error: Any) -> Response:
@@ -161,16 +166,23 @@ _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Any], Awaitable[Resp
     RequestValidationError: _answer_malformed,
     HTTPException: _answer_http_error,
     ValidationError: _answer_invalid_definition,
-    NameTaken: _answer_name_taken,
-    TooManyDefinitions: _answer_quota,
-    TooManyHooks: _answer_quota,
+    NameTaken: _answer_with(409, "name_taken"),
+    TooManyDefinitions: _answer_with(409, "quota"),
+    TooManyHooks: _answer_with(409, "quota"),
     ChangedMeanwhile: _answer_stale,
-    HookRefused: _answer_refused,
-    HookUnavailable: _answer_impossible,
-    InvalidRegistration: _answer_impossible,
-    UnknownEvent: _answer_impossible,
-    InvalidDefinitions: _answer_impossible,
-    StoreUnavailable: _answer_no_store,
-    RecordUnavailable: _answer_no_record,
+    HookRefused: _answer_with(403, "refused"),
+    HookUnavailable: _answer_with(422, "impossible"),
+    InvalidRegistration: _answer_with(422, "impossible"),
+    UnknownEvent: _answer_with(422, "impossible"),
+    InvalidDefinitions: _answer_with(422, "impossible"),
+    UnknownRun: _answer_with(404, "unknown_run"),
+    UnknownAgent: _answer_with(422, "unknown_agent"),
+    UnknownSession: _answer_with(422, "unknown_session"),
+    ParametersRefused: _answer_with(422, "parameters_refused"),
+    ResultRefused: _answer_with(422, "result_refused"),
+    AgentsTooDeep: _answer_with(409, "agents_too_deep"),
+    RunMoved: _answer_moved,
+    StoreUnavailable: _answer_down("store_unavailable", "the store cannot be used now"),
+    RecordUnavailable: _answer_down("audit_unavailable", "the record cannot be written now, so nothing was changed"),
     Exception: _answer_unforeseen,
 }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from amplifier_hooks.programs.session_pool import ProgramSessions
+    from amplifier_hooks.programs.program_session import ProgramSessions
 
 
 DELIVERY: Final = "webhook-id"
@@ -49,7 +49,9 @@ def create_app(
 
     async def healthz(_request: Request) -> Response:
         found = None if trouble is None else await trouble()
-        return unhealthy_response(found) if found else JSONResponse({"status": "ok"})
+        if found:  # the server denies every call
+            return JSONResponse({"status": "red", "problem": found}, status_code=503)
+        return JSONResponse({"status": "ok"})
 
     async def bridge(request: Request) -> Response:
         body = b""
@@ -142,8 +144,3 @@ def refusal_response(error: InvalidPayload | HookRefused | StoreUnavailable, *, 
     if isinstance(error, HookRefused):
         return problem(508, "hooks_in_a_circle", str(error))
     return problem(400, "no_question", str(error))
-
-
-def unhealthy_response(found: str) -> Response:
-    """Return the health response of a server that denies every call."""
-    return JSONResponse({"status": "red", "problem": found}, status_code=503)

@@ -102,13 +102,11 @@ class Statement:
 class Wake:
     """A request to wake the watchers of a topic once the transaction is committed.
 
-    A topic must be short, because a notification has 8,000 bytes. `notified` is True if a statement of the script has
-    notified other machines itself. `news` is the new state of the watched thing, if the transaction has read it:
-    watchers in this process then need not read it again.
+    A topic must be short, because a notification has 8,000 bytes. `news` is the new state of the watched thing, if the
+    transaction has read it: watchers in this process then need not read it again.
     """
 
     topic: str
-    notified: bool = False
     news: Any = None
 
 

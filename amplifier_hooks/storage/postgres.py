@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import asynccontextmanager, contextmanager, suppress
-from importlib import import_module
+from contextlib import asynccontextmanager, suppress
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
@@ -33,7 +32,8 @@ from amplifier_hooks.storage.database import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     import asyncpg
 
@@ -92,10 +92,8 @@ class PostgresDatabase(Openable):
         `MissingExtra`.
         """
         if self._pool is None:
-            try:
-                await asyncio.to_thread(import_module, "asyncpg")  # the import would hold up the event loop
-            except ModuleNotFoundError:
-                raise MissingExtra("PostgreSQL", "postgres") from None
+            # The import would hold up the event loop.
+            await asyncio.to_thread(MissingExtra.load, "asyncpg", "PostgreSQL", "postgres")
             import asyncpg
 
             async with translate_errors():
@@ -138,9 +136,13 @@ class PostgresDatabase(Openable):
     async def run(self, script: Script[T]) -> T:
         """Drive a script in one transaction, and return its result. Notifications go out with its commit."""
         wakes: list[Wake] = []
+
+        async def drive(connection: Any) -> T:
+            async with connection.transaction():
+                return await self._run_script(connection, script, wakes)
+
         try:
-            async with self._connection() as connection, connection.transaction():
-                result = await self._run_script(connection, script, wakes)
+            result = await self._use_connection(drive)
         finally:
             script.close()
         for wake in wakes:
@@ -149,7 +151,6 @@ class PostgresDatabase(Openable):
 
     async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
         """Drive the script to its end, and return its result. Adds its wakes to `wakes`, notifies other machines."""
-        unsaid: dict[str, None] = {}
         rows: Any = None
         try:
             while True:
@@ -157,22 +158,19 @@ class PostgresDatabase(Openable):
                 rows = []
                 if isinstance(step, Wake):
                     wakes.append(step)
-                    if not step.notified:
-                        unsaid[step.topic] = None
                 elif isinstance(step, Check):
                     await step.run()
                 else:
                     rows = await connection.fetch(self._sql(step.sql), *step.values)
         except StopIteration as stop:
-            if unsaid:  # all at once, because they go out with the commit anyway
-                await connection.execute(NOTIFY, self.schema, list(unsaid))
+            if wakes:  # all at once, because they go out with the commit anyway
+                await connection.execute(NOTIFY, self.schema, [*dict.fromkeys(wake.topic for wake in wakes)])
             result: T = stop.value
             return result
 
     async def fetch(self, sql: str, *values: Any) -> list[Row]:
         """Run one statement, and return its rows."""
-        async with self._connection() as connection:
-            rows: list[Row] = await connection.fetch(self._sql(sql), *values)
+        rows: list[Row] = await self._use_connection(lambda connection: connection.fetch(self._sql(sql), *values))
         return rows
 
     def notify(self, topic: str, news: Any = None) -> None:
@@ -182,23 +180,31 @@ class PostgresDatabase(Openable):
         """
         self._signals.notify(topic, news)
 
-    @contextmanager
-    def watch(self, topic: str | None = None) -> Iterator[Watch]:
+    def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
         """Watch one topic, or all."""
-        with self._signals.watch(topic) as watch:
-            yield watch
+        return self._signals.watch(topic)
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def _sql(self, text: str) -> str:
         return text.replace("{schema}", self._quoted_schema)
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        if self._pool is None:
+    async def _use_connection(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do work with a connection of the pool. Context managers would cost as much as the pool itself."""
+        pool = self._pool
+        if pool is None:
             raise StoreClosed("the store is not open")
-        async with translate_errors(), self._pool.acquire(timeout=self._limit) as connection:
-            yield connection
+        try:
+            # A timeout costs a task of its own, and a connection that is idle is there at once.
+            connection = await pool.acquire(timeout=None if pool.get_idle_size() else self._limit)
+            try:
+                return await work(connection)
+            finally:
+                await pool.release(connection, timeout=self._limit)
+        except Exception as problem:
+            if (meant := store_error(problem)) is None:
+                raise
+            raise meant from problem
 
     async def _connect(self, *_dsn: object, **options: Any) -> Any:
         return await connect_first(self._hosts, self._limit, **options)

@@ -125,7 +125,7 @@ SETTINGS: Final = (
     "PRAGMA secure_delete = ON",  # purged rows leave the file, too
 )
 NUMBERS: Final = tuple(map(str, range(1, 33)))
-"""Names of values: SQLite calls the value of `$1` just 1."""
+"""Names of values: SQLite calls the value of `$1` just 1. By position, Python 3.12 warns of numbered values."""
 POLL: Final = 0.02
 """Seconds between two checks for writes of other processes; SQLite is polled only while there are waiters."""
 

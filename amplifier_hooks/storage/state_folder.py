@@ -1,6 +1,7 @@
 """The files of this user's state (approvals, trust, records, tokens), and checks that other users cannot touch them.
 
 No other module names these files. `inspect_folder` and `inspect_file` refuse paths that other users can touch.
+`locked` lets one process at a time go on; the system ends the lock of a process that dies.
 """
 
 from __future__ import annotations
@@ -8,10 +9,15 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from amplifier_hooks.storage.database import CorruptStore, StoreUnavailable, UnsafeStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class StateFolder:
@@ -81,6 +87,24 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
+def folder_flaw(status: os.stat_result, path: Path) -> str:
+    """Return the reason why a folder is unsafe: other users can put files into it. Empty for a safe one."""
+    if os.name == "posix" and status.st_mode & OTHERS_WRITE:
+        return f"others may write to {path}; use a folder of your own, or: chmod go-w {path}"
+    return ""
+
+
+def file_flaw(status: os.stat_result, path: Path) -> str:
+    """Return the reason why a file is unsafe; empty for a plain file that the current user alone reads and writes."""
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path} is no plain file"
+    if os.name == "posix" and status.st_uid != os.geteuid():
+        return f"{path} belongs to another user"
+    if os.name == "posix" and status.st_mode & OTHERS:
+        return f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}"
+    return ""
+
+
 def inspect_folder(path: Path) -> None:
     """Raise `UnsafeStore` unless only its owner can put files into this folder.
 
@@ -91,8 +115,8 @@ def inspect_folder(path: Path) -> None:
         found = path.stat()
     except OSError as problem:
         raise StoreUnavailable(f"the folder {path} cannot be used: {problem.strerror}") from problem
-    if os.name == "posix" and found.st_mode & OTHERS_WRITE:
-        raise UnsafeStore(f"others may write to {path}; use a folder of your own, or: chmod go-w {path}")
+    if flaw := folder_flaw(found, path):
+        raise UnsafeStore(flaw)
 
 
 def inspect_file(path: Path) -> bool:
@@ -109,16 +133,27 @@ def inspect_file(path: Path) -> bool:
         raise StoreUnavailable(f"{path} cannot be used: {problem.strerror}") from problem
     if stat.S_ISLNK(found.st_mode):
         raise UnsafeStore(f"{path} is a link; name the file itself")
-    if not stat.S_ISREG(found.st_mode):
-        raise UnsafeStore(f"{path} is no plain file")
-    if os.name == "posix":
-        if found.st_uid != os.geteuid():
-            raise UnsafeStore(f"{path} belongs to another user")
-        if found.st_mode & OTHERS:
-            raise UnsafeStore(f"others may read or write {path}; if what it holds can be trusted: chmod 600 {path}")
+    if flaw := file_flaw(found, path):
+        raise UnsafeStore(flaw)
     if found.st_size == 0:
         raise CorruptStore(f"{path} is empty, which no store ever is; restore it, or remove it to start anew")
     return True
+
+
+def write_private(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that appears complete, in a folder that is made for its owner alone. Raises `OSError`."""
+    make_private(path.parent)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def sync_folder(path: Path) -> None:
@@ -130,3 +165,43 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# -- locks -------------------------------------------------------------------------------------------------------------
+
+
+WITHIN: Final = 10.0
+"""Seconds to wait for a lock: its holders write one small file, or remove some."""
+EVERY: Final = 0.02
+
+
+@contextmanager
+def locked(path: Path, within: float = WITHIN) -> Iterator[None]:
+    """Hold the lock of a file for the block. The file is made for its owner alone, and stays.
+
+    On Windows the block runs without a lock. Raises `OSError` if the file cannot be made, and `TimeoutError` if another
+    process holds the lock for `within` seconds.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        end = time.monotonic() + within
+        while os.name != "nt" and not take_lock(descriptor):
+            if time.monotonic() >= end:
+                raise TimeoutError(f"another process holds the lock of {path}; find out which, and end it")
+            time.sleep(EVERY)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(descriptor: int) -> bool:
+    """Take the lock of an open file until it is closed. Returns False if another process has it, and on Windows."""
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -16,9 +16,8 @@ from attrs import frozen
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of, stamp
 from amplifier_hooks.definitions.model import tenant_id_or_error
 from amplifier_hooks.errors import HookUsageError
-from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.record.recorder import NoRecord
-from amplifier_hooks.storage.database import Migrations, Script, Statement
+from amplifier_hooks.record.recorder import NoRecord, write_durably
+from amplifier_hooks.storage.database import Migrations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,7 +153,8 @@ class AccessTokens:
         if not rows:
             return None
         await self._note("token.revoked", _token(rows[0]), by)
-        return await self._database.run(self._revoke(token_id))
+        rows = await self._database.fetch(REVOKE, token_id, micros_of(self._clock.now()))
+        return _token(rows[0]) if rows else None
 
     async def _note(self, kind: str, token: AccessToken, by: str) -> None:
         facts = {
@@ -166,15 +166,7 @@ class AccessTokens:
             "scopes": sorted(token.scopes),
             "expires": token.expires and token.expires.isoformat(),
         }
-        try:
-            await self._record.write(kind, facts, durable=True)
-        except Exception as error:
-            raise RecordUnavailable(error) from error
-
-    def _revoke(self, token_id: str) -> Script[AccessToken | None]:
-        yield Statement(REVOKE, (token_id, micros_of(self._clock.now())))
-        rows = yield Statement(BY_ID, (token_id,))
-        return _token(rows[0]) if rows else None
+        await write_durably(self._record, kind, facts)
 
     def _new_token(self, name: str, scopes: frozenset[str], tenant: str, lifetime: timedelta | None) -> AccessToken:
         unknown = sorted(scopes.difference(SCOPES))
@@ -237,4 +229,4 @@ ALL: Final = (
     f"SELECT {COLUMNS} FROM {{schema}}.access_token WHERE (CAST($1 AS TEXT) IS NULL OR tenant = $1) "  # noqa: S608  # the same
     "ORDER BY created, id"
 )
-REVOKE: Final = "UPDATE {schema}.access_token SET revoked = $2 WHERE id = $1 AND revoked IS NULL"
+REVOKE: Final = f"UPDATE {{schema}}.access_token SET revoked = coalesce(revoked, $2) WHERE id = $1 RETURNING {COLUMNS}"  # noqa: S608  # the same

@@ -22,12 +22,15 @@ from fastapi import Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from amplifier_hooks.clock import SystemClock, TokenBucket, stamp
+from amplifier_hooks.record.recorder import write_durably
 from amplifier_hooks.server.edge.access_tokens import SCOPES, AccessToken, AccessTokens
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from amplifier_hooks.ports import AuditSink, Clock
 
 
 MOST: Final = 4_096
@@ -80,6 +83,11 @@ class Caller:
         """True if the caller manages the system's hooks, and so those of every tenant."""
         return not self.tenant and self.may("hooks:admin")
 
+    @property
+    def tenant_seen(self) -> str | None:
+        """Tenant whose data the caller sees; None is every tenant."""
+        return None if self.everywhere else self.tenant
+
     def may(self, scope: str) -> bool:
         """Return True if the caller's token has a scope."""
         return self.token.allows(scope)
@@ -87,6 +95,11 @@ class Caller:
     def sees(self, tenant: str) -> bool:
         """Return True if the caller may see data of a tenant."""
         return tenant == self.tenant or self.everywhere
+
+    async def record(self, sink: AuditSink, kind: str, facts: Mapping[str, Any], clock: Clock | None = None) -> None:
+        """Record an act of the caller before it takes effect. Raises `RecordUnavailable`."""
+        about = {"time": stamp(clock or SystemClock()), "tenant": self.tenant, "by": self.name, "bearer": self.token.id}
+        await write_durably(sink, kind, {**about, **facts})
 
 
 @define(eq=False)

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.text.host_names import local_names, turned_away
-from amplifier_hooks.text.strict_json import depth, load_json
+from amplifier_hooks.text.strict_parsing import depth, load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 ONCE: Final = frozenset({b"authorization", b"content-encoding", b"content-length", b"content-type", b"sec-fetch-site"})
-WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 CAREFUL: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 HANG_UP: Final = {"connection": "close"}
 

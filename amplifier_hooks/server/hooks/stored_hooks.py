@@ -1,39 +1,66 @@
-"""The definitions of a store come in; hooks of a registry, kept in step with the store, go out."""
+"""The definitions of a store come in; hooks of a registry, kept in step with the store, go out; callers change them.
+
+A change looks the definition up for the caller's tenant, checks it, records the digests before and after, stores the
+result if no other caller was faster, and puts it in force. Without the record nothing is changed. If a recorded change
+fails, `definition.unchanged` follows it in the record.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+import re
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import define, evolve, field
 
+from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.files.load_files import DefinitionSet
-from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks
-from amplifier_hooks.definitions.invalid_definitions import Flaw, InvalidDefinitions, Spot
-from amplifier_hooks.definitions.model import likeness
-from amplifier_hooks.definitions.settings import DefinitionSettings
-from amplifier_hooks.definitions.store import MOST_DEFINITIONS, NameTaken, TooManyDefinitions
-from amplifier_hooks.definitions.tenant_rules import check_tenant_hook
+from amplifier_hooks.definitions.files.open_files import Flaw, InvalidDefinitions, Spot
+from amplifier_hooks.definitions.install.defined_hooks import DefinedHooks, check_tenant_hook
+from amplifier_hooks.definitions.model import (
+    DefinitionSettings,
+    HookChanges,
+    HookDefinition,
+    NewHook,
+    likeness,
+    new_hook_id,
+)
+from amplifier_hooks.definitions.store import (
+    MOST_DEFINITIONS,
+    ChangedMeanwhile,
+    NameTaken,
+    StoredHook,
+    TooManyDefinitions,
+)
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import TooManyHooks
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.registry.registry import HookRegistry
+from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from amplifier_hooks.definitions.install.defined_hooks import Plan
-    from amplifier_hooks.definitions.model import HookDefinition
     from amplifier_hooks.definitions.store import DefinitionStore
+    from amplifier_hooks.ports import AuditSink, Clock
+    from amplifier_hooks.server.edge.authentication import Caller
 
 
 RECHECK: Final = 5.0
 """Seconds after which the store is read again, even without a signal of a change."""
 TOGETHER: Final = 0.05
 """Seconds to wait after a change for further changes, before all are read."""
+
+HOOK_ID: Final = re.compile(r"hook_[0-9a-f]{12}")
+
+T = TypeVar("T")
 
 log = get_logger(__name__)
 
@@ -186,3 +213,135 @@ class StoredHooks:
 def _definitions(hooks: DefinedHooks) -> dict[str, HookDefinition]:
     """Return the definitions in force by their ids."""
     return {} if hooks.in_force is None else {one.hook_id: one for one in hooks.in_force.definitions}
+
+
+Change = tuple[HookDefinition | None, HookDefinition | None]
+"""A definition before and after a change; None before it is made, and after it is deleted."""
+
+
+@define(eq=False, kw_only=True)
+class HookKeeper:
+    """Manager of definitions on behalf of callers.
+
+    `changed` is called with the old version of every changed definition, and voids the questions of its hook.
+    """
+
+    store: DefinitionStore
+    in_force: StoredHooks
+    record: AuditSink
+    clock: Clock = field(factory=SystemClock)
+    changed: Callable[[HookDefinition], Awaitable[None]]
+
+    async def get(self, caller: Caller, hook_id: str) -> StoredHook:
+        """Return a definition that the caller can see. Raises `Problem` 404, also for another tenant's definition."""
+        self._check_allowed(caller)
+        known = await self.store.get(hook_id, caller.tenant_seen) if HOOK_ID.fullmatch(hook_id) else None
+        if known is None:
+            raise Problem(404, "not_found", "there is no such hook")
+        return known
+
+    async def find(self, caller: Caller, tenant: str | None, **wanted: Any) -> list[StoredHook]:
+        """Return a page of the definitions that the caller can see. Raises `Problem` 404 for another tenant."""
+        self._check_allowed(caller)
+        return await self.store.find(tenant=whose_list(caller, tenant), **wanted)
+
+    async def create(self, caller: Caller, new: NewHook) -> StoredHook:
+        """Store a new definition of the caller's tenant, and put it in force."""
+        self._check_allowed(caller)
+        definition = new.to_definition(tenant_id=caller.tenant, hook_id=new_hook_id(), now=self._now())
+        put = self.in_force.ready(definition)
+        making = self.store.create(definition, most=self.in_force.most)
+        return await self._carry_out(caller, "definition.created", (None, definition), making, put)
+
+    async def change(
+        self, caller: Caller, hook_id: str, changes: HookChanges, version: int | None = None
+    ) -> StoredHook:
+        """Change a definition; with a `version`, only if it still has that version. Raises `Problem`.
+
+        A change that leaves the definition equal has no effect, and the hook's open questions stay.
+        """
+        known = await self._get_version(caller, hook_id, version)
+        definition = changes.apply_to(known.definition, now=self._now())
+        if definition.digest == known.definition.digest:
+            return known
+        put = self.in_force.ready(definition)
+        making = self.store.replace(definition, known.version)
+        return await self._carry_out(caller, "definition.changed", (known.definition, definition), making, put)
+
+    async def delete(self, caller: Caller, hook_id: str, version: int) -> None:
+        """Delete a definition if it has this version, and take it out of force. Raises `Problem`."""
+        known = await self._get_version(caller, hook_id, version)
+        gone = partial(self.in_force.remove, known.definition)
+        making = self.store.delete(hook_id, known.version)
+        await self._carry_out(caller, "definition.deleted", (known.definition, None), making, gone)
+
+    async def note_trial(self, caller: Caller, hook: StoredHook) -> None:
+        """Record that a hook is about to be tried. Raises `RecordUnavailable`."""
+        await self._record("definition.tried", caller, (hook.definition, hook.definition))
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _check_allowed(self, caller: Caller) -> None:
+        if not caller.tenant and not caller.everywhere:
+            wanted = 'Bearer error="insufficient_scope", scope="hooks:admin"'
+            detail = "the system's hooks need a token with the scope hooks:admin"
+            raise Problem(403, "insufficient_scope", detail, headers={"www-authenticate": wanted})
+
+    async def _get_version(self, caller: Caller, hook_id: str, version: int | None) -> StoredHook:
+        known = await self.get(caller, hook_id)
+        if version is not None and known.version != version:
+            raise ChangedMeanwhile(hook_id, known.version)
+        return known
+
+    async def _carry_out(
+        self, caller: Caller, kind: str, change: Change, making: Coroutine[Any, Any, T], put: Callable[[], None]
+    ) -> T:
+        """Record a change, make it, and put it in force. Records a failure as well."""
+        try:
+            await self._record(kind, caller, change)
+        except BaseException:
+            making.close()
+            raise
+        try:
+            made = await making
+        except BaseException as problem:
+            await self._record_unchanged(caller, change, problem)
+            raise
+        put()
+        if (old := change[0]) is not None:
+            try:
+                await self.changed(old)
+            except StoreUnavailable as problem:  # the change stands, and old questions cannot be claimed
+                log.warning("questions_not_voided", hook_id=old.hook_id, error=str(problem))
+        return made
+
+    async def _record(self, kind: str, caller: Caller, change: Change, **facts: Any) -> None:
+        """Write a change to the record. Raises `RecordUnavailable` for any error of the sink."""
+        before, after = (one and one.digest for one in change)
+        definition = next(one for one in reversed(change) if one is not None)
+        said = {
+            "tenant": definition.tenant_id,
+            "hook": definition.name,
+            "hook_id": definition.hook_id,
+            "before": before,
+            "after": after,
+            **facts,
+        }
+        await caller.record(self.record, kind, said, self.clock)
+
+    async def _record_unchanged(self, caller: Caller, change: Change, problem: BaseException) -> None:
+        with suppress(RecordUnavailable):  # a change that was not made needs no proof
+            await self._record("definition.unchanged", caller, change, reason=type(problem).__name__)
+
+    def _now(self) -> datetime:
+        return self.clock.now().astimezone(UTC)
+
+
+def whose_list(caller: Caller, tenant: str | None) -> str | None:
+    """Return the tenant whose entries a list shows; None shows those of all tenants.
+
+    Raises `Problem` 404 for a tenant that the caller cannot see.
+    """
+    if tenant is not None and not caller.sees(tenant):
+        raise Problem(404, "not_found", "there is no such tenant")
+    return caller.tenant_seen if tenant is None else tenant

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Header
 from fastapi.exceptions import RequestValidationError
 from pydantic import AwareDatetime, BaseModel, Field
 
-from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.runs.blueprint import AgentType, HookTarget, OnError
 from amplifier_hooks.runs.overrides import HookOverride, apply_overrides
@@ -64,6 +64,12 @@ class EntryBody(BaseModel):
     def of(cls, entry: HookEntry) -> EntryBody:
         """Return a hook as it is shown."""
         return cls(**entry.model_dump(include=set(cls.model_fields)))
+
+    @classmethod
+    def of_override(cls, entry: HookEntry, override: HookOverride) -> EntryBody:
+        """Return an override as it is shown. A hook in Python keeps its function."""
+        function = entry.handler_ref if override.type == "python" else None
+        return cls.model_validate({**msgspec.structs.asdict(override), "handler_ref": function})
 
 
 class BlueprintHookBody(BaseModel):
@@ -128,7 +134,7 @@ class OverrideKeeper:
         after, _ = apply_overrides(blueprint, (override,))
         if override.agent_name is not None and self.runs.agents.find(override.agent_name) is None:
             raise RequestValidationError([{"loc": ("body", "agent_name"), "msg": "there is no such agent"}])
-        self.runs.check_hook(after, override.point)
+        self.runs.run_hooks.check(after, override.point)
 
     async def replace(self, caller: Caller, before: HookOverride | None, after: HookOverride | None) -> None:
         """Record a change, and make it. Raises `RecordUnavailable`, and `Problem` if another caller was faster."""
@@ -136,31 +142,22 @@ class OverrideKeeper:
         if about is None:
             return
         facts = {
-            "time": stamp(self.clock),
-            "tenant": caller.tenant,
-            "by": caller.name,
-            "bearer": caller.token.id,
             "agent": about.agent,
             "hook": about.point,
             "before": None if before is None else _facts(before),
             "after": None if after is None else _facts(after),
         }
-        await self._record("run_hook.restored" if after is None else "run_hook.overridden", facts)
+        kind = "run_hook.restored" if after is None else "run_hook.overridden"
+        await caller.record(self.record, kind, facts, self.clock)
         done = False
         try:
             done = await self.runs.overrides.replace(before, after)
         finally:
             if not done:
                 with suppress(RecordUnavailable):  # a change that was not made needs no proof
-                    await self._record("run_hook.unchanged", facts)
+                    await caller.record(self.record, "run_hook.unchanged", facts, self.clock)
         if not done:
             raise changed_meanwhile()
-
-    async def _record(self, kind: str, facts: dict[str, Any]) -> None:
-        try:
-            await self.record.write(kind, facts, durable=True)
-        except Exception as error:
-            raise RecordUnavailable(error) from error
 
 
 def agents_router(runs: RunCoordinator, record: AuditSink) -> APIRouter:
@@ -182,13 +179,9 @@ def agents_router(runs: RunCoordinator, record: AuditSink) -> APIRouter:
             agent=agent_name,
             point=hook_type,
             digest=blueprint.digest,
-            type=body.type,
-            on_error=body.on_error,
-            timeout_seconds=body.timeout_seconds,
-            agent_name=body.agent_name,
-            url=body.url,
             by=caller.name,
             at=keeper.clock.now(),
+            **body.model_dump(),
         )
         keeper.check(blueprint, after)
         await keeper.replace(caller, before, after)
@@ -214,22 +207,10 @@ def hook_body(blueprint: Blueprint, point: HookPoint, found: Iterable[HookOverri
         hook_type=point,
         state="file" if override is None else "overridden" if current else "outdated",
         file=EntryBody.of(entry),
-        override=None if override is None else override_body(entry, override),
+        override=None if override is None else EntryBody.of_override(entry, override),
         changed_by=None if override is None else override.by,
         changed_at=None if override is None else override.at,
         tag=seen.hexdigest()[:24],
-    )
-
-
-def override_body(entry: HookEntry, override: HookOverride) -> EntryBody:
-    """Return an override as it is shown."""
-    return EntryBody(
-        type=override.type,
-        agent_name=override.agent_name,
-        url=override.url,
-        handler_ref=entry.handler_ref if override.type == "python" else None,
-        on_error=override.on_error,
-        timeout_seconds=override.timeout_seconds,
     )
 
 

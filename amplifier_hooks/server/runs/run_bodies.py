@@ -1,24 +1,34 @@
-"""Bodies of the routes about runs: JSON of requests comes in; run records become JSON."""
+"""Bodies of the routes about runs: JSON of requests comes in; run records become JSON.
+
+The events of a run become its timeline, and the differences between two sets of parameters become a list. Pure.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
 
-from attrs import asdict
+from msgspec.structs import asdict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.runs.blueprint import AgentType
-from amplifier_hooks.runs.run_states import STOP_REASON, RunEnding, RunStatus
-from amplifier_hooks.server.runs.run_view import parameter_changes, run_hooks, timeline
+from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, RunEnding, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from amplifier_hooks.runs.blueprint import Blueprint
     from amplifier_hooks.runs.run_states import RunEvent, RunRecord
 
 
 LONGEST_ERROR: Final = 8_192
+Outcome = Literal["running", "complete", "failed", "blocked", "lost"]
+
+STAYS: Final = frozenset({"queued", "starting", "ready", "running"})
+"""Steps that last until the next one; all other steps take no time."""
+KEY: Final = ("hook_type", "target_type", "target_name")
+"""Fields of an event that name its hook."""
+ENVELOPE: Final = ("event_type", "session_id", "run_id", "timestamp")
 
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -74,66 +84,91 @@ class Renewal(BaseModel):
     lease_seconds: float
 
 
+class ViewBody(BaseModel):
+    """A part of the view of a run. Every field is in the answer."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+class ChangeBody(ViewBody):
+    """One place of the parameters that hooks changed. `path` is like `$.items[2].price`; a missing value is null."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    before: Any = None
+    after: Any = None
+
+
+class HookBodyOfRun(ViewBody):
+    """One hook of a run, with its outcome. `lost` means that its coordinator was gone before the hook ended."""
+
+    hook_type: str
+    target_type: str
+    target_name: str
+    started_at: AwareDatetime
+    ended_at: AwareDatetime | None = None
+    outcome: Outcome = "running"
+    duration_ms: float | None = None
+    action: str | None = None
+    error: str | None = None
+    on_error_behavior: str | None = None
+    block_reason: str | None = None
+
+
+class StepBody(ViewBody):
+    """One line of the timeline. Its duration is null if it takes no time or has not ended."""
+
+    name: str = Field(description="queued, starting, hook, ready, running, result, child, lost, completed …")
+    at: AwareDatetime
+    offset_ms: float = Field(description="Time since the run was queued.")
+    duration_ms: float | None = None
+    hook: HookBodyOfRun | None = None
+    facts: dict[str, Any] | None = None
+
+
 class RunBody(BaseModel):
     """A run in a list."""
 
-    run_id: str
-    session_id: str
-    tenant_id: str
-    agent_name: str
+    run_id: str = Field(validation_alias="id")
+    session_id: str = Field(validation_alias="session")
+    tenant_id: str = Field(validation_alias="tenant")
+    agent_name: str = Field(validation_alias="agent")
     status: RunStatus
     ready: bool = Field(description="True if its start hooks have passed and it waits for a runner.")
-    created_at: AwareDatetime
-    started_at: AwareDatetime | None = Field(description="Time of the first claim by a runner.")
-    ended_at: AwareDatetime | None
+    created_at: AwareDatetime = Field(validation_alias="created")
+    started_at: AwareDatetime | None = Field(
+        validation_alias="started", description="Time of the first claim by a runner."
+    )
+    ended_at: AwareDatetime | None = Field(validation_alias="ended")
     duration_ms: float | None = Field(description="Time from the queue to the end.")
     runner: str | None = Field(description="Runner that holds the run, or held it last.")
-    attempt: int = Field(description="Number of runners that have held the run.")
-    stop_requested: bool
-    parent_run_id: str | None
-    parent_session_id: str | None
+    attempt: int = Field(validation_alias="handed", description="Number of runners that have held the run.")
+    stop_requested: bool = Field(validation_alias="stopping")
+    parent_run_id: str | None = Field(validation_alias="parent")
+    parent_session_id: str | None = Field(validation_alias="parent_session")
     depth: int
-    is_hook_agent: bool = Field(description="True if a hook started the run, which then has no hooks of its own.")
-    has_hooks: bool
+    is_hook_agent: bool = Field(
+        validation_alias="bare", description="True if a hook started the run, which then has no hooks of its own."
+    )
+    has_hooks: bool = Field(validation_alias="hooked")
     blocked: bool = Field(description="True if a hook stopped the run before it ran; `error` is the reason.")
-    failed_hooks: int
+    failed_hooks: int = Field(validation_alias="failures")
     parameters_changed: int = Field(description="Number of places in the parameters that hooks changed.")
     error: str | None
 
     @classmethod
-    def fields_of(cls, record: RunRecord) -> dict[str, Any]:
-        """Return the fields of a run in a list."""
-        took = (record.ended - record.created).total_seconds() * 1e3 if record.ended else None
+    def of(cls, record: RunRecord, **more: Any) -> Self:
+        """Return a run as a body, with further fields."""
         changed = [] if record.ran_with is None else parameter_changes(dict(record.parameters), dict(record.ran_with))
-        return {
-            "run_id": record.id,
-            "session_id": record.session,
-            "tenant_id": record.tenant,
-            "agent_name": record.agent,
+        facts = {
             "status": record.status,
             "ready": record.stage == "ready",
-            "created_at": record.created,
-            "started_at": record.started,
-            "ended_at": record.ended,
-            "duration_ms": None if took is None else round(took, 3),
+            "duration_ms": _ms(record.created, record.ended) if record.ended else None,
             "runner": record.holder if record.handed else None,
-            "attempt": record.handed,
-            "stop_requested": record.stopping,
-            "parent_run_id": record.parent,
-            "parent_session_id": record.parent_session,
-            "depth": record.depth,
-            "is_hook_agent": record.bare,
-            "has_hooks": record.hooked,
-            "blocked": record.blocked,
-            "failed_hooks": record.failures,
             "parameters_changed": len(changed),
-            "error": record.error,
+            "parameter_changes": changed,
         }
-
-    @classmethod
-    def of(cls, record: RunRecord) -> RunBody:
-        """Return a run for a list."""
-        return cls(**cls.fields_of(record))
+        return cls.model_validate({**asdict(record), **facts, **more})
 
 
 class RunPage(BaseModel):
@@ -141,42 +176,6 @@ class RunPage(BaseModel):
 
     runs: list[RunBody]
     next: str | None = Field(description="The cursor of the next page; null on the last.")
-
-
-class ChangeBody(BaseModel):
-    """One place of the parameters that hooks changed."""
-
-    path: str
-    kind: Literal["added", "removed", "changed"]
-    before: Any
-    after: Any
-
-
-class HookBodyOfRun(BaseModel):
-    """One hook of a run, with its outcome."""
-
-    hook_type: str
-    target_type: str
-    target_name: str
-    started_at: AwareDatetime
-    ended_at: AwareDatetime | None
-    outcome: Literal["running", "complete", "failed", "blocked", "lost"]
-    duration_ms: float | None
-    action: str | None
-    error: str | None
-    on_error_behavior: str | None
-    block_reason: str | None
-
-
-class StepBody(BaseModel):
-    """One line of the timeline."""
-
-    name: str = Field(description="queued, starting, hook, ready, running, result, child, lost, completed …")
-    at: AwareDatetime
-    offset_ms: float = Field(description="Time since the run was queued.")
-    duration_ms: float | None
-    hook: HookBodyOfRun | None
-    facts: dict[str, Any] | None
 
 
 class RunDetail(RunBody):
@@ -192,36 +191,8 @@ class RunDetail(RunBody):
     hooks: list[HookBodyOfRun]
     timeline: list[StepBody]
     last_event: int = Field(description="Number of the last event, after which to follow the run.")
-    parent: RunBody | None
+    parent: RunBody | None = Field(validation_alias="parent_run")
     children: list[RunBody]
-
-    @classmethod
-    def whole(
-        cls,
-        record: RunRecord,
-        *,
-        events: list[RunEvent],
-        blueprint: Blueprint | None,
-        parent: RunRecord | None,
-        children: Iterable[RunRecord],
-    ) -> RunDetail:
-        """Return a run with its events, agent, parent and children."""
-        before, after = dict(record.parameters), dict(record.effective)
-        return cls(
-            **cls.fields_of(record),
-            agent_type=blueprint.type if blueprint else None,
-            parameters=before,
-            parameters_as_run=after,
-            parameter_changes=[ChangeBody(**asdict(one)) for one in parameter_changes(before, after)],
-            result_text=record.result_text,
-            result_data=record.result_data,
-            block_reason=record.error if record.blocked else None,
-            hooks=[HookBodyOfRun(**asdict(one)) for one in run_hooks(events)],
-            timeline=[StepBody(**asdict(one)) for one in timeline(events)],
-            last_event=events[-1].number if events else 0,
-            parent=None if parent is None else RunBody.of(parent),
-            children=[RunBody.of(one) for one in children],
-        )
 
 
 class AgentBody(BaseModel):
@@ -237,40 +208,88 @@ class AgentBody(BaseModel):
 class ClaimedRun(BaseModel):
     """A claimed run. Renew it before the lease ends; send `runner` and `attempt` with every later request."""
 
-    run_id: str
-    session_id: str
-    tenant_id: str
-    parent_run_id: str | None
-    parent_session_id: str | None
-    agent_name: str
+    run_id: str = Field(validation_alias="id")
+    session_id: str = Field(validation_alias="session")
+    tenant_id: str = Field(validation_alias="tenant")
+    parent_run_id: str | None = Field(validation_alias="parent")
+    parent_session_id: str | None = Field(validation_alias="parent_session")
+    agent_name: str = Field(validation_alias="agent")
     parameters: dict[str, Any]
-    runner: str
+    runner: str = Field(validation_alias="holder")
     attempt: int
     lease_seconds: float
-    agent: AgentBody | None
+    agent: AgentBody | None = Field(validation_alias="agent_body")
 
     @classmethod
     def of(cls, record: RunRecord, blueprint: Blueprint | None, lease: float) -> ClaimedRun:
         """Return a claimed run for its runner."""
         schema = blueprint.output_schema if blueprint else None
-        return cls(
-            run_id=record.id,
-            session_id=record.session,
-            tenant_id=record.tenant,
-            parent_run_id=record.parent,
-            parent_session_id=record.parent_session,
-            agent_name=record.agent,
-            parameters=dict(record.effective),
-            runner=record.holder or "",
-            attempt=record.attempt,
-            lease_seconds=lease,
-            agent=None
-            if blueprint is None
-            else AgentBody(
-                name=blueprint.name,
-                type=blueprint.type,
-                description=blueprint.description,
-                system_prompt=blueprint.system_prompt,
-                output_schema=None if schema is None else schema.document,
-            ),
-        )
+        shown = blueprint and {**dict(blueprint), "output_schema": schema and schema.document}
+        facts = {"parameters": dict(record.effective), "lease_seconds": lease, "agent_body": shown}
+        return cls.model_validate({**asdict(record), **facts})
+
+
+def parameter_changes(before: Any, after: Any, path: str = "$") -> list[ChangeBody]:
+    """Return the differences between two values, in the order of names; lists are compared by index."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        parts = [(f"{path}.{name}", name) for name in sorted({*before, *after})]
+        return _inside(parts, before, after)
+    if isinstance(before, list) and isinstance(after, list):
+        places = [(f"{path}[{place}]", place) for place in range(max(len(before), len(after)))]
+        return _inside(places, dict(enumerate(before)), dict(enumerate(after)))
+    same = type(before) is type(after) and before == after
+    return [] if same else [ChangeBody(path=path, kind="changed", before=before, after=after)]
+
+
+def _inside(parts: Iterable[tuple[str, Any]], before: Any, after: Any) -> list[ChangeBody]:
+    found: list[ChangeBody] = []
+    for path, name in parts:
+        if name not in after:
+            found.append(ChangeBody(path=path, kind="removed", before=before[name]))
+        elif name not in before:
+            found.append(ChangeBody(path=path, kind="added", after=after[name]))
+        else:
+            found += parameter_changes(before[name], after[name], path)
+    return found
+
+
+def timeline(events: Iterable[RunEvent]) -> list[StepBody]:
+    """Return the steps of a run in order; a hook is one step, from its start to its end."""
+    steps: list[StepBody] = []
+    open_hooks: dict[tuple[Any, ...], tuple[StepBody, HookBodyOfRun]] = {}
+    staying: StepBody | None = None
+    begun: datetime | None = None
+    for event in events:
+        begun = begun or event.at
+        about, _, kind = event.type.partition("_")
+        step = StepBody(name=kind if about == "run" else about, at=event.at, offset_ms=_ms(begun, event.at))
+        key = tuple(map(event.body.get, KEY))
+        if event.type == "hook_start":
+            if key in open_hooks:  # it began again, so the end of its first run is unknown
+                open_hooks.pop(key)[1].outcome = "lost"
+            step.hook = HookBodyOfRun(**{name: event.body[name] for name in KEY}, started_at=event.at)
+            open_hooks[key] = step, step.hook
+        elif about == "hook":
+            if key in open_hooks:
+                _end_hook(*open_hooks.pop(key), event)
+            continue
+        else:
+            if staying is not None and step.name in STAYS | ENDED | {"lost"}:
+                staying.duration_ms = _ms(staying.at, event.at)
+                staying = None
+            if step.name in STAYS:
+                staying = step
+            step.facts = {name: value for name, value in event.body.items() if name not in ENVELOPE}
+        steps.append(step)
+    return steps
+
+
+def _end_hook(step: StepBody, hook: HookBodyOfRun, event: RunEvent) -> None:
+    step.duration_ms = hook.duration_ms = event.body.get("duration_ms", _ms(step.at, event.at))
+    hook.outcome, hook.ended_at = cast("Outcome", event.type.removeprefix("hook_")), event.at
+    for name in ("action", "error", "on_error_behavior", "block_reason"):
+        setattr(hook, name, event.body.get(name))
+
+
+def _ms(start: datetime, end: datetime) -> float:
+    return round((end - start).total_seconds() * 1e3, 3)

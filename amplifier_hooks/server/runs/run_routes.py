@@ -2,32 +2,29 @@
 
 A token's tenant owns the runs that the token submits, and limits the runs it can see. Tokens of the system (tenant
 `""`) let runners claim runs of every tenant.
+
+Server-sent events are numbered, so that a client can resume a broken stream. The stream sends a comment while nothing
+happens, so that a dead connection is noticed.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Final
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from amplifier_hooks.clock import micros_of, moment_of
-from amplifier_hooks.runs.run_errors import (
-    AgentsTooDeep,
-    ParametersRefused,
-    ResultRefused,
-    RunMoved,
-    RunRefused,
-    UnknownAgent,
-    UnknownRun,
-    UnknownSession,
+from amplifier_hooks.runs.run_states import (
+    ENDED,
+    Holder,
+    RunStatus,
 )
-from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
-from amplifier_hooks.server.api import response_description
+from amplifier_hooks.server.api import MISSING, TAKEN
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
-from amplifier_hooks.server.runs.event_stream import EVENT_STREAM, as_stream, last_event, while_there
 from amplifier_hooks.server.runs.run_bodies import (
     ClaimedRun,
     Completion,
@@ -39,19 +36,27 @@ from amplifier_hooks.server.runs.run_bodies import (
     RunPage,
     RunResultBody,
     StopBody,
+    timeline,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
     from datetime import datetime
-    from typing import TypeVar
+    from typing import Any
+
+    from starlette.requests import Request
 
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.runs.run_states import RunRecord
-
-    T = TypeVar("T")
+    from amplifier_hooks.runs.run_states import RunEvent, RunRecord
 
 
+T = TypeVar("T")
+
+EVENT_STREAM: Final = "text/event-stream"
+QUIET: Final = 15.0
+"""Seconds without an event after which a comment is sent."""
+LONGEST_NUMBER: Final = 18
+"""Digits of an event's number, at most."""
 LONGEST_WAIT: Final = 60.0
 MOST_EVENTS: Final = 2_000
 """Events of one run that are shown at once, at most; the stream has all of them."""
@@ -62,42 +67,19 @@ Reader = Annotated[Caller, Depends(require_scope("runs:read"))]
 Creator = Annotated[Caller, Depends(require_scope("runs:create"))]
 Runner = Annotated[Caller, Depends(require_scope("runs:claim"))]
 
-REFUSALS: Final[dict[type[RunRefused], tuple[int, str]]] = {
-    UnknownRun: (404, "unknown_run"),
-    UnknownAgent: (422, "unknown_agent"),
-    UnknownSession: (422, "unknown_session"),
-    ParametersRefused: (422, "parameters_refused"),
-    ResultRefused: (422, "result_refused"),
-    AgentsTooDeep: (409, "agents_too_deep"),
-    RunMoved: (409, "run_moved"),
-}
-
-
-async def answer_or_problem(work: Awaitable[T]) -> T:
-    """Return the result of the coordinator's work; raise its refusals as `Problem`."""
-    try:
-        return await work
-    except RunRefused as refusal:
-        status, code = REFUSALS.get(type(refusal), (409, "refused"))
-        if isinstance(refusal, RunMoved):
-            raise Problem(status, code, str(refusal), run_status=refusal.status) from None
-        raise Problem(status, code, str(refusal)) from None
-
 
 def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one function holds all routes of runs
     """Return the routes of runs over a coordinator."""
-    router = APIRouter(tags=["runs"], responses={404: response_description(404), 409: response_description(409)})
+    router = APIRouter(tags=["runs"], responses=MISSING | TAKEN)
 
     @router.post("/runs", status_code=201, summary="Queue a run of an agent.")
     async def submit(caller: Creator, body: NewRunBody) -> RunBody:
-        record = await answer_or_problem(
-            runs.submit(
-                body.agent_name,
-                body.parameters,
-                tenant=caller.tenant,
-                parent=body.parent_run_id,
-                session=body.session_id,
-            )
+        record = await runs.submit(
+            body.agent_name,
+            body.parameters,
+            tenant=caller.tenant,
+            parent=body.parent_run_id,
+            session=body.session_id,
         )
         return RunBody.of(record)
 
@@ -119,7 +101,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         found = await runs.store.select(
             limit + 1,
             before=None if cursor is None else read_cursor(cursor),
-            tenant=tenant_seen(caller),
+            tenant=caller.tenant_seen,
             hooked=has_hooks,
             blocked=hook_blocked,
             status=status,
@@ -132,18 +114,22 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
 
     @router.get("/runs/{run_id}", summary="One run: timeline, parameters, hooks, result and children.")
     async def show_run(caller: Reader, run_id: str) -> RunDetail:
-        tenant = tenant_seen(caller)
-        record = await answer_or_problem(runs.get(run_id, tenant=tenant))
-        parent: RunRecord | None = None
-        if record.parent is not None:
-            with suppress(UnknownRun):
-                parent = await runs.get(record.parent, tenant=tenant)
-        return RunDetail.whole(
+        store, tenant = runs.store, caller.tenant_seen
+        record = await runs.get(run_id, tenant=tenant)
+        above = await store.select(1, id=record.parent, tenant=tenant) if record.parent else []
+        below = await store.children(record.id, tenant=tenant)
+        events = await store.events(record.id, limit=MOST_EVENTS)
+        steps, blueprint = timeline(events), runs.agents.find(record.agent)
+        return RunDetail.of(
             record,
-            events=await runs.store.events(record.id, limit=MOST_EVENTS),
-            blueprint=runs.agents.find(record.agent),
-            parent=parent,
-            children=[one for one in await runs.store.children(record.id) if tenant in (None, one.tenant)],
+            agent_type=blueprint.type if blueprint else None,
+            parameters_as_run=dict(record.effective),
+            block_reason=record.error if record.blocked else None,
+            hooks=[step.hook for step in steps if step.hook is not None],
+            timeline=steps,
+            last_event=events[-1].number if events else 0,
+            parent_run=RunBody.of(above[0]) if above else None,
+            children=[RunBody.of(one) for one in below],
         )
 
     @router.get(
@@ -157,8 +143,8 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         last_event_id: Annotated[str | None, Header()] = None,
         after: Annotated[int, Query(ge=0, le=2**53, description="Begin after the event of this number.")] = 0,
     ) -> Response:
-        tenant = tenant_seen(caller)
-        record = await answer_or_problem(runs.get(run_id, tenant=tenant))
+        tenant = caller.tenant_seen
+        record = await runs.get(run_id, tenant=tenant)
         place = last_event(last_event_id) or after
         if record.stage in ENDED and not record.owes and place >= record.events:
             return Response(status_code=204)  # tells a browser not to come again
@@ -171,7 +157,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
     @router.post("/runs/{run_id}/stop", summary="Stop a run, or tell its runner to.")
     async def stop(caller: Creator, run_id: str, body: StopBody | None = None) -> RunBody:
         reason = (body or StopBody()).reason
-        return RunBody.of(await answer_or_problem(runs.stop(run_id, reason=reason, tenant=tenant_seen(caller))))
+        return RunBody.of(await runs.stop(run_id, reason=reason, tenant=caller.tenant_seen))
 
     # -- runners -------------------------------------------------------------------------------------------------------
 
@@ -190,42 +176,31 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         agents: Annotated[list[str] | None, Query(max_length=100, description="Only runs of these agents.")] = None,
     ) -> ClaimedRun | Response:
         names = None if agents is None else [name for name in agents if "\x00" not in name]
-        record = await while_there(
-            request, runs.claim(runner, tenant=tenant_served(caller), agents=names, wait=wait), runs.hand_back
-        )
+        record = await while_there(request, runs.claim(runner, tenant=tenant_served(caller), agents=names, wait=wait))
         if record is None:
             return Response(status_code=204)
         return ClaimedRun.of(record, runs.agents.find(record.agent), runs.leases.runner)
 
     @router.post("/runner/runs/{run_id}/renew", summary="Renew the lease of a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:
-        record = await answer_or_problem(runs.renew(run_id, holder(body), tenant=tenant_served(caller)))
+        record = await runs.renew(run_id, holder(body), tenant=tenant_served(caller))
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
 
     @router.post(
         "/runner/runs/{run_id}/result", summary="Post the result, before completing the run.", tags=["runners"]
     )
     async def result(caller: Runner, run_id: str, body: RunResultBody) -> Renewal:
-        record = await answer_or_problem(
-            runs.report(
-                run_id, holder(body), text=body.result_text, data=body.result_data, tenant=tenant_served(caller)
-            )
+        record = await runs.report(
+            run_id, holder(body), text=body.result_text, data=body.result_data, tenant=tenant_served(caller)
         )
         return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
 
     @router.post("/runner/runs/{run_id}/completed", summary="End a run. Idempotent.", tags=["runners"])
     async def complete_run(caller: Runner, run_id: str, body: Completion) -> RunBody:
-        record = await answer_or_problem(
-            runs.complete(run_id, holder(body), body.status, error=body.error, tenant=tenant_served(caller))
-        )
+        record = await runs.complete(run_id, holder(body), body.status, error=body.error, tenant=tenant_served(caller))
         return RunBody.of(record)
 
     return router
-
-
-def tenant_seen(caller: Caller) -> str | None:
-    """Return the tenant whose runs a caller can see; None is all tenants."""
-    return None if caller.everywhere else caller.tenant
 
 
 def tenant_served(caller: Caller) -> str | None:
@@ -249,3 +224,50 @@ def read_cursor(cursor: str) -> tuple[datetime, str]:
     if not at.isascii() or not at.isdigit() or len(at) > LONGEST_CURSOR or not run.isascii() or not run.isprintable():
         raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
     return moment_of(int(at)), run
+
+
+def last_event(given: str | None) -> int:
+    """Return the number in `Last-Event-ID`, after which the stream begins; 0 for any other text."""
+    return int(given) if given and given.isascii() and given.isdigit() and len(given) <= LONGEST_NUMBER else 0
+
+
+async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> AsyncGenerator[str, None]:
+    """Yield the text of a stream. Closing it cancels a pending read of `events`."""
+    pending: asyncio.Future[RunEvent] | None = None
+    yield "retry: 1000\n\n"
+    try:
+        while True:
+            pending = pending or asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait({pending}, timeout=quiet)
+            if not done:
+                yield ": still here\n\n"
+                continue
+            try:
+                event = pending.result()
+            except StopAsyncIteration:
+                return
+            pending = None
+            # ASCII JSON has no line breaks, whatever its strings contain.
+            yield f"id: {event.number}\nevent: {event.type}\ndata: {json.dumps(dict(event.body))}\n\n"
+    finally:
+        if pending is not None and not pending.done():
+            pending.cancel()
+            await asyncio.wait({pending})
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of work; None if the client disconnects first, which cancels the work. Raises its errors."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    """Wait until the client has disconnected."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

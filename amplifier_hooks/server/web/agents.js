@@ -22,7 +22,7 @@ const facts = (hook, entry) =>
     ` · ${plural(entry.timeout_seconds, "second")}`];
 
 export class Agents {
-  #service; #announce; #agents = []; #open; #drawn = ""; #saving = false; #wrong = [];
+  #service; #announce; #agents = []; #open; #drawn = ""; #saving = false; #wrong = []; #turn = 0;
   #draft; #typed = false; // the fields of the form with the tag of the hook they began with; true once a user has typed
 
   constructor(service, announce) {
@@ -42,9 +42,13 @@ export class Agents {
     if (id) $("#agent-hook").scrollIntoView({ block: "nearest" });
   }
 
+  // An answer that comes after a later load has begun is out of date.
   async load() {
+    const turn = ++this.#turn;
     try {
-      this.#agents = (await this.#service.get("/agents")).agents;
+      const { agents } = await this.#service.get("/agents");
+      if (turn !== this.#turn) return;
+      this.#agents = agents;
       this.#draw();
     } catch (problem) {
       const said = problem.status === 404 ? "No agents are kept at this address." : problem.message;

@@ -60,7 +60,7 @@ const unfit = (row) => (row.matcher ? `This hook only runs for ${row.matcher}. C
 
 export class Hooks {
   #service; #announce; #rows = []; #shown = "all"; #open; #drawn = ""; #sample = JSON.stringify(SAMPLE, null, 2);
-  #tried; #trying = false;
+  #tried; #trying = false; #turn = 0;
 
   constructor(service, announce) {
     this.#service = service;
@@ -78,17 +78,21 @@ export class Hooks {
     if (this.#rows.length) this.#draw();
   }
 
+  // Rows that were asked for before a change, or before a later load, are out of date when they come.
   async load(id) {
+    const turn = ++this.#turn;
     try {
       const [hooks, stats] = await Promise.all([
         this.#service.all("/v1/hooks?limit=200", "hooks"),
         this.#service.get("/v1/hooks/stats").then((said) => said.statistics, unless("hooks:read")),
       ]);
       const open = hooks.find((hook) => hook.hook_id === id);
-      this.#log = open
+      const log = open
         ? await this.#service.get(`/v1/hooks/logs?hook_name=${encodeURIComponent(open.name)}&limit=${LAST}`)
           .then((said) => said.logs, unless("hooks:read"))
         : [];
+      if (turn !== this.#turn) return;
+      this.#log = log;
       this.#rows = hooks.map((hook) => ({ ...hook, ...this.#health(hook, stats) }))
         .sort((one, two) => one.priority - two.priority || Boolean(one.tenant_id) - Boolean(two.tenant_id));
       this.#draw();
@@ -171,9 +175,12 @@ export class Hooks {
     const { switch: id, open } = event.target.closest("button")?.dataset ?? {};
     if (open) location.hash = open === this.#open ? "#hooks" : `#hooks/${open}`;
     if (!id) return;
-    const row = this.#rows.find((one) => one.hook_id === id);
+    const found = () => this.#rows.find((one) => one.hook_id === id);
+    let row = found();
     try {
-      Object.assign(row, await this.#service.put(`/v1/hooks/${id}/toggle`, { enabled: !row.enabled }, `"${row.version}"`));
+      const after = await this.#service.put(`/v1/hooks/${id}/toggle`, { enabled: !row.enabled }, `"${row.version}"`);
+      this.#turn++;
+      row = Object.assign(found() ?? row, after);
       this.#announce(`${row.name} is ${row.enabled ? "on" : "off"}.`);
     } catch (problem) {
       this.#announce(`${row.name} was not switched: ${problem.message}`);

@@ -68,7 +68,7 @@ const note = (run) => [
 ].filter(Boolean).map((part, number) => [number > 0 && " · ", part]);
 
 export class Runs {
-  #service; #rows = []; #run; #open; #shown = "all"; #drawn = ""; #wrong;
+  #service; #rows = []; #run; #open; #shown = "all"; #drawn = ""; #wrong; #turn = 0; #loaded = false;
 
   constructor(service) {
     this.#service = service;
@@ -85,20 +85,25 @@ export class Runs {
     this.#draw();
   }
 
+  // An answer that comes after a later load has begun is out of date.
   async load(id) {
-    this.#wrong = undefined;
+    const turn = ++this.#turn;
+    let wrong;
     try {
       const filters = SHOWN[this.#shown][1];
       const [page, run] = await Promise.all([
         this.#service.get(`/runs?limit=${MOST}${filters}`),
         id && !this.#settled(id) ? this.#service.get(`/runs/${encodeURIComponent(id)}`) : this.#run,
       ]);
-      this.#rows = page.runs;
+      if (turn !== this.#turn) return;
+      [this.#rows, this.#loaded] = [page.runs, true];
       if (id === this.#open) this.#run = run;
     } catch (problem) {
+      if (turn !== this.#turn) return;
       if (problem.status === 404 && id) location.replace("#runs");
-      else if (problem.status) this.#wrong = problem.status === 404 ? "No runs are kept at this address." : problem.message;
+      else if (problem.status) wrong = problem.status === 404 ? "No runs are kept at this address." : problem.message;
     }
+    this.#wrong = wrong;
     this.#draw();
   }
 
@@ -109,7 +114,7 @@ export class Runs {
   }
 
   #draw() {
-    const now = JSON.stringify([this.#rows, this.#shown, this.#open, this.#run, this.#wrong]);
+    const now = JSON.stringify([this.#rows, this.#loaded, this.#shown, this.#open, this.#run, this.#wrong]);
     if (now === this.#drawn) return;
     this.#drawn = now;
     const focus = document.activeElement?.dataset?.focus;
@@ -117,7 +122,7 @@ export class Runs {
       h("button", { class: "chip", type: "button", "data-show": name, "data-focus": `show-${name}`,
         "aria-pressed": String(name === this.#shown) }, word)));
     say($("#run-list"), this.#rows.length ? this.#family().map((run) => this.#row(run))
-      : h("li", { class: "none" }, this.#wrong ? marked(this.#wrong) : "No runs."));
+      : h("li", { class: "none" }, this.#wrong ? marked(this.#wrong) : this.#loaded && "No runs."));
     this.#detail(this.#run);
     if (focus) document.querySelector(`[data-focus="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
   }

@@ -7,8 +7,6 @@ import errno
 import hashlib
 import random
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,24 +20,11 @@ from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 KEY = AuditKey(b"\x07" * 32)
 OFTEN = WriteSchedule(lines=3, segment=1_500, retry=0)
 """A schedule with frequent checkpoints and segments, and immediate retries."""
-
-
-MEMORY = Path("/dev/shm")  # the fixture makes a folder in it
-
-
-@pytest.fixture
-def quick(tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder in memory, if the system has one, because the tests sync a thousand times."""
-    if not MEMORY.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=MEMORY) as folder:
-        yield Path(folder)
 
 
 def opened(path: Path, **options: Any) -> AuditLog:
@@ -85,14 +70,13 @@ async def calls_of_scenario(path: Path) -> list[str]:
 
 @pytest.mark.rule("AUD-3", "AUD-5")
 @pytest.mark.fault("F-AUD-07", "F-AUD-08", "F-AUD-13")
-@pytest.mark.parametrize("error", FAULTS)
-@pytest.mark.parametrize("times", [1, 2, 1_000_000])
-async def test_fails_at_every_call(quick: Path, error: str, times: int) -> None:
+@pytest.mark.parametrize(("times", "error"), [(1, "interrupted"), (2, "broken"), (1_000_000, "full")])
+async def test_fails_at_every_call(tmp_path: Path, times: int, error: str) -> None:
     """Whichever call fails, once or for ever, acknowledged records are in a log that holds, each once."""
-    count = len(await calls_of_scenario(quick / "well.jsonl"))
+    count = len(await calls_of_scenario(tmp_path / "well.jsonl"))
     assert count > 30
     for first in range(1, count + 1):
-        path = quick / f"{first}.jsonl"
+        path = tmp_path / f"{first}.jsonl"
         files = FaultyFiles(first, FAULTS[error], times=times)
         acknowledged = await scenario(path, files)
         files.armed = False
@@ -228,11 +212,11 @@ async def test_closing_fails(tmp_path: Path) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-04", "F-AUD-13")
 @pytest.mark.parametrize("seed", range(12))
-async def test_power_cut(quick: Path, seed: int) -> None:
+async def test_power_cut(tmp_path: Path, seed: int) -> None:
     """After power cuts, in which unsynced bytes and names are lost, all acknowledged records are there."""
-    count = len(await calls_of_scenario(quick / "well.jsonl"))
+    count = len(await calls_of_scenario(tmp_path / "well.jsonl"))
     chance = random.Random(seed)  # not for secrets
-    path = quick / "record.jsonl"
+    path = tmp_path / "record.jsonl"
     acknowledged: list[int] = []
     files = FaultyFiles(error=errno.EIO, times=1_000_000)
     for _ in range(8):
@@ -249,9 +233,9 @@ async def test_power_cut(quick: Path, seed: int) -> None:
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-13")
 @pytest.mark.parametrize("names", [1, 2])
-async def test_power_cut_after_a_folder_was_not_synced(quick: Path, names: int) -> None:
+async def test_power_cut_after_a_folder_was_not_synced(tmp_path: Path, names: int) -> None:
     """A writer that died before the name of a segment was durable leaves that to the next one."""
-    path, files = quick / "record.jsonl", FaultyFiles(names, errno.EIO, times=1_000_000, only=("sync_folder",))
+    path, files = tmp_path / "record.jsonl", FaultyFiles(names, errno.EIO, times=1_000_000, only=("sync_folder",))
     with suppress(OSError):
         log = opened(path, files=files)
         while numbers_of(path) == [1]:
@@ -318,12 +302,12 @@ async def test_torn_tail(tmp_path: Path, tail: bytes) -> None:
 
 @pytest.mark.rule("AUD-5")
 @pytest.mark.fault("F-AUD-04")
-async def test_torn_everywhere(quick: Path) -> None:
+async def test_torn_everywhere(tmp_path: Path) -> None:
     """Wherever a log was cut off, the next writer continues after its whole lines."""
-    data = await a_log(quick / "whole.jsonl")
+    data = await a_log(tmp_path / "whole.jsonl")
     ends = [place for place in range(len(data) + 1) if data[:place].endswith(b"\n")]
     for place in range(0, len(data) + 1, 7):
-        path = quick / f"{place}.jsonl"
+        path = tmp_path / f"{place}.jsonl"
         path.touch(0o600)
         path.write_bytes(data[:place])
         await opened(path).close()

@@ -156,4 +156,6 @@ def test_bytes(byte: bytes) -> None:
     ):
         with pytest.raises(MalformedLine, match="has bytes that are not allowed in a line"):
             parse_parts(body % byte)
+    with pytest.raises(MalformedLine, match="has bytes that are not allowed in a line"):
+        parse_parts('{"seq":1,"kind":"a","facts":{"x":"é"}'.encode())
     assert parse_parts(b'{"seq":1,"kind":"a\x7f","facts":{}')[1] == "a\x7f"

@@ -20,7 +20,7 @@ from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import ManualClock
-from amplifier_hooks.text.strict_json import depth
+from amplifier_hooks.text.strict_parsing import depth
 from tests.api import knocking
 
 Reading = Annotated[Caller, Depends(require_scope("hooks:read"))]

@@ -130,7 +130,7 @@ async def test_another_process_wakes(tmp_path: Path) -> None:
                 assert await texts(database) == []
                 assert process.stdin is not None
                 process.stdin.write(b"\n")
-                assert await watch.wait(10)
+                assert await watch.wait(60)
                 assert await texts(database) == ["x"]
 
 
@@ -138,7 +138,7 @@ async def test_watch_ends_with_the_store(tmp_path: Path) -> None:
     """Closing the store wakes its waiters, and their next read raises."""
     database = await SqliteDatabase(tmp_path / "store.db", NOTES).open()
     with database.watch("a") as watch:
-        waiting = asyncio.ensure_future(watch.wait(10))
+        waiting = asyncio.ensure_future(watch.wait(60))
         await asyncio.sleep(0)
         await database.close()
         assert await waiting
@@ -339,7 +339,7 @@ async def test_cancelled_before_it_began(tmp_path: Path) -> None:
 
         def slow() -> Script[None]:
             loop.call_soon_threadsafe(began.set)
-            go.wait(10)
+            go.wait(60)
             yield from adding("begun")
 
         first = asyncio.ensure_future(database.run(slow()))

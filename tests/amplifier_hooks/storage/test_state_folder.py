@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from amplifier_hooks.definitions.trust import TrustStore
-from amplifier_hooks.storage.state_folder import StateFolder
+from amplifier_hooks.storage.state_folder import StateFolder, locked
 
 
 @pytest.mark.rule("CLI-3")
@@ -29,3 +29,15 @@ def test_no_absolute_path(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", named)
     monkeypatch.setenv("HOME", "/home/robin")
     assert StateFolder().path == Path("/home/robin/.local/state/amplifier-hooks")
+
+
+@pytest.mark.rule("TRU-2")
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    """A second holder waits for a limited time, gets an error that names the file, and the lock after the first."""
+    path = tmp_path / "lock"
+    with locked(path):
+        with pytest.raises(TimeoutError, match=str(path)), locked(path, within=0):
+            pass
+        assert path.stat().st_mode & 0o077 == 0
+    with locked(path, within=0):
+        pass

@@ -13,12 +13,12 @@ import httpx2
 import pytest
 
 from amplifier_hooks import HookResult, SessionCoordinator
-from amplifier_hooks.definitions.settings import DefinitionSettings
+from amplifier_hooks.definitions.model import DefinitionSettings
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider, RequestRecord
 from tests.api import SECRET, Office, new_hook, office
 from tests.stores import DSN, FILES, database, schema, server, until
@@ -785,6 +785,8 @@ async def test_over_every_store(kind: str, tmp_path: Path) -> None:
         for odd in ("\x00", "\U0001f600", "ä" * 90):
             assert (await client.get("/v1/hooks", params={"event_type": odd, "tenant_id": "acme"})).status_code == 200
             assert (await client.get("/v1/hooks/logs", params={"hook_name": odd, "event_type": odd})).status_code == 200
+            for path in ("/v1/hooks", "/v1/hooks/logs", "/v1/hooks/stats"):
+                assert (await (await there.admin()).get(path, params={"tenant_id": odd})).status_code == 200
 
 
 @pytest.mark.rule("API-1")
