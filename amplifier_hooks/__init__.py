@@ -17,12 +17,13 @@ Errors are `HookError`s. An around hook raises `HookAbortError` to stop its oper
 `ApprovalTimeout` when its own time is up.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.front_door import load_on_use
-
 if TYPE_CHECKING:
-    from amplifier_hooks.admission.self_protection import SelfProtection
+    from collections.abc import Callable, Mapping
+
+    from amplifier_hooks.admission.rules import SelfProtection
     from amplifier_hooks.dispatch.middleware import (
         AgentContext,
         HookContext,
@@ -72,10 +73,33 @@ __all__ = [
     "WorkflowContext",
 ]
 
+
+def load_on_use(package: str, homes: "Mapping[str, tuple[str, ...]]") -> "Callable[[str], object]":
+    """Return the `__getattr__` of `package`, which loads each public name from its module on first use.
+
+    `homes` lists the names that each module below the package defines. Importing a front door is cheap: the command,
+    the bridge and the plain data of a hook need few of its names.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def load(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version  # imports as slowly as all the rest
+
+            return version("amplifier-hooks")
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        setattr(import_module(package), name, value)  # the next use does not call this function
+        return value
+
+    return load
+
+
 __getattr__ = load_on_use(
     __name__,
     {
-        "admission.self_protection": ("SelfProtection",),
+        "admission.rules": ("SelfProtection",),
         "dispatch.middleware": (
             "AgentContext",
             "HookContext",

@@ -28,6 +28,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
+from amplifier_hooks.events import TOOL_PRE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -54,6 +55,9 @@ def freeze(value: object) -> bytes:
 
     Accepted are None, bool, int, finite float, str, list, and dict with str keys, at most 64 deep. Subclasses of dict
     pass, because a read-only view of an input is still that input; other subclasses would read back as another type.
+
+    Args:
+        value: Value of JSON: None, bool, int, finite float, str, list, or dict with keys of str.
     """
     try:
         flaw = _flaw(value, 0)
@@ -97,6 +101,9 @@ def is_larger(value: object, limit: int) -> bool:
 def thaw(data: bytes) -> object:
     """Return a fresh copy of the value that was frozen; changing the copy changes nothing else.
 
+    Args:
+        data: Canonical JSON, as `freeze` returns it.
+
     Raises `ValueError` for data that is not canonical JSON.
     """
     text = data.decode("ascii")
@@ -115,17 +122,20 @@ def digest_of(data: bytes) -> str:
 
 
 class Act(msgspec.Struct, frozen=True):
-    """One thing that is about to happen. Two acts share a digest only if all six fields are equal, byte for byte.
-
-    `name` is the tool, agent or step; `cwd` is the folder in which the act happens, and `input` its canonical JSON.
-    """
+    """One thing that is about to happen. Two acts share a digest only if all six fields are equal, byte for byte."""
 
     tenant: str
+    """The tenant; empty in a host without tenants."""
     session: str
+    """The id of the session."""
     event: str
+    """The event at which the act is decided about."""
     name: str
+    """The tool, agent or step."""
     cwd: str
+    """The folder in which the act happens."""
     input: bytes
+    """The input as canonical JSON, from `freeze`."""
     digest: str = ""
     """The digest of the six fields, whatever a caller passes for it."""
 
@@ -149,6 +159,11 @@ class Act(msgspec.Struct, frozen=True):
         """Return a fresh copy of the input; changing the copy changes nothing else."""
         return thaw(self.input)
 
+    def fields(self) -> dict[str, Any]:
+        """Return fresh copies of the fields that the input takes in the data of the event."""
+        given: Any = thaw(self.input)
+        return {"tool_input": given} if self.event == TOOL_PRE else given
+
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One occurrence of an act. No field is hashed: two calls may be about the same act.
@@ -157,6 +172,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str = ""
+    """The id, as the model or the program gave it. It selects an earlier decision about the same act."""
     run: str = ""
     """The run that the call belongs to; programs number their calls anew in each run."""
     received: bytes = b""

@@ -2,7 +2,8 @@
 
 `Claims` is the bookkeeping of backends that decide inside this process: each approval is claimed once, by its digest.
 `make_grants` turns an "always" into grants, and `match_grants` judges a request by the grants in force; neither keeps
-anything. `as_options` gives plain labels their meaning.
+anything. `SessionGrants` keeps grants in memory for sessions whose backend keeps none. `as_options` gives plain labels
+their meaning.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from msgspec.structs import replace
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.errors import ApprovalMismatch, InputNotFreezable
 from amplifier_hooks.impacts import covers
-from amplifier_hooks.ports import Grant, GrantKey, GrantMatch, Option, OptionKind
+from amplifier_hooks.ports import Grant, GrantKey, GrantMatch, GrantStore, Option, OptionKind
 from amplifier_hooks.result import RISKS, Risk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Decision, Question
+    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Question
     from amplifier_hooks.result import Ask
 
 __all__ = [
@@ -265,3 +266,58 @@ def with_project(options: Iterable[Option]) -> tuple[Option, ...]:
 def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
     """Return the kinds of these options."""
     return {option.kind for option in options}
+
+
+class SessionGrants:
+    """Grants of one session, until the session ends. Implements `GrantStore`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[str, Grant] = {}
+
+    async def match_grants(self, request: ApprovalRequest) -> GrantMatch | None:
+        """Return the decision by grants for this request, with these grants; None without one."""
+        if not self._kept:
+            return None
+        keys = set(grant_keys(request))
+        return match_grants(request, [grant for grant in self._in_force() if grant.key in keys])
+
+    async def remember(self, request: ApprovalRequest, decision: Decision) -> None:
+        """Store a decision that lasts as grants."""
+        for grant in make_grants(request, decision, decision.at or self._clock.now()):
+            self._kept[grant.id] = grant
+
+    async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
+        """Count a call that these grants cover, unless one of them is over or used up."""
+        if match_grants(request, [self._kept[one.id] for one in grants if one.id in self._kept]) is None:
+            return False
+        for grant in grants:
+            self._kept[grant.id] = replace(self._kept[grant.id], used=self._kept[grant.id].used + 1)
+        return True
+
+    async def list_grants(self, tenant: str, session: str) -> list[Grant]:
+        """Return the grants in force, oldest first."""
+        return [grant for grant in self._in_force() if (grant.key.tenant, grant.key.session) == (tenant, session)]
+
+    async def revoke_grant(self, grant_id: str, tenant: str, session: str) -> bool:
+        """End one grant. Return True if it was in force."""
+        there = any(grant.id == grant_id for grant in await self.list_grants(tenant, session))
+        if there:
+            del self._kept[grant_id]
+        return there
+
+    def _in_force(self) -> list[Grant]:
+        now = self._clock.now()
+        return [grant for grant in self._kept.values() if grant.expires is None or grant.expires > now]
+
+    async def end_grants(self, tenant: str, session: str) -> None:
+        """Remove all grants of the session."""
+        for grant in await self.list_grants(tenant, session):
+            del self._kept[grant.id]
+
+
+def grant_store_of(backend: object) -> GrantStore | None:
+    """Return the backend if it keeps grants itself, otherwise None."""
+    if backend is None:  # a look at a protocol takes 10 µs
+        return None
+    return backend if isinstance(backend, GrantStore) else None

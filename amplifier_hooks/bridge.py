@@ -24,7 +24,11 @@ ASK = (
 
 
 def carry(arguments: list[str]) -> int:
-    """Ask the server. Return the exit status."""
+    """Ask the server. Return the exit status.
+
+    Args:
+        arguments: Address of the server, name of the program, and the answer at a gate when no server answers.
+    """
     path, program, *rest = arguments
     question = sys.stdin.buffer.read()
     try:

@@ -41,6 +41,7 @@ Each error carries its facts as fields and builds its sentence from them: the ev
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
@@ -142,7 +143,13 @@ class InvalidCollaborator(HookUsageError, TypeError):
 
 
 class InvalidLimit(HookUsageError, ValueError):
-    """A limit that makes no sense, refused where it is set. `requirement` describes the valid values."""
+    """A limit that makes no sense, refused where it is set.
+
+    Args:
+        name: Name of the limit.
+        value: Value that was refused.
+        requirement: Valid values, in words.
+    """
 
     def __init__(self, name: str, value: object, requirement: str) -> None:
         self.name = name
@@ -152,7 +159,11 @@ class InvalidLimit(HookUsageError, ValueError):
 
 
 class InvalidHookSettings(HookUsageError, ValueError):
-    """Settings of a ready-made hook that cannot work. `problems` lists, field by field, the corrections."""
+    """Settings of a ready-made hook that cannot work.
+
+    Args:
+        problems: Corrections, field by field.
+    """
 
     def __init__(self, hook: str, problems: tuple[str, ...]) -> None:
         self.hook = hook
@@ -161,7 +172,12 @@ class InvalidHookSettings(HookUsageError, ValueError):
 
 
 class UnknownTool(HookUsageError, LookupError):
-    """A tool that was not given to the session."""
+    """A tool that was not given to the session.
+
+    Args:
+        name: Name that the caller gave.
+        names: Names of the tools that the session has.
+    """
 
     def __init__(self, name: str, names: tuple[str, ...]) -> None:
         self.name = name
@@ -173,7 +189,11 @@ class UnknownTool(HookUsageError, LookupError):
 class UnknownEvent(HookUsageError, ValueError):
     """An unknown event where only a known one may stand: at a gate, and everywhere under strict_events.
 
-    `hook` names the hook that would never run, if there is one. `remedy` tells how to make the event known.
+    Args:
+        name: Name that was refused.
+        likely: Known name that was probably meant; None if none is near.
+        hook: Name of the hook that would never run; empty if there is none.
+        remedy: Way to make the event known.
     """
 
     def __init__(self, name: str, likely: str | None = None, *, hook: str = "", remedy: str = "") -> None:
@@ -206,7 +226,12 @@ class InvalidPayload(HookUsageError, TypeError):
 
 
 class ModelNotTaken(HookUsageError):
-    """A hook chose a model, and the callable of the host has no parameter `model`; the model was not called."""
+    """A hook chose a model, and the callable of the host has no parameter `model`; the model was not called.
+
+    Args:
+        chosen: Model that the hook chose.
+        model: Model that the host calls.
+    """
 
     def __init__(self, chosen: str, model: str) -> None:
         self.chosen = chosen
@@ -230,7 +255,13 @@ class HookRefused(HookError):
 
 
 class PrivilegeRequired(HookRefused, PermissionError):
-    """A plugin's or tenant's hook at a point that only trusted hooks may join."""
+    """A plugin's or tenant's hook at a point that only trusted hooks may join.
+
+    Args:
+        plugin: Name of the plugin or tenant.
+        point: Event or operation of the hook.
+        permission: Permission that is missing.
+    """
 
     def __init__(self, plugin: str, point: str, permission: str) -> None:
         self.plugin = plugin
@@ -240,7 +271,12 @@ class PrivilegeRequired(HookRefused, PermissionError):
 
 
 class TooManyHooks(HookRefused):
-    """One event has as many hooks from definitions as its limit allows."""
+    """One event has as many hooks from definitions as its limit allows.
+
+    Args:
+        event: Event that has the hooks.
+        limit: Number of hooks that is allowed.
+    """
 
     def __init__(self, event: str, limit: int) -> None:
         self.event = event
@@ -249,7 +285,12 @@ class TooManyHooks(HookRefused):
 
 
 class EmitTooDeep(HookRefused, RecursionError):
-    """Hooks emitted events whose hooks emitted events, deeper than the limit."""
+    """Hooks emitted events whose hooks emitted events, deeper than the limit.
+
+    Args:
+        event: Event that was refused.
+        limit: Depth that the registry allows.
+    """
 
     def __init__(self, event: str, limit: int) -> None:
         self.event = event
@@ -260,7 +301,12 @@ class EmitTooDeep(HookRefused, RecursionError):
 
 
 class SettingsError(HookError):
-    """A settings file that cannot be read. `path` names the file, `problem` its flaw."""
+    """A settings file that cannot be read.
+
+    Args:
+        path: Path of the file.
+        problem: Flaw of the file.
+    """
 
     def __init__(self, path: object, problem: str) -> None:
         self.path = path
@@ -277,7 +323,12 @@ class HookUnavailable(HookError):
 
 
 class EndpointForbidden(HookUnavailable):
-    """A name that stands for an address the operator did not allow. Nothing was sent."""
+    """A name that stands for an address the operator did not allow. Nothing was sent.
+
+    Args:
+        host: Name in the address.
+        address: Network address that the name stands for.
+    """
 
     def __init__(self, host: str, address: str) -> None:
         self.host = host
@@ -289,7 +340,13 @@ class EndpointForbidden(HookUnavailable):
 
 
 class MissingExtra(HookUnavailable):
-    """Something needs an extra that is not installed. `extra` names it, and the sentence has the command."""
+    """Something needs an extra that is not installed. The sentence has the command that installs it.
+
+    Args:
+        what: Part that needs the extra.
+        extra: Name of the extra.
+        otherwise: Another way out than to install the extra.
+    """
 
     def __init__(self, what: str, extra: str, otherwise: str = "") -> None:
         self.what = what
@@ -298,14 +355,40 @@ class MissingExtra(HookUnavailable):
         super().__init__(f"{what} needs the extra {extra!r}: pip install 'amplifier-hooks[{extra}]'{either}")
 
     @classmethod
+    def load(cls, module: str, what: str, extra: str, otherwise: str = "") -> Any:
+        """Import a module that comes with an extra, and return it. Raises `MissingExtra`.
+
+        Args:
+            module: Name of the module.
+            what: Part that needs the module.
+            extra: Extra that brings the module.
+            otherwise: Another way out than to install the extra.
+        """
+        try:
+            return import_module(module)
+        except ModuleNotFoundError:
+            raise cls(what, extra, otherwise) from None
+
+    @classmethod
     def from_import(cls, error: ModuleNotFoundError, what: str) -> Self | None:
-        """Make the error from a failed import that `what` needs; None where the module comes with no extra."""
+        """Make the error from a failed import that `what` needs; None where the module comes with no extra.
+
+        Args:
+            error: Error of the import.
+            what: Part that needs the module.
+        """
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         return None if extra is None else cls(what, extra)
 
 
 class HookAbortError(HookError):
-    """An around hook stopped the operation. `reason` is shown to the user, `cause` is the kind of reason."""
+    """An around hook stopped the operation.
+
+    Args:
+        reason: Reason, which is shown to the user.
+        hook: Name of the hook that stopped the operation; empty if no single hook did.
+        cause: Kind of the reason; None for a hook that stopped the operation for its own.
+    """
 
     def __init__(self, reason: str, hook: str = "", cause: Cause | None = "denied_by_hook") -> None:
         self.reason = reason
@@ -315,7 +398,11 @@ class HookAbortError(HookError):
 
 
 class OperationNotRun(HookError):
-    """The operation that a hook object waits for in `call_next` does not run: denied, pending, or run elsewhere."""
+    """The operation that a hook object waits for in `call_next` does not run: denied, pending, or run elsewhere.
+
+    Args:
+        event: Event after which the operation would run.
+    """
 
     def __init__(self, event: str, why: str) -> None:
         self.event = event
@@ -324,7 +411,11 @@ class OperationNotRun(HookError):
 
 
 class InputNotFreezable(HookError, ValueError):
-    """A tool input that JSON cannot hold exactly, so the input that runs could differ from the one that was shown."""
+    """A tool input that JSON cannot hold exactly, so the input that runs could differ from the one that was shown.
+
+    Args:
+        problem: Place in the input, and its flaw.
+    """
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -332,7 +423,11 @@ class InputNotFreezable(HookError, ValueError):
 
 
 class InputTooLarge(InputNotFreezable):
-    """A tool input with more JSON than anything here looks at."""
+    """A tool input with more JSON than anything here looks at.
+
+    Args:
+        limit: Size that is allowed, in bytes.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"$ has more than {limit:,} bytes")
@@ -340,7 +435,12 @@ class InputTooLarge(InputNotFreezable):
 
 
 class InjectionTooLarge(HookError, ValueError):
-    """One injection is over the limit for a single injection."""
+    """One injection is over the limit for a single injection.
+
+    Args:
+        size: Size of the injection, in bytes.
+        limit: Size that is allowed, in bytes.
+    """
 
     def __init__(self, size: int, limit: int, hook: str = "") -> None:
         self.size = size
@@ -379,7 +479,10 @@ CALL_OUTCOMES: Final = {"done": "has run already", "failed": "was begun already,
 class AlreadyRun(HookError):
     """The approval of this call was used up before. An approved call runs once.
 
-    `settlement` is the end of the call, and `result` its result, if the backend kept one.
+    Args:
+        request: Id of the request.
+        settlement: End of the call, as `Settlement` names it.
+        result: Result of the call, where the backend kept one.
     """
 
     def __init__(self, request: str, settlement: str, result: KeptResult | None = None) -> None:
@@ -394,6 +497,9 @@ class ApprovalPending(HookError):
     """The time to wait inline is over, and the question stays open. Asking it again later, by its id, goes on waiting.
 
     This error is neither an answer nor the end of the request's time.
+
+    Args:
+        request: Id of the request that stays open.
     """
 
     def __init__(self, request: str) -> None:

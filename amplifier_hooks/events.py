@@ -253,6 +253,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     answers: frozenset[str] = frozenset({"continue"})
     """The actions of a HookResult that have an effect at this event."""
     privileged: bool = False
+    """True if only built-in hooks, and plugins that were granted `privileged_hooks`, may stand here."""
     replaces: str | None = None
     """The payload field that a modification replaces, and the one that a bare value stands for."""
     also_replaces: tuple[str, ...] = ()
@@ -260,9 +261,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     keeps: frozenset[str] = IDENTITY_FIELDS
     """Fields that a modification may not change, of identity or of the payload. All other fields are custom."""
     middleware: tuple[str, ...] = ()
+    """The names in the middleware vocabulary."""
     loop: tuple[str, ...] = ()
+    """The names in the vocabulary of agent loops."""
     run: tuple[str, ...] = ()
+    """The names in the vocabulary of runs."""
     claude_code: tuple[str, ...] = ()
+    """The names in the vocabulary of Claude Code."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -527,12 +532,20 @@ _NAMES: Final = tuple(name for event in CATALOGUE for name in event.names)
 
 
 def canonical(name: str) -> str:
-    """Return the canonical name of an event in any spelling; an unknown name comes back unchanged."""
+    """Return the canonical name of an event in any spelling; an unknown name comes back unchanged.
+
+    Args:
+        name: Name in any spelling of the five vocabularies.
+    """
     return _CANONICAL.get(name, name)
 
 
 def find(name: str) -> Event | None:
-    """Return the row of an event in any spelling; None for an unknown one."""
+    """Return the row of an event in any spelling; None for an unknown one.
+
+    Args:
+        name: Name in any spelling of the five vocabularies.
+    """
     return _ROWS.get(name)
 
 
@@ -543,7 +556,11 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def payload_model(name: str) -> type[Payload]:
-    """Return the pydantic model that describes an event's payload; `Payload` for an unknown event."""
+    """Return the pydantic model that describes an event's payload; `Payload` for an unknown event.
+
+    Args:
+        name: Name in any spelling of the five vocabularies.
+    """
     # Imported here, because pydantic takes longer to import than all the rest of the front door.
     from amplifier_hooks import payloads
 

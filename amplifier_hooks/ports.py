@@ -57,19 +57,25 @@ Settlement = Literal["done", "failed", "unknown"]
 
 
 class KeptResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The result of an act, as a store keeps it. A result that is too large has no `json`."""
+    """The result of an act, as a store keeps it."""
 
     digest: str
+    """The SHA-256 of the result's JSON."""
     size: int
+    """The size of the result's JSON, in bytes."""
     json: str | None = None
+    """The result as JSON; None for one that is too large."""
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One answer that an approver can give. The kind is its meaning; the label is the text that people read."""
+    """One answer that an approver can give."""
 
     id: str
+    """The id, which a decision names."""
     label: str
+    """The text that people read."""
     kind: OptionKind
+    """The meaning: to allow or to reject, once or always."""
     session_only: bool = False
     """True if an "always" ends with its session, also where the store keeps grants for a project."""
 
@@ -85,24 +91,22 @@ class Option(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The reason why a person is asked: one hook and its words.
-
-    `scope` and `key` limit an "allow always" for this hook: to its prompt, to this very action, or to the key.
-    """
+    """The reason why a person is asked: one hook and its words."""
 
     hook: str
+    """The hook or rule that asks."""
     prompt: str
+    """The words that the person reads."""
     version: str = ""
+    """The version of the hook."""
     scope: Scope = "prompt"
+    """The subject of an "always": the prompt of the hook, or this very action."""
     key: str | None = None
+    """The hook's own key, which an "always" is limited to; None uses the scope."""
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One action that waits for a person.
-
-    `arguments` are the final ones, and `digest` is computed over exactly their bytes, the tool, the event, the session
-    and the tenant: the action that runs is the one that is shown here.
-    """
+    """One action that waits for a person: the action that runs is the one that is shown here."""
 
     id: str
     """The id under which the request is claimed and withdrawn."""
@@ -117,7 +121,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool: str
     """The tool, or the name of the agent, step or model of another operation."""
     arguments: Mapping[str, Any]
+    """The final arguments, as they would run."""
     digest: str
+    """The digest over exactly the arguments' bytes, the tool, the event, the folder, the session and the tenant."""
     questions: tuple[Question, ...]
     """The questions of the hooks and rules."""
     options: tuple[Option, ...]
@@ -234,11 +240,14 @@ class ApprovalBackend(Protocol):
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that other workers of a session left: undecided, approved and not begun, begun without a result."""
+    """Requests that other workers of a session left."""
 
     pending: tuple[ApprovalRequest, ...] = ()
+    """Requests that are undecided."""
     approved: tuple[ApprovalRequest, ...] = ()
+    """Requests that are approved, and not begun."""
     unknown: tuple[ApprovalRequest, ...] = ()
+    """Requests that were begun, and have no result."""
 
 
 @runtime_checkable
@@ -309,49 +318,67 @@ class UpstreamMethod(Protocol):
     def request_approval(
         self, prompt: str, options: list[str], timeout: float, default: Default, /
     ) -> Awaitable[str] | str:
-        """Return one of the options. Raises the upstream kernel's `ApprovalTimeoutError` when the time is up."""
+        """Return one of the options. Raises the upstream kernel's `ApprovalTimeoutError` when the time is up.
+
+        Args:
+            prompt: Question that the person reads.
+            options: Labels of the answers.
+            timeout: Seconds that the person has.
+            default: Answer that counts when the time is over.
+        """
         ...
 
 
 class GrantKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The subject of a grant. Every field has to be equal; no field is a pattern.
-
-    A `session` of None means every session; only grants that outlive their session have it.
-    """
+    """The subject of a grant. Every field has to be equal; no field is a pattern."""
 
     tenant: str
     session: str | None
+    """The id of the session; None for a grant that outlives its session, and holds in every one."""
     agent: str
     hook: str
+    """The hook that asked."""
     version: str
+    """The version of the hook; another version asks anew."""
     tool: str
+    """The tool of the call."""
     cwd: str
+    """The folder: of the call, or of the project for a grant that outlives its session."""
     scope: str
+    """The prompt, the digest of the action, or the hook's own key, by the scope of the question."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """An "allow always" or "deny always" that an approver gave to one hook's question.
-
-    `ceiling` is the risk of the request that was answered: the grant allows nothing of a higher risk. `impacts` are
-    those that its card named: an "allow always" covers no call with an impact beyond them. `used` counts the calls that
-    the grant has covered; `times`, if the approver set it, is the most.
-    """
+    """An "allow always" or "deny always" that an approver gave to one hook's question."""
 
     id: str
+    """The id, by which a grant is revoked."""
     key: GrantKey
+    """The subject: tenant, session, agent, hook, tool, folder and scope."""
     allows: bool
+    """True for an "allow always", False for a "deny always"."""
     ceiling: Risk
+    """The risk of the request that was answered: the grant allows nothing of a higher risk."""
     by: str
+    """The approver."""
     channel: str
+    """The kind of place where the approver answered."""
     request: str
+    """The id of the request that was answered."""
     created: datetime
+    """The time of the answer."""
     expires: datetime | None = None
+    """The end of the grant; None for one that ends with its session."""
     ends: float | None = None
     """The age of the store, in seconds, at which the grant ends, where it has an end and the store has an age."""
     revoked: datetime | None = None
+    """The time of its revocation; None while it is in force."""
     impacts: tuple[Impact, ...] = ()
+    """The impacts that the card named: an "allow always" covers no call with another one."""
     times: int | None = None
+    """The most calls that it covers; None sets no number."""
     used: int = 0
+    """The number of calls that it has covered."""
 
 
 class GrantUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -422,13 +449,19 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
     """A stop of acts. An empty `tenant` or `session` covers every one."""
 
     id: str
+    """The id of the stop."""
     tenant: str
+    """The tenant whose acts are stopped; empty for every one."""
     session: str
+    """The session whose acts are stopped; empty for every one."""
     why: str
     by: str
     at: datetime
+    """The time of its begin."""
     ended: datetime | None = None
+    """The time of its end; None while it is in force."""
     ended_by: str = ""
+    """The name of the person or program that ended it."""
 
     def covers(self, tenant: str, session: str) -> bool:
         """Return True if the acts of a session are stopped."""
@@ -453,10 +486,7 @@ class StopSource(Protocol):
 
 
 class ActionFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts by which a rule may judge an event. `arguments` is a read-only copy.
-
-    `event` tells the events apart. At one that is no tool call, `tool` is the payload's `tool_name` or empty, and the
-    arguments are the payload without its identity fields; a value among them may be an object of the host.
+    """The facts by which a rule may judge an event.
 
     `cwd` is the folder of the act, and `root` the session's folder, at which relative patterns begin.
 
@@ -464,8 +494,14 @@ class ActionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tool: str
+    """The tool; at an event that is no tool call, the payload's `tool_name`, or empty."""
     arguments: Mapping[str, Any]
+    """The arguments as a read-only copy; at an event that is no tool call, its payload without its identity fields.
+
+    A value in such a payload may be an object of the host.
+    """
     event: str
+    """The event; it tells tool calls from all others."""
     session: str
     tenant: str
     agent: str = ""
@@ -480,16 +516,21 @@ class RuleVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """A rule's verdict on an event, and the name of the rule.
 
     `deny` overrides every hook. `ask` puts a question of the rule's own beside those of the hooks. `allow` answers the
-    questions of the hooks it names in `answers`, `*` for all of them, and nothing else: no hook's denial, and no other
-    hook's question. `risk` is the rule's assessment of the call, and `risk_reason` its reason.
+    questions of the hooks it names, and nothing else: no hook's denial, and no other hook's question.
     """
 
     action: RuleAction
+    """The verdict: to allow, to ask, or to deny."""
     rule: str
+    """The name of the rule."""
     reason: str = ""
+    """The reason for a denial or a question."""
     answers: tuple[str, ...] = ()
+    """The hooks whose questions an `allow` answers; `*` for all."""
     risk: Risk | None = None
+    """The rule's assessment of the call; None for a rule without one."""
     risk_reason: str = ""
+    """The reason for the assessment."""
 
 
 class RulePolicy(Protocol):
@@ -529,7 +570,13 @@ class DisplaySystem(Protocol):
     """The screen of a person. The agent never reads it."""
 
     def show_message(self, message: str, level: Level, source: str) -> Awaitable[None] | None:
-        """Show one message. A failure is logged and goes no further."""
+        """Show one message. A failure is logged and goes no further.
+
+        Args:
+            message: Text for the user.
+            level: Level of the message: info, warning or error.
+            source: Hook or part that speaks, such as `hook:lint`.
+        """
         ...
 
 
@@ -545,17 +592,20 @@ class AuditSink(Protocol):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a log, and the hash of its last line at that size; `note` is the signed note, if there is one.
-
-    `place` names the host and the file of the log, so that a store finds a log that is gone.
-    """
+    """The size of a log, and the hash of its last line at that size."""
 
     log: str
+    """The id of the log."""
     segment: int
+    """The number of the log's segment."""
     size: int
+    """The number of lines."""
     head: str
+    """The hash of the last line."""
     note: str = ""
+    """The signed note; empty for a log without a signer."""
     place: str = ""
+    """The host and the file of the log, so that a store finds a log that is gone."""
 
 
 class StoreMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -569,11 +619,18 @@ class HeadStore(Protocol):
     """A second store for the heads of logs, out of reach of a program that can write the logs."""
 
     async def latest(self, log: str) -> Head | None:
-        """Return the latest head of a log, or None. Raises if the store cannot be read."""
+        """Return the latest head of a log, or None. Raises if the store cannot be read.
+
+        Args:
+            log: Id of the log.
+        """
         ...
 
     async def put(self, head: Head) -> None:
         """Keep a head. An earlier head than the one in the store, or an equal one, changes nothing.
+
+        Args:
+            head: Size and hash of the log now.
 
         Raises `HeadConflict` if the store has another hash for this size: then one of the two logs is not the other.
         """
@@ -604,7 +661,11 @@ class TokenCounter(Protocol):
     """
 
     def count(self, text: str) -> Awaitable[SupportsIndex] | SupportsIndex:
-        """Return a whole number, never less than the model will see. A plain method is called in a thread."""
+        """Return a whole number, never less than the model will see. A plain method is called in a thread.
+
+        Args:
+            text: Text whose tokens are counted.
+        """
         ...
 
 

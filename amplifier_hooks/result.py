@@ -14,7 +14,7 @@ from reprlib import repr as shortened
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from amplifier_hooks.errors import InvalidResult
 
@@ -88,14 +88,20 @@ _NONE: Final = ()
 
 
 class ContextInjection(msgspec.Struct, frozen=True, kw_only=True):
-    """One text for the agent's context. The registry, never the hook, fills in `hook_name` and `event`."""
+    """One text for the agent's context."""
 
     content: str
+    """The text; an empty one is refused."""
     role: Role = "system"
+    """The role in which the model reads the text."""
     ephemeral: bool = False
+    """True if only the next model call reads the text, and no history keeps it."""
     append_to_last_tool_result: bool = False
+    """True if the text follows the last tool result, in the same message."""
     hook_name: str = "unknown"
+    """The name of the hook. The registry, never the hook, fills it in."""
     event: str = ""
+    """The event of the hook. The registry, never the hook, fills it in."""
 
     def __post_init__(self) -> None:
         _check_text("content", self.content)
@@ -285,7 +291,12 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def inject(cls, text: str, *, role: Role = "system", **fields: Unpack[InjectFields]) -> HookResult:
-        """Return an answer that puts this text into the agent's context, within the budget of the turn."""
+        """Return an answer that puts this text into the agent's context, within the budget of the turn.
+
+        Args:
+            text: Text that the model reads.
+            role: Role in which the model reads it.
+        """
         if not fields:
             return cls(action="inject_context", context_injection=text, context_injection_role=role)
         return cls(action="inject_context", context_injection=text, context_injection_role=role, **fields)
@@ -305,6 +316,13 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
         Without a prompt the person is asked `DEFAULT_PROMPT`; without an answer `default` decides. The person is shown
         `risk` and `risk_reason` first: how much is at stake, and why.
+
+        Args:
+            prompt: Question that the person reads.
+            options: Labels of the answers that the person may give; Allow and Deny if None.
+            timeout: Seconds that the person has.
+            default: Answer that counts when the time is over.
+            scope: Subject of an "always": this prompt of the hook, or this very action.
         """
         return cls(
             action="ask_user",
@@ -337,6 +355,11 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
 
 CONTINUE: Final = HookResult()
 """The answer of a hook that has nothing to say; shared, so that it costs nothing."""
+
+
+def injections_of(result: HookResult, hook: str, event: str) -> list[ContextInjection]:
+    """Return every text of an answer with the name of its hook. A name that the hook wrote there is overwritten."""
+    return [replace(item, hook_name=hook, event=event) for item in result.injections]
 
 
 def as_result(answer: object) -> HookResult:
@@ -397,33 +420,51 @@ class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One text for the person at the screen, never for the agent."""
 
     text: str
+    """The text."""
     level: Level
+    """The level: info, warning or error."""
     hook_name: str
+    """The name of the hook."""
     source: str
+    """The source as the user reads it, such as `hook:lint`."""
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's question to a person."""
 
     hook_name: str
+    """The name of the hook."""
     prompt: str
+    """The words that the person reads."""
     options: tuple[str, ...]
+    """The labels of the answers."""
     timeout: float
+    """Seconds that the person has."""
     default: Default
+    """The answer that counts when the time is over."""
     scope: Scope
+    """The subject of an "always": the prompt of the hook, or this very action."""
     key: str | None
+    """The hook's own key, which an "always" is limited to; None uses the scope."""
 
 
 class Assessment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The risk of an action as one hook, one rule or the host assesses it. The reason may be empty."""
+    """The risk of an action as one hook, one rule or the host assesses it."""
 
     by: str
+    """The hook or rule; `host` for the host."""
     risk: Risk
+    """The risk: low, medium or high."""
     reason: str = ""
+    """The reason; empty if none is given."""
 
 
 def highest(assessments: Iterable[Assessment]) -> Risk | None:
-    """Return the highest risk among these assessments; None if there are none."""
+    """Return the highest risk among these assessments; None if there are none.
+
+    Args:
+        assessments: Assessments of one act.
+    """
     return max((one.risk for one in assessments), key=RISKS.index, default=None)
 
 
@@ -442,26 +483,32 @@ class Unenforced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One hook's answer on record.
-
-    `status` tells answers from failures: `error` (the hook raised), `timeout`, `invalid` (it returned something that is
-    no answer), `unavailable` (it could not be run), `disabled`. `denies` is True if the failure counts as a denial,
-    because the hook gates. `recheck` marks the second look of a gate at data that was changed after its first.
-    `output` is the text that the hook printed, if it was captured; a program that shows it escapes it for its place.
-    `registered` is the risk that the hook's registration gives to its questions. `would` is the answer of a report-only
-    hook, whose `result` is always empty; None if the hook is in force or had nothing to say.
-    """
+    """One hook's answer on record."""
 
     hook_name: str
+    """The name of the hook."""
     result: HookResult = CONTINUE
+    """The result of the hook; empty if the hook failed or is report-only."""
     status: Status = "ok"
+    """The end of the hook: `ok`, or a failure.
+
+    A failure is `error` (the hook raised), `timeout`, `invalid` (it returned something that is no answer),
+    `unavailable` (it could not be run), `disabled`, or `conflict` (it wanted another change at its second look).
+    """
     error: str | None = None
+    """The message of a failure."""
     duration_ms: float | None = None
+    """Milliseconds of the hook, where they are measured."""
     denies: bool = False
+    """True if the failure counts as a denial, because the hook gates."""
     recheck: bool = False
+    """True for the second look of a gate, at data that was changed after its first."""
     output: str | None = None
+    """The text that the hook printed, if it was captured; a program that shows it escapes it for its place."""
     registered: Assessment | None = None
+    """The risk that the hook's registration gives to its questions."""
     would: Unenforced | None = None
+    """The answer of a report-only hook; None if the hook is in force or had nothing to say."""
 
     @property
     def success(self) -> bool:
@@ -500,28 +547,44 @@ CHANGING: Final = ("modify", "ask_user")
 class Outcome(msgspec.Struct, frozen=True, kw_only=False):
     """All answers to one event together. It reads like a HookResult and keeps every hook's answer.
 
-    `action` is the strictest answer; `data` is the payload after every modification (the very object that was emitted,
-    if no hook changed it). `injections`, `asks`, `messages` and `assessments` are complete whatever `action` says.
-    `answers` holds the hooks that had something to say, failed or had to wait; `hook_results` has every hook.
+    Injections, questions, messages and assessments are complete whatever `action` says.
     """
 
     event: str
+    """The canonical name of the event."""
     data: Mapping[str, Any]
+    """The payload after every modification; the very object that was emitted, if no hook changed it."""
     ran: tuple[str, ...] = ()
+    """The names of the hooks that were called, in order."""
     total_duration_ms: float = 0.0
+    """Milliseconds from the first hook to the last one."""
     action: Action = "continue"
+    """The strictest answer."""
     reason: str | None = None
+    """The reason for a denial."""
     denied_by: str | None = None
+    """The hook or rule that denied; None if none did."""
     cause: Cause | None = None
+    """The kind of a denial; None without one."""
     modified: bool = False
+    """True if a hook has changed the payload."""
     injections: tuple[ContextInjection, ...] = ()
+    """Every text for the model."""
     asks: tuple[Ask, ...] = ()
+    """Every question for a person."""
     messages: tuple[UserMessage, ...] = ()
+    """Every text for the user."""
     answers: tuple[Answer, ...] = ()
+    """The hooks that had something to say, failed or had to wait; `hook_results` has every hook."""
     assessments: tuple[Assessment, ...] = ()
+    """Every assessment of the risk."""
 
     def changed_by(self, fields: Collection[str]) -> str:
-        """Return the name of the hook that last changed one of these fields; empty if no hook changed one."""
+        """Return the name of the hook that last changed one of these fields; empty if no hook changed one.
+
+        Args:
+            fields: Names of fields of the payload.
+        """
         changes = (one for one in reversed(self.answers) if one.success and one.action in CHANGING and not one.recheck)
         return next((one.hook_name for one in changes if any(name in (one.data or ()) for name in fields)), "")
 

@@ -26,19 +26,20 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import cache
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from unittest.mock import patch
 
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.approvals import Claims
 from amplifier_hooks.dispatch.run_hooks import Run
 from amplifier_hooks.ports import ApprovalRequest, Decision, KeptResult, Settlement
-from amplifier_hooks.registry import explain as explaining
-from amplifier_hooks.registry.hook_table import Roster
+from amplifier_hooks.registry import registry
+from amplifier_hooks.registry.hook_table import Explanation, Roster, explain
 from amplifier_hooks.registry.permissions import BUILT_IN
 from amplifier_hooks.registry.registration import make_hook
 from amplifier_hooks.result import Answer, HookResult, Outcome
@@ -109,7 +110,11 @@ def unchanged_process() -> Iterator[None]:
 
 
 class ManualClock:
-    """A clock that shows the time it was set to; `advance` moves it. It does not move deadlines under way."""
+    """A clock that shows the time it was set to; `advance` moves it. It does not move deadlines under way.
+
+    Args:
+        start: Time that the clock shows first.
+    """
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, 12, tzinfo=UTC)) -> None:
         self._now = start
@@ -130,6 +135,7 @@ class Message:
     role: Role
     content: str
     metadata: Mapping[str, Any]
+    """Facts about the message that the model does not read."""
 
 
 class RecordingContext:
@@ -165,10 +171,16 @@ class Record:
     kind: str
     facts: Mapping[str, Any]
     durable: bool
+    """True if the writer waited for the disk."""
 
 
 class CollectingAudit:
-    """A sink that keeps the record. While `error` is set, writing raises it; with `only`, for that kind alone."""
+    """A sink that keeps the record. While `error` is set, writing raises it; with `only`, for that kind alone.
+
+    Args:
+        error: Exception that `write` raises; None lets it work.
+        only: Kind of record at which `error` is raised; None stands for all.
+    """
 
     def __init__(self, error: Exception | None = None, *, only: str | None = None) -> None:
         self.records: list[Record] = []
@@ -213,6 +225,11 @@ class ScriptedApprover:
 
     `requests` lists the requests, `steps` the calls that a session made, and `became` the ends of actions; `asked` is
     set with the first request.
+
+    Args:
+        script: Answers, in order.
+        by: Name of the approver.
+        channel: Kind of place where the approver answers.
     """
 
     def __init__(self, *script: ScriptedAnswer, by: str = "Robin", channel: str = "script") -> None:
@@ -265,6 +282,10 @@ class ScriptedApprover:
         return [step for step, _ in self.steps]
 
 
+SPOILT: Final = (dict, list, tuple, set, bytearray, Outcome, Answer, HookResult)
+"""Types of the values that are overwritten, and of those whose parts are."""
+
+
 class SpoilingHook:
     """A hook that keeps every object that it is given, and spoils them all in place at its next call.
 
@@ -282,6 +303,9 @@ class SpoilingHook:
     MARK: Final = "spoilt"
     """The text in the place of every value."""
 
+    hook_version = "1"
+    """Its version as a hook: not a digest of what it was given, which would be read at each emit."""
+
     def __init__(self) -> None:
         self.given: list[object] = []
 
@@ -291,6 +315,10 @@ class SpoilingHook:
 
         The options are those of every registration. The hook of a lower priority number runs before others, whose
         objects it then spoils at the next of its four calls.
+
+        Args:
+            registry: Registry or scope that takes the hooks.
+            options: Options of every registration.
         """
         hook = cls()
         for way in ("register", "on", "gate", "observe"):
@@ -304,14 +332,14 @@ class SpoilingHook:
 
     def spoil(self) -> None:
         """Overwrite everything in all objects that were given, and forget them."""
-        found, place, seen = self.given, 0, set[int]()
+        todo, found = self.given, dict[int, object]()
         self.given = []
-        while place < len(found):
-            if id(found[place]) not in seen:
-                seen.add(id(found[place]))
-                found.extend(_parts(found[place]))
-            place += 1
-        for one in found:
+        while todo:
+            value = todo.pop()
+            if isinstance(value, SPOILT) and id(value) not in found:
+                found[id(value)] = value
+                todo.extend(_parts(value))
+        for one in found.values():
             _overwrite(one)
 
 
@@ -333,9 +361,10 @@ def spoil_events() -> Iterator[None]:
     ```
     """
     spoiling = SpoilingHook()
-    hooks_for, outcome, explain = Roster.hooks_for, Run.outcome, explaining.explain
+    hooks_for, outcome = Roster.hooks_for, Run.outcome
     record = Run._record  # noqa: SLF001  # the one place that keeps answers
 
+    @cache
     def make(intents: tuple[Intent, ...], event: str) -> list[Hook]:
         return [
             make_hook(one, event, spoiling, BUILT_IN, -1, chain_timeout=inf, name=SPOILER, timeout=None)
@@ -357,17 +386,17 @@ def spoil_events() -> Iterator[None]:
         if answer.hook_name != SPOILER:
             record(run, answer)
 
-    def leave_out(*about: Any) -> explaining.Explanation:
+    def leave_out(*about: Any) -> Explanation:
         found = explain(*about)
         hooks, observers = (tuple(one for one in ran if one.name != SPOILER) for ran in (found.hooks, found.observers))
-        return evolve(found, hooks=hooks, observers=observers)
+        return replace(found, hooks=hooks, observers=observers)
 
     try:
         with (
             patch.object(Roster, "hooks_for", surrounded),
             patch.object(Run, "outcome", unseen),
             patch.object(Run, "_record", keep),
-            patch.object(explaining, "explain", leave_out),
+            patch.object(registry, "explain", leave_out),
         ):
             yield
     finally:

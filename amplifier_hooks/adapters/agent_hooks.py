@@ -31,18 +31,9 @@ from agent_hooks import (
 )
 from attrs import define, field, frozen
 
-from amplifier_hooks.adapters.shared import Texts, call_at_end
+from amplifier_hooks import events
+from amplifier_hooks.adapters.shared import Texts, call_at_end, plain_message
 from amplifier_hooks.errors import HookAbortError
-from amplifier_hooks.events import (
-    LLM_POST,
-    LLM_PRE,
-    PROMPT_SUBMIT,
-    SESSION_END,
-    SESSION_START,
-    TOOL_ERROR,
-    TOOL_POST,
-    TOOL_PRE,
-)
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall
 
@@ -51,7 +42,6 @@ if TYPE_CHECKING:
 
     from agent_hooks import AgentContext, ApprovalRequest, InterceptionEmitter, InterceptionRecord
 
-    from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["AgentHooksHost", "SessionInterceptor", "SessionResolver"]
@@ -98,7 +88,7 @@ class SessionInterceptor:
 
     @_texts.default
     def _default_texts(self) -> Texts[dict[str, Any]]:
-        return Texts(self.session, message)
+        return Texts(self.session, plain_message)
 
     def intercept(self, context: AgentContext, /) -> Any:
         """Return a coroutine with the hooks' verdict on one interception. The host takes an exception for a denial."""
@@ -177,13 +167,8 @@ class SessionInterceptor:
         replaced = outcome.ok and outcome.value != result["value"]
         return change_verdict("$target", outcome.value) if replaced else Verdict.allow()
 
-    async def output(self, _context: AgentContext) -> Verdict:
-        """End the turn."""
-        await self._end_turn()
-        return Verdict.allow()
-
-    async def shutdown(self, _context: AgentContext) -> Verdict:
-        """End the turn, because the agent is done. The owner of the session closes it."""
+    async def end(self, _context: AgentContext) -> Verdict:
+        """End the turn, because the agent has answered or is done. The owner of the session closes it."""
         await self._end_turn()
         return Verdict.allow()
 
@@ -208,14 +193,9 @@ STEPS: Final[Mapping[InterceptionPoint, Callable[[SessionInterceptor, AgentConte
     InterceptionPoint.POST_MODEL_CALL: SessionInterceptor.after_model,
     InterceptionPoint.PRE_TOOL_CALL: SessionInterceptor.before_tool,
     InterceptionPoint.POST_TOOL_CALL: SessionInterceptor.after_tool,
-    InterceptionPoint.OUTPUT: SessionInterceptor.output,
-    InterceptionPoint.AGENT_SHUTDOWN: SessionInterceptor.shutdown,
+    InterceptionPoint.OUTPUT: SessionInterceptor.end,
+    InterceptionPoint.AGENT_SHUTDOWN: SessionInterceptor.end,
 }
-
-
-def message(role: Role, text: str) -> dict[str, Any]:
-    """Return a message in the format of AGENT-HOOKS."""
-    return {"role": role, "content": text}
 
 
 def denial_verdict(by: str | None, reason: str | None) -> Verdict:
@@ -245,10 +225,15 @@ class AgentHooksHost:
 
     session: SessionCoordinator
     emitter: InterceptionEmitter
+    """Emitter of interceptions that no other session uses."""
     tools: tuple[str, ...] = ()
+    """Names of the tools that the agent has, for the interceptors to read at the start."""
     read: Callable[[Any], Mapping[str, Any]] = field(default=lambda response: response)
+    """Function that turns a model's response into a mapping."""
     write: Callable[[Any, Mapping[str, Any]], Any] = field(default=lambda _response, changed: dict(changed))
+    """Function that turns such a mapping back into a response."""
     agent: str = "agent"
+    """Name of the agent, as the interceptors read it."""
     _contexts: AgentContextBuilder = field(init=False)
     _undo: list[Callable[[], Any]] = field(factory=list, init=False)
     _started: InterceptionRecord | None = field(default=None, init=False)
@@ -260,26 +245,30 @@ class AgentHooksHost:
             agent_id=self.agent, framework="amplifier-hooks", session_id=self.session.session_id
         )
         gates = {
-            PROMPT_SUBMIT: self._prompt,
-            LLM_PRE: self._before_model,
-            LLM_POST: self._after_model,
-            TOOL_PRE: self._before_tool,
-            TOOL_POST: self._after_tool,
+            events.PROMPT_SUBMIT: self._prompt,
+            events.LLM_PRE: self._before_model,
+            events.LLM_POST: self._after_model,
+            events.TOOL_PRE: self._before_tool,
+            events.TOOL_POST: self._after_tool,
             OUTPUT: self._output,
         }
-        listeners = {SESSION_START: self._start, TOOL_ERROR: self._after_tool, SESSION_END: self._end}
+        listeners = {
+            events.SESSION_START: self._start,
+            events.TOOL_ERROR: self._after_tool,
+            events.SESSION_END: self._end,
+        }
         for event, step in (gates | listeners).items():
             add = hooks.gate if event in gates else hooks.on
-            name = f"agent-hooks:{event}"
-            gate = self._session_gate(step)
-            self._undo.append(
-                add(
-                    event, gate, priority=LAST, name=name, timeout=GATE_TIMEOUT, own_event=True, recheck=False
-                )  # interceptors ask the approver themselves
-            )
+            gate, name = self._session_gate(step), f"agent-hooks:{event}"
+            # Interceptors ask the approver themselves, so the gates look at an act once.
+            undo = add(event, gate, priority=LAST, name=name, timeout=GATE_TIMEOUT, own_event=True, recheck=False)
+            self._undo.append(undo)
 
     async def output(self, content: Any) -> Any:
         """Return the answer that the agent may give instead of `content`.
+
+        Args:
+            content: Answer of the agent.
 
         Raise `HookAbortError` if the answer is denied.
         """
@@ -315,7 +304,7 @@ class AgentHooksHost:
         record = await self.emitter.emit_unchecked(context)
         if not record.proceeds:
             self._blocked = self._blocked or stops
-            return denial_result(record)
+            return HookResult.deny(denial_reason(record))
         after: Any = context
         for part in path:
             after = after[part]
@@ -324,7 +313,7 @@ class AgentHooksHost:
     async def _prompt(self, data: Mapping[str, Any]) -> HookResult:
         if self._started is None or not self._started.proceeds:
             self._blocked = True
-            return denial_result(self._started)
+            return HookResult.deny(denial_reason(self._started))
         context = self._contexts.input(content=data["prompt"], role="user")
         return await self._ask(context, "prompt", data["prompt"], "input", "content", stops=True)
 
@@ -363,9 +352,8 @@ class AgentHooksHost:
         return change_result(part, data[part], context["tool_result"]["value"])
 
     async def _output(self, data: Mapping[str, Any]) -> HookResult:
-        return await self._ask(
-            self._contexts.output(content=data["content"]), "content", data["content"], "output", "content"
-        )
+        context = self._contexts.output(content=data["content"])
+        return await self._ask(context, "content", data["content"], "output", "content")
 
     async def _end(self, _data: Mapping[str, Any]) -> HookResult:
         await self.emitter.emit_unchecked(
@@ -397,9 +385,12 @@ class SessionResolver:
         point, verdict = request.interception_point.value, request.verdict
         prompt = verdict.message or verdict.reason or f"An interceptor wants an approval at {point}"
         facts = {"identity": request.context_identity, "point": point, "target": request.context.get("target")}
-        undo = self.session.hooks.gate(
-            APPROVAL, self._approval_gate(prompt, facts), name="agent-hooks", timeout=GATE_TIMEOUT, own_event=True
-        )
+
+        async def ask(_event: str, data: Mapping[str, Any]) -> HookResult:
+            mine = data.get("session_id") == self.session.session_id and data.get("identity") == facts["identity"]
+            return HookResult.ask(prompt) if mine else CONTINUE
+
+        undo = self.session.hooks.gate(APPROVAL, ask, name="agent-hooks", timeout=GATE_TIMEOUT, own_event=True)
         try:
             outcome = await self.session.emit(APPROVAL, facts)
         finally:
@@ -409,13 +400,6 @@ class SessionResolver:
             return ApprovalResolution(ApprovalOutcome.REJECT, request.context_identity, refusal)
         return ApprovalResolution(ApprovalOutcome.APPROVE, request.context_identity, Verdict.allow())
 
-    def _approval_gate(self, prompt: str, facts: Mapping[str, Any]) -> Any:
-        async def ask(_event: str, data: Mapping[str, Any]) -> HookResult:
-            mine = data.get("session_id") == self.session.session_id and data.get("identity") == facts["identity"]
-            return HookResult.ask(prompt) if mine else CONTINUE
-
-        return ask
-
 
 def denial_reason(record: InterceptionRecord | None) -> str:
     """Return the reason of a denial in words."""
@@ -423,11 +407,6 @@ def denial_reason(record: InterceptionRecord | None) -> str:
         return "the session has not started"
     parts = record.verdict.reason, record.verdict.message
     return ": ".join(part for part in parts if part) or "no reason given"
-
-
-def denial_result(record: InterceptionRecord | None) -> HookResult:
-    """Return a denial as a `HookResult`."""
-    return HookResult.deny(denial_reason(record))
 
 
 def change_result(name: str, before: Any, after: Any) -> HookResult:

@@ -22,13 +22,12 @@ from urllib.parse import unquote
 from attrs import define, field
 
 from amplifier_hooks.act import MAX_DEPTH
-from amplifier_hooks.dispatch.middleware import RequestContext
-from amplifier_hooks.dispatch.rests import Rests
+from amplifier_hooks.dispatch.middleware import RequestContext, Rests
 from amplifier_hooks.errors import EmitTooDeep, HookAbortError, InvalidRegistration
 from amplifier_hooks.events import REQUEST_POST, REQUEST_PRE
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
@@ -81,15 +80,15 @@ def tenant_of_user(scope: Scope) -> str:
     """Return `tenant_id` or `tenant` of the authenticated user; `""` if there is none, or if two users differ.
 
     The user is `scope["user"]`, as Starlette's authentication keeps it, or `request.state.user`.
+
+    Args:
+        scope: Scope of the ASGI request.
     """
-    users = (scope.get("user"), _part(scope.get("state"), "user"))
-    found = {tenant for user in users for tenant in _tenants_of(user)[:1]}
+    found = set()
+    for user in (scope.get("user"), _part(scope.get("state"), "user")):
+        named = (_part(user, name) for name in ("tenant_id", "tenant"))
+        found |= {*[tenant for tenant in named if isinstance(tenant, str) and tenant][:1]}
     return found.pop() if len(found) == 1 else ""
-
-
-def _tenants_of(user: Any) -> list[str]:
-    named = (_part(user, name) for name in ("tenant_id", "tenant"))
-    return [tenant for tenant in named if isinstance(tenant, str) and tenant]
 
 
 def _part(of: Any, name: str) -> Any:
@@ -232,13 +231,11 @@ class HookedRequest:
         hooks = self.owner.hooks
         before = hooks.in_force(REQUEST_PRE)
         outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, exact=DECIDED)
-        reason = denial_reason(outcome)
         for _ in range(LOOKS):
-            now = hooks.in_force(REQUEST_PRE)
+            reason, now = denial_reason(outcome), hooks.in_force(REQUEST_PRE)
             if reason is not None or now is before:
                 break
             outcome, before = await hooks.look_again(outcome, self.data, before, DECIDED), now
-            reason = denial_reason(outcome)
         else:
             reason = TOO_MANY_CHANGES
         self.outcomes.append(outcome)
@@ -335,12 +332,9 @@ class HookedRequest:
 
         async def call() -> None:
             await self._call_app(hold)
-            first = next((one for one in held if one["type"] == "http.response.start"), None)
-            if first is not None:
-                context.status_code, context.response_headers = (
-                    first["status"],
-                    visible_headers(first.get("headers", ())),
-                )
+            if (first := next((one for one in held if one["type"] == "http.response.start"), None)) is not None:
+                context.status_code = first["status"]
+                context.response_headers = visible_headers(first.get("headers", ()))
 
         try:
             await self.owner.hooks.wrap(OPERATION, context, call, rests=self.rests.layers)
@@ -361,10 +355,15 @@ async def send_problem(send: Send, status: int, code: str, detail: str) -> None:
     """Send a response with a problem document."""
     text, title = clip(for_log(detail), LONGEST_REASON), responses.get(status, "Error")
     body = {"type": "about:blank", "title": title, "status": status, "detail": text, "code": code}
-    data = json.dumps(body).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", b"%d" % len(data))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": data})
+    for message in response(status, json.dumps(body).encode(), (b"content-type", b"application/problem+json")):
+        await send(message)
+
+
+def response(status: int, body: bytes, *headers: tuple[bytes, bytes]) -> list[Message]:
+    """Return a whole response, with the length of its body among the headers."""
+    pairs = [*headers, (b"content-length", b"%d" % len(body))]
+    start = {"type": "http.response.start", "status": status, "headers": pairs}
+    return [start, {"type": "http.response.body", "body": body}]
 
 
 def is_public(path: str, public: Collection[str]) -> bool:
@@ -456,14 +455,9 @@ def headers_of(headers: object, before: Mapping[str, str]) -> dict[str, str]:
 
 def plain_response(context: RequestContext) -> list[Message]:
     """Return the response of middleware that answered without the application."""
-    status = valid_status(context.status_code, 200)
     result = context.result
     body = result if isinstance(result, bytes) else result.encode() if isinstance(result, str) else b""
-    headers = [(b"content-length", b"%d" % len(body))]
-    return [
-        {"type": "http.response.start", "status": status, "headers": headers},
-        {"type": "http.response.body", "body": body},
-    ]
+    return response(valid_status(context.status_code, 200), body)
 
 
 def _name(raw: bytes) -> str:

@@ -65,6 +65,10 @@ class ClaudeAgent:
     `deferred_tool_use` in its result: start another run with `resume`, in another process if need be, and it goes on
     from there. `waits` limits the seconds a person may take; after that the program gives up waiting, which blocks the
     call.
+
+    Args:
+        asking: Place where a person decides: the session's approver, or a run that is resumed later.
+        waits: Seconds that a person may take.
     """
 
     def __init__(self, session: SessionCoordinator, *, asking: Asking = "inbox", waits: float = 3600.0) -> None:
@@ -82,6 +86,9 @@ class ClaudeAgent:
 
         If a callback of ours fails, it blocks the call it was asked about. The SDK refuses a program that is too old
         for that.
+
+        Args:
+            options: Options of the host's own; the SDK's defaults if None.
         """
         own = copy.copy(options or ClaudeAgentOptions())
         hooks: dict[Any, list[HookMatcher]] = {name: list(one) for name, one in (own.hooks or {}).items()}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
 from langchain.agents.middleware.types import AgentState
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
@@ -32,10 +32,10 @@ from amplifier_hooks.adapters.shared import (
     Texts,
     as_bytes,
     call_at_end,
+    check_reach,
     check_turn,
     hosted_tools,
     is_readable,
-    out_of_reach,
     with_nested,
 )
 from amplifier_hooks.errors import HookUsageError
@@ -60,6 +60,7 @@ Result: TypeAlias = "ToolMessage | Command[Any] | list[ToolMessage | Command[Any
 ANSWERS: Final[Any] = ApproveDecision | RejectDecision
 """Answers that resume an interrupted run; LangGraph takes no others."""
 SCRATCHPAD: Final = "__pregel_scratchpad"
+PAIR: Final = 2
 """Key under which LangGraph keeps the answer that resumed a run.
 
 The key is a private name. `interrupt` would give the answer only to a call that still waits, and would use it up.
@@ -94,7 +95,12 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     # -- a run is a turn -----------------------------------------------------------------------------------------
 
     async def abefore_agent(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
-        """Begin a turn with the user's last message. Raise `HookAbortError` if a hook denies the message."""
+        """Begin a turn with the user's last message. Raise `HookAbortError` if a hook denies the message.
+
+        Args:
+            state: State of the agent, from LangChain.
+            runtime: Runtime of the graph, from LangChain.
+        """
         await self._end_left_turn()
         asked = next((one for one in reversed(state["messages"]) if isinstance(one, HumanMessage)), None)
         manager = self.session.turn(text_of(asked))
@@ -108,7 +114,12 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return None
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Any) -> None:  # noqa: ARG002
-        """End the turn with the model's last message."""
+        """End the turn with the model's last message.
+
+        Args:
+            state: State of the agent, from LangChain.
+            runtime: Runtime of the graph, from LangChain.
+        """
         if self._turn is not None:
             said = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
             self._turn[1].response = text_of(said)
@@ -149,9 +160,14 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ModelResponse[Any]:
         """Call the model inside `call_model`.
 
+        Args:
+            request: Model call, from LangChain.
+            handler: Calls the model.
+
         Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
-        self._check_reach(request)
+        for name in tools_out_of_reach(request):
+            check_reach(name, "the provider runs it itself", "SessionMiddleware", self._outside)
         own = request.messages
 
         async def step() -> ModelResponse[Any]:
@@ -166,11 +182,6 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         return await self._run_step(step())
 
-    def _check_reach(self, request: ModelRequest[Any]) -> None:
-        for name in tools_out_of_reach(request):
-            if name not in self._outside:
-                raise out_of_reach(name, "the provider runs it itself", "SessionMiddleware")
-
     # -- tools ---------------------------------------------------------------------------------------------------
 
     def awrap_tool_call(
@@ -181,10 +192,13 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         The interrupt is a `ToolApprovalRequest`, like LangChain's own. An answer with `reject` ends the call. After any
         other answer the middleware looks for the session's decision again. Raise any error that the tool raises, and
         `HookUsageError` for a LangGraph version that does not say if a call was rejected.
+
+        Args:
+            request: Tool call, from LangChain.
+            handler: Calls the tool.
         """
-        return self._decide_call(
-            request, handler
-        )  # LangChain traces an `async def` in two hops through its thread pool
+        # LangChain traces an `async def` in two hops through its thread pool.
+        return self._decide_call(request, handler)
 
     async def _decide_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
@@ -203,7 +217,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         async def run(tool_input: dict[str, Any]) -> Any:
             nonlocal result, content
-            result = await handler(request.override(tool_call={**call, "args": tool_input}))
+            result = with_objects(await handler(request.override(tool_call={**call, "args": tool_input})))
             answer = answer_in(result, call["id"])
             content = None if answer is None else answer.content
             if answer is not None and answer.status == "error":
@@ -304,6 +318,28 @@ def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
     return ToolMessage(content=reason, name=call["name"], tool_call_id=call["id"], status="error")
 
 
+def with_objects(result: Result) -> Any:
+    """Return a result with the messages of its updates as objects. A tool may write them as dicts, too."""
+    if isinstance(result, list):
+        return [with_objects(one) for one in result]
+    if not isinstance(result, Command):
+        return result
+    return replace(result, update=change_messages(result.update, convert_to_messages))
+
+
+def change_messages(update: Any, change: Callable[[list[Any]], Any]) -> Any:
+    """Return an update of the state, a dict or a tuple of pairs, with its messages changed; any other as it is."""
+
+    def changed(name: object, value: Any) -> Any:
+        return change([*value] if isinstance(value, list | tuple) else [value]) if name == "messages" else value
+
+    if isinstance(update, dict):
+        return {name: changed(name, value) for name, value in update.items()}
+    if isinstance(update, tuple) and all(isinstance(pair, tuple) and len(pair) == PAIR for pair in update):
+        return tuple((name, changed(name, value)) for name, value in update)
+    return update
+
+
 def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     """Return the tool's answer to a call, also if it is part of an update of the agent's state."""
     if isinstance(result, ToolMessage):
@@ -311,9 +347,9 @@ def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     if isinstance(result, list):
         answers = (answer_in(one, call) for one in result)
         return next((one for one in answers if one is not None and one.tool_call_id == call), None)
-    messages = result.update.get("messages") if isinstance(result.update, dict) else None
-    found = (one for one in messages or () if isinstance(one, ToolMessage) and one.tool_call_id == call)
-    return next(found, None)
+    messages: list[Any] = []
+    change_messages(result.update, messages.extend)
+    return next((one for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call), None)
 
 
 def replace_value(request: ToolCallRequest, result: Result | None, value: Any, *, failed: bool) -> Result:
@@ -334,10 +370,8 @@ def exchange_answer(result: Result, answer: ToolMessage, own: ToolMessage) -> An
         return [exchange_answer(one, answer, own) for one in result]
     if not isinstance(result, Command):
         return own if result is answer else result
-    update: Any = result.update
-    if not isinstance(update, dict) or "messages" not in update:
-        return result
-    return replace(result, update={**update, "messages": [own if one is answer else one for one in update["messages"]]})
+    changed = change_messages(result.update, lambda them: [own if one is answer else one for one in them])
+    return replace(result, update=changed)
 
 
 def message(role: Role, text: str) -> BaseMessage:

@@ -40,9 +40,10 @@ from amplifier_hooks.adapters.shared import (
     answer_of,
     as_bytes,
     call_at_end,
+    check_reach,
     check_turn,
     is_readable,
-    out_of_reach,
+    plain_message,
 )
 from amplifier_hooks.admission.judge import frozen_object
 from amplifier_hooks.errors import HookUsageError
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     )
     from agents.tool_context import ToolContext
 
-    from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["OpenAIAgents"]
@@ -83,7 +83,7 @@ class OpenAIAgents:
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
         self.session = session
         self._outside = frozenset(outside)
-        self.texts: Texts[Any] = Texts(session, message)
+        self.texts: Texts[Any] = Texts(session, plain_message)
         self._unreadable: set[str] = set()
         """Ids of calls whose arguments are refused as JSON."""
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
@@ -97,6 +97,10 @@ class OpenAIAgents:
         self, agent: Agent[Any], prompt: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
     ) -> RunResult:
         """Run an agent as one turn of the session. The options are those of `Runner.run`.
+
+        Args:
+            prompt: Text of the user, or a list of the SDK's input items.
+            options: Options of the SDK's `Runner.run`.
 
         Raise `HookAbortError` if a hook denies the prompt or a model call, and any error that `Runner.run` raises.
         """
@@ -124,6 +128,10 @@ class OpenAIAgents:
         The run finds the decisions made meanwhile; a call without a decision interrupts it again. Load a stored state
         only from a place where nothing else can write: the SDK does not check it. Raise `HookUsageError` for the state
         of a run outside the session, and the errors of `run`.
+
+        Args:
+            state: State of the interrupted run, or its JSON.
+            options: Options of the SDK's `Runner.run`.
         """
         own = self.agent(agent)
         if isinstance(state, str):
@@ -183,7 +191,11 @@ class OpenAIAgents:
         self._agents.pop(agent, None)
 
     def config(self, config: RunConfig | None = None) -> RunConfig:
-        """Return the configuration of a run whose models are called inside the session."""
+        """Return the configuration of a run whose models are called inside the session.
+
+        Args:
+            config: Configuration of the host's own; the SDK's default if None.
+        """
         own = copy.copy(config or RunConfig())
         own.model = self.model(own.model) if isinstance(own.model, Model) else own.model
         if not isinstance(own.model_provider, InsideProvider):
@@ -191,17 +203,24 @@ class OpenAIAgents:
         return own
 
     def model(self, model: Model) -> Model:
-        """Return the model, called inside the session."""
+        """Return the model, called inside the session.
+
+        Args:
+            model: Model of the SDK.
+        """
         return model if isinstance(model, InsideModel) else InsideModel(self, model)
 
     def tool(self, tool: Tool) -> Tool:
-        """Return the tool, inside the session. Raise `HookUsageError` for a tool that is out of reach."""
+        """Return the tool, inside the session. Raise `HookUsageError` for a tool that is out of reach.
+
+        Args:
+            tool: Tool of the SDK.
+        """
         if not isinstance(tool, FunctionTool):
-            if tool.name in self._outside:
-                return tool
-            raise out_of_reach(tool.name, "it is no function tool", "OpenAIAgents")
-        if is_guarded(tool):
+            check_reach(tool.name, "it is no function tool", "OpenAIAgents", self._outside)
             return tool
+        if any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ()):
+            return tool  # inside a session already
         plain = set_function_tool_failure_error_function(copy.copy(tool), None)
         own = copy.copy(tool)
         own.needs_approval = ToolApproval(self, tool)
@@ -236,6 +255,12 @@ class OpenAIAgents:
         """Return True if the call has no decision yet. The arguments are a value, or the model's own JSON as bytes.
 
         A call whose JSON is refused has its decision: the guardrail tells the model of it.
+
+        Args:
+            context: Context of the run.
+            tool: Name of the tool.
+            arguments: Arguments as a value, or the model's own JSON as bytes.
+            call_id: Id of the call, as the model gave it.
         """
         if call_id in self._unreadable:
             return False
@@ -246,7 +271,11 @@ class OpenAIAgents:
         return True
 
     def note_unreadable(self, calls: Sequence[Any]) -> None:
-        """Note which calls of a model's answer are refused as JSON. The SDK asks about its own reading of them."""
+        """Note which calls of a model's answer are refused as JSON. The SDK asks about its own reading of them.
+
+        Args:
+            calls: Tool calls of the model's answer.
+        """
         for call in calls:
             (self._unreadable.discard if is_readable(as_bytes(call.arguments)) else self._unreadable.add)(call.call_id)
 
@@ -450,19 +479,9 @@ class InsideProvider(ModelProvider):
         await self._inner.aclose()
 
 
-def is_guarded(tool: FunctionTool) -> bool:
-    """Return True if the tool is inside a session already."""
-    return any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ())
-
-
-def message(role: Role, text: str) -> dict[str, Any]:
-    """Return a message in the format of the SDK."""
-    return {"role": role, "content": text}
-
-
 def as_items(prompt: str | list[Any]) -> list[Any]:
     """Return the input of a model as a list."""
-    return [message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+    return [plain_message("user", prompt)] if isinstance(prompt, str) else list(prompt)
 
 
 def text_of(content: str | list[Any]) -> str:

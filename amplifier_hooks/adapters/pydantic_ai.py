@@ -26,7 +26,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.adapters.shared import Texts, as_bytes, check_turn, hosted_tools, out_of_reach
+from amplifier_hooks.adapters.shared import Texts, as_bytes, check_reach, check_turn, hosted_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -81,6 +81,9 @@ class SessionCapability(AbstractCapability[Any]):
     ) -> AgentRunResult[Any]:
         """Run as one turn of the session; a run without a prompt continues an earlier run without a new turn.
 
+        Args:
+            handler: Runs the agent.
+
         Raise `HookAbortError` if a hook denies the prompt.
         """
         if ctx.prompt is None:
@@ -92,7 +95,11 @@ class SessionCapability(AbstractCapability[Any]):
         return result
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002  # as above
-        """Pass the prompt on as the hooks left it."""
+        """Return the node with the prompt as the hooks left it.
+
+        Args:
+            node: Node of the run, from Pydantic AI.
+        """
         turn, self._turn = self._turn, None
         if turn is None or not turn.outcome.modified or not isinstance(node, UserPromptNode):
             return node
@@ -110,6 +117,10 @@ class SessionCapability(AbstractCapability[Any]):
         handler: Callable[[ModelRequestContext], Awaitable[ModelResponse]],
     ) -> ModelResponse:
         """Call the model inside `call_model`.
+
+        Args:
+            request_context: Messages and settings of the model call.
+            handler: Calls the model.
 
         Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
@@ -139,7 +150,11 @@ class SessionCapability(AbstractCapability[Any]):
         args: str | dict[str, Any],
         **_tool: Any,
     ) -> str | dict[str, Any]:
-        """Keep the arguments as the model wrote them, before they become objects that JSON may show only in part."""
+        """Return the arguments as the model wrote them, and keep them, before they become objects.
+
+        Args:
+            args: Arguments as the model wrote them.
+        """
         self.received[call.tool_call_id] = as_bytes(args) if isinstance(args, str) else as_json(args), None
         return args
 
@@ -151,7 +166,11 @@ class SessionCapability(AbstractCapability[Any]):
         args: dict[str, Any],
         **_tool: Any,
     ) -> dict[str, Any]:
-        """Keep the validated arguments as JSON, too: a later change by another capability shows in it."""
+        """Return the validated arguments, and keep them as JSON: a later change by another capability shows in it.
+
+        Args:
+            args: Arguments after validation.
+        """
         if call.tool_call_id in self.received:
             self.received[call.tool_call_id] = self.received[call.tool_call_id][0], json_of(args)
         return args
@@ -164,18 +183,31 @@ class SessionCapability(AbstractCapability[Any]):
         error: ValidationError | ModelRetry,
         **_tool: Any,
     ) -> dict[str, Any]:
-        """Forget arguments that are not valid: another capability may put others in their place."""
+        """Forget arguments that are not valid, and return nothing: their error is raised again.
+
+        Another capability may put others in their place.
+
+        Args:
+            error: Error of the validation.
+        """
         self.received.pop(call.tool_call_id, None)
         raise error
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Return the tools, inside the session."""
+        """Return the tools, inside the session.
+
+        Args:
+            toolset: Tools of the run, from Pydantic AI.
+        """
         return InsideToolset(toolset, self)
 
     def check_reach(self, tool: str, why: str) -> None:
-        """Raise `HookUsageError` for a tool that runs without a question to the hooks, unless the host has named it."""
-        if tool not in self._outside:
-            raise out_of_reach(tool, why, "SessionCapability")
+        """Raise `HookUsageError` for a tool that runs without a question to the hooks, unless the host has named it.
+
+        Args:
+            tool: Name of the tool.
+        """
+        check_reach(tool, why, "SessionCapability", self._outside)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from amplifier_hooks.events import SESSION_END
 from amplifier_hooks.provenance import is_injected
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator, Turn
@@ -164,6 +164,11 @@ class Texts(Generic[M]):
         self._positions += [PositionedText(text, len(messages), tuple(messages[-2:])) for text in texts]
 
 
+def plain_message(role: Role, text: str) -> dict[str, Any]:
+    """Return a message in the format that several SDKs share."""
+    return {"role": role, "content": text}
+
+
 def message_at(messages: Sequence[M], index: int) -> M | None:
     """Return the message at `index`, or None if there is none."""
     return messages[index] if 0 <= index < len(messages) else None
@@ -221,12 +226,13 @@ def hosted_tools(settings: Mapping[str, Any]) -> list[str]:
     return [name for one in with_nested(settings) for name in HOSTED if one.get(name) not in (None, False, (), [])]
 
 
-def out_of_reach(tool: str, why: str, adapter: str) -> HookUsageError:
-    """Return the error for a tool that runs without a question to the hooks, and that the host has not named."""
-    return HookUsageError(
-        f"the tool {tool!r} is out of reach of hooks: {why}. "
-        f"Name it in {adapter}(session, outside=[…]) to let agents use it all the same"
-    )
+def check_reach(tool: str, why: str, adapter: str, outside: Collection[str]) -> None:
+    """Raise `HookUsageError` for a tool that runs without a question to the hooks, unless the host has named it."""
+    if tool not in outside:
+        raise HookUsageError(
+            f"the tool {tool!r} is out of reach of hooks: {why}. "
+            f"Name it in {adapter}(session, outside=[…]) to let agents use it all the same"
+        )
 
 
 def call_at_end(session: SessionCoordinator, adapter: str, tidy: Callable[[], Awaitable[Any]]) -> None:

@@ -5,30 +5,26 @@ The chain selects hooks by the tool name and the tenant of a payload and caches 
 runs once for each tool name and not once for each call.
 
 `DataView` subclasses dict instead of being a mapping proxy, so that `json.dumps`, `**` and `isinstance(data, dict)`
-work for hooks. Each hook gets a view of its own, with copies of the lists and dicts inside, so that no hook can change
-what another reads.
+work for hooks. `run_hooks.py` makes a view for each hook.
 """
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
-from itertools import chain, repeat
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
-from attrs import define, evolve, field, frozen
+import msgspec
+from msgspec.structs import force_setattr, replace
 
-from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.errors import InputNotFreezable, InvalidPayload
+from amplifier_hooks.errors import InvalidPayload
 from amplifier_hooks.events import GOES_ON_WHEN_DENIED, IDENTITY_FIELDS, Event
+from amplifier_hooks.logs import get_logger
 from amplifier_hooks.text.matching import MatchTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from amplifier_hooks.payloads import Payload
     from amplifier_hooks.provenance import TrustLevel
@@ -45,22 +41,26 @@ MAX_TICK: Final = 0.05
 SELECTIONS_KEPT: Final = 1024
 """Maximum of cached selections. Models choose tool names; new names must not fill the memory."""
 
+log = get_logger(__name__)
 
-@frozen(eq=False)
-class Selection:
-    """The hooks that take one payload, with the facts that the dispatcher needs about them."""
+
+class Selection(msgspec.Struct, frozen=True, eq=False):
+    """The hooks that take one payload, with the facts that the dispatcher needs about them.
+
+    The fields from `names` on follow from the hooks.
+    """
 
     hooks: tuple[Hook, ...]
     event: str = ""
     keeps: frozenset[str] = frozenset()
     """Fields of the payload that hooks may not change."""
-    names: tuple[str, ...] = field(init=False)
-    shortest_timeout: float = field(init=False)
+    names: tuple[str, ...] = ()
+    shortest_timeout: float = inf
     """Shortest timeout, in seconds, among the hooks that are not timed one by one."""
-    tick: float = field(init=False)
+    tick: float = MAX_TICK
     """Seconds between two looks of the watchdog while one of these hooks waits."""
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         unclocked = (hook.timeout for hook in self.hooks if not hook.timed)
         shortest = min((hook.timeout for hook in self.hooks), default=inf)
         for name, value in {
@@ -68,12 +68,14 @@ class Selection:
             "shortest_timeout": min(unclocked, default=inf),
             "tick": min(MAX_TICK, max(MIN_TICK, shortest / 4)),
         }.items():
-            object.__setattr__(self, name, value)  # frozen from here on
+            force_setattr(self, name, value)  # frozen from here on
 
 
-@frozen(eq=False)
-class Chain:
-    """The hooks that answer one event (`participants`), and the hooks that only see its outcome (`observers`)."""
+class Chain(msgspec.Struct, frozen=True, eq=False):
+    """The hooks that answer one event (`participants`), and the hooks that only see its outcome (`observers`).
+
+    The fields from `name` on follow from those before it.
+    """
 
     event: Event
     participants: tuple[Hook, ...]
@@ -86,22 +88,22 @@ class Chain:
     """True if the registry adds default fields to every payload."""
     reported: bool = False
     """True if an observer of `hook:*` follows how hooks run."""
-    name: str = field(init=False)
-    stoppable: bool = field(init=False)
+    name: str = ""
+    stoppable: bool = False
     """True if a denial keeps the act from happening (and does not keep an agent from stopping)."""
-    careful: bool = field(init=False)
+    careful: bool = False
     """True if an outcome needs further checks after the hooks have answered."""
-    guarded: bool = field(init=False)
+    guarded: bool = False
     """True if a gate that can deny takes part, or has to."""
-    watched: bool = field(init=False)
+    watched: bool = False
     """True if an observer receives the outcome."""
-    silent: bool = field(init=False)
+    silent: bool = False
     """True if no hook runs and no rule of the registry applies: the outcome is the unchanged payload."""
-    everybody: Selection | None = field(init=False)
-    watched_by_all: Selection | None = field(init=False)
-    _selections: dict[tuple[str, str | None], tuple[Selection, Selection]] = field(init=False, factory=dict)
+    everybody: Selection | None = None
+    watched_by_all: Selection | None = None
+    _selections: dict[tuple[str, str | None], tuple[Selection, Selection]] = {}
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         gates = [hook for hook in self.participants if hook.intent == "gate"]
         stoppable = self.event.gate and self.event.name not in GOES_ON_WHEN_DENIED
         heard = bool(self.participants or self.observers)
@@ -115,7 +117,7 @@ class Chain:
             "everybody": self._selection_for_all(self.participants),
             "watched_by_all": self._selection_for_all(self.observers),
         }.items():
-            object.__setattr__(self, name, value)  # frozen from here on
+            force_setattr(self, name, value)  # frozen from here on
 
     def pick(self, data: Mapping[str, Any]) -> Selection:
         """Return the participants that take this payload."""
@@ -174,7 +176,7 @@ def hook_for_call(hook: Hook, tenant: str, tool: str | None) -> Hook | None:
         def fail(_event: str, _data: object) -> NoReturn:
             raise timed_out
 
-        return evolve(hook, call=fail, awaits=False)
+        return replace(hook, call=fail, awaits=False)
 
 
 Intent = Literal["register", "on", "gate", "observe", "around"]
@@ -191,19 +193,18 @@ TENANTS_ALLOWED: Final = 16
 """Tenants that may have abandoned a hook before it is quarantined for all tenants."""
 
 
-class SharedTime(NamedTuple):
+class SharedTime(msgspec.Struct, frozen=True):
     """Seconds that a hook shares: with the other definitions of its chain, and with all hooks of its chain."""
 
     definitions: float = inf
     chain: float = inf
 
 
-@define(eq=False, kw_only=True, weakref_slot=False)
-class Hook:
+class Hook(msgspec.Struct, eq=False, kw_only=True):
     """A registered handler with all its options.
 
-    The second group of fields is the running state; only the registry and the dispatcher write it. `plain` follows from
-    the other fields: the dispatcher can call and await a plain hook without further checks. Most hooks are plain.
+    The second group of fields is the running state; only the registry and the dispatcher write it. `direct`, `plain`
+    and `able` follow from the other fields. Most hooks are plain.
     """
 
     name: str
@@ -246,11 +247,14 @@ class Hook:
     """Abandoned calls by tenant. Never changed in place: nearly all hooks share the empty mapping."""
     quarantined: bool = False
     """True if the hook is in quarantine for at least one tenant."""
-    plain: bool = field(default=False, init=False)
-    able: bool = field(default=False, init=False)
+    direct: bool = False
+    """True if the dispatcher can call and await the hook without further checks, but for its time."""
+    plain: bool = False
+    """True if the hook is direct, and not timed."""
+    able: bool = False
     """True if the hook is enabled, is in no quarantine, and shares no budget that other hooks may use up."""
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         gated = self.intent == "gate" or self.on_error == "deny"
         self.timed = self.timed or self.timing or gated or self.budget is not None or self.report_only
         self.settle()
@@ -278,7 +282,8 @@ class Hook:
     def settle(self) -> None:
         """Derive the flags again. Call it after any change of the running state, so that the change applies at once."""
         self.able = self.enabled and not self.quarantined and self.budget is None
-        self.plain = self.awaits and self.intent != "register" and self.able and not self.timed
+        self.direct = self.awaits and self.intent != "register" and self.able
+        self.plain = self.direct and not self.timed
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:
@@ -290,6 +295,11 @@ class Hook:
         """Address of the service or program that the hook speaks for; empty for a hook of this process."""
         origin = getattr(self.handler, "origin", "")
         return origin if isinstance(origin, str) else ""
+
+    @property
+    def current_version(self) -> str:
+        """The `hook_version` that the handler has now, or the digest of its registration."""
+        return stated_version(self.handler) or self.version
 
     @property
     def trust_level(self) -> TrustLevel:
@@ -315,6 +325,17 @@ class Hook:
         In front of a stop, only the failure of a hook that was registered there by name denies.
         """
         return self.gates and (self.event == event or event not in GOES_ON_WHEN_DENIED)
+
+
+def stated_version(handler: object) -> str:
+    """Return the `hook_version` of a handler, or of the object whose method it is; nothing if there is none."""
+    try:
+        for one in (handler, getattr(handler, "__self__", None)):
+            if isinstance(version := getattr(one, "hook_version", None), str):
+                return version
+    except BaseException:  # noqa: BLE001  # a property is the hook's code
+        log.warning("hook_version_failed", hook=type(handler).__qualname__)
+    return ""
 
 
 class DataView(dict[str, Any]):
@@ -353,94 +374,3 @@ def as_payload(event: str, data: PayloadData) -> Mapping[str, Any]:
     if not isinstance(fields, Mapping):
         raise InvalidPayload(f"{event}: data of type {type(data).__name__}; pass a mapping of field to value")
     return fields
-
-
-ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
-"""Types whose values hooks can share, because no hook can change them."""
-
-Copier = tuple[str, "Callable[[], Any]"]
-"""A field that each hook needs a copy of, with a function that makes one."""
-
-
-def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
-    """Return the copiers of a payload. No hook can change the values left out.
-
-    A bytearray within an object or a list arrives as bytes.
-    """
-    copiers: list[Copier] = []
-    for name, value in data.items():  # a comprehension costs half as much again
-        if type(value) is not str and type(value) not in ATOMS:
-            copiers.append((name, _copier(value)))  # see above
-    return copiers
-
-
-def copiers_after(change: Collection[str], copiers: list[Copier], data: Mapping[str, Any]) -> list[Copier]:
-    """Return the copiers of a payload after a change of these fields, from the copiers before it."""
-    after = [copier for copier in copiers if copier[0] not in change]
-    for name in change:
-        if type(data[name]) not in ATOMS:
-            after.append((name, _copier(data[name])))  # noqa: PERF401  # as in `copiers_of`
-    return after
-
-
-def _copier(value: Any) -> Callable[[], Any]:
-    if type(value) is dict:
-        for part in value.values():
-            if type(part) is not str and type(part) not in ATOMS:
-                break
-        else:
-            return value.copy  # the usual case
-    if type(value) in (dict, list):
-        with suppress(Exception):  # an object that is no plain data, or that cannot be compared
-            packed = marshal.dumps(value)  # takes a third of the time of JSON, a fifth of that of `own`
-            first = marshal.loads(packed)  # noqa: S302  # packed by the line before
-            if first == value:
-                return partial(next, chain((first,), map(marshal.loads, repeat(packed))))
-    return partial(own, value)
-
-
-def own(value: Any) -> Any:
-    """Return a copy of a container and of all containers in it; any other object as it is.
-
-    Runs no code of the values. A subclass of dict, list or set is copied as the plain kind, a subclass of tuple never.
-    """
-    made: dict[int, Any] = {}
-    todo: list[Any] = []
-
-    def take(item: Any) -> Any:
-        if (known := made.get(id(item))) is not None:
-            return known
-        kind = type(item)
-        if kind is tuple:
-            with suppress(RecursionError):
-                return tuple(take(one) for one in item)
-        for plain in (dict, list, set, bytearray):
-            if issubclass(kind, plain):
-                made[id(item)] = copy = set(set.copy(item)) if plain is set else plain.copy(item)
-                todo.append(copy)
-                return copy
-        return item
-
-    copy = take(value)
-    for one in todo:
-        if type(one) is dict or type(one) is list:
-            for key, item in one.items() if type(one) is dict else enumerate(one):
-                if type(item) not in ATOMS:
-                    one[key] = take(item)
-    return copy
-
-
-def frozen_copy(name: str, value: object, *, as_object: bool) -> Any:
-    """Return a copy of a value from a hook, as JSON keeps it.
-
-    Raises `InputNotFreezable` for a value that is no JSON, or no object where an object was. The value is the hook's
-    code, too: reading it may raise anything.
-    """
-    if as_object and not isinstance(value, Mapping):
-        raise InputNotFreezable(f"{name} was an object, and a hook replaced it by a {type(value).__name__}")
-    try:
-        return thaw(freeze(dict(value) if isinstance(value, Mapping) else value))
-    except (InputNotFreezable, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # see above
-        raise InputNotFreezable(f"{name} could not be read: {type(error).__name__}") from error

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from amplifier_hooks.result import CONTINUE, DEFAULT_OPTIONS, DEFAULT_PROMPT, Ask, Outcome, UserMessage
+from amplifier_hooks.result import CONTINUE, DEFAULT_OPTIONS, DEFAULT_PROMPT, Ask, Outcome, UserMessage, injections_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from amplifier_hooks.result import Action, Answer, Assessment, Cause, ContextInjection, Status
+    from amplifier_hooks.result import Action, Answer, Assessment, Cause, ContextInjection, HookResult, Status
 
 
 PRECEDENCE: Final[tuple[Action, ...]] = ("deny", "ask_user", "inject_context", "modify", "continue")
@@ -75,12 +75,12 @@ def merge(
         if answer.recheck and action not in OBJECTIONS:
             continue
         if result.context_injection or result.context_injections:
-            _add(answer, injections, (_attribute(item, answer, event) for item in result.injections))
+            _add(answer, injections, injections_of(result, answer.hook_name, event))
             action = stricter(action, "inject_context")  # an injection takes effect at any action
         if result.action == "ask_user":
-            _add(answer, asks, [_ask(answer)])
+            _add(answer, asks, [_ask(answer.hook_name, result)])
         if result.user_message:
-            _add(answer, messages, [_message(answer, result.user_message)])
+            _add(answer, messages, [_message(answer.hook_name, result, result.user_message)])
         if decisive is None or RANK[action] < RANK[strictest]:
             strictest, decisive = action, answer
     denial = decisive if strictest == "deny" else None
@@ -117,16 +117,10 @@ def _add(answer: Answer, items: list[Item], new: Iterable[Item]) -> None:
     items += [item for item in new if item not in items] if answer.recheck else new
 
 
-def _attribute(item: ContextInjection, answer: Answer, event: str) -> ContextInjection:
-    """Return a text with the name of its hook. A name that the hook wrote there is overwritten."""
-    return replace(item, hook_name=answer.hook_name, event=event)
-
-
-def _ask(answer: Answer) -> Ask:
+def _ask(hook: str, result: HookResult) -> Ask:
     """Return a hook's question, with defaults for what the hook left out."""
-    result = answer.effective_result
     return Ask(
-        hook_name=answer.hook_name,
+        hook_name=hook,
         prompt=result.approval_prompt or DEFAULT_PROMPT,
         options=tuple(result.approval_options or DEFAULT_OPTIONS),
         timeout=result.approval_timeout,
@@ -136,12 +130,11 @@ def _ask(answer: Answer) -> Ask:
     )
 
 
-def _message(answer: Answer, text: str) -> UserMessage:
+def _message(hook: str, result: HookResult, text: str) -> UserMessage:
     """Return a hook's message for the user, with its source."""
-    result = answer.effective_result
     return UserMessage(
         text=text,
         level=result.user_message_level,
-        hook_name=answer.hook_name,
-        source=f"hook:{result.user_message_source or answer.hook_name}",
+        hook_name=hook,
+        source=f"hook:{result.user_message_source or hook}",
     )

@@ -9,31 +9,45 @@ withhold its result. A failure before `call_next` is handled as the hook's `on_e
 result stands.
 
 Layers nest by priority, the lowest outermost, and share the context's `metadata`.
+
+A hook object at the first event of an operation runs in a task of its own. It answers when it calls on, or ends; its
+arguments at that moment are its change. The task then waits. If the operation runs, the rest of the hook object is the
+outermost layer around it; if not, `call_next` raises `OperationNotRun`.
+
+```
+with rests:     while the act is decided, keeps the hook objects that have answered
+rests.layers    are layers around the operation
+rests.end()     tells the rests that still wait that the operation did not run
+```
 """
 
 from __future__ import annotations
 
-from asyncio import CancelledError, sleep
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
+from contextvars import ContextVar
 from copy import deepcopy
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from amplifier_hooks import events
 from amplifier_hooks.dispatch.chain import DataView, Selection
 from amplifier_hooks.dispatch.merge import CAUSES
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
-from amplifier_hooks.dispatch.timeouts import has_cancelled_itself
-from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationRanTwice
+from amplifier_hooks.errors import HookAbortError, InvalidRegistration, OperationNotRun, OperationRanTwice
+from amplifier_hooks.foreign_code import finish_despite_cancel, has_cancelled_itself, keep_until_done
 from amplifier_hooks.result import CONTINUE, Answer, HookResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from amplifier_hooks.dispatch.chain import Hook
+
+    CallNext = Callable[[], Awaitable[Any]]
 
 
 def _snapshot(state: Mapping[str, Any]) -> DataView:
@@ -43,6 +57,12 @@ def _snapshot(state: Mapping[str, Any]) -> DataView:
     except Exception:  # noqa: BLE001  # a lock or a connection refuses to be copied
         return DataView(state)
 
+
+ELSEWHERE: Final = "nothing here runs the operation"
+REPORT_ONLY: Final = "a report-only hook does not stand around it"
+
+REPLACEABLE: Final = ("result", "status_code", "response_headers")
+"""Fields of a context that an operation sets, and that a rest may replace."""
 
 COMMON_FACTS: Final = frozenset({"event_type", "tenant_id"})
 
@@ -83,10 +103,15 @@ class AgentContext(HookContext, kw_only=True):
 
     facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"agent_name", "agent_definition", "model"}
     agent_name: str
+    """The agent's name."""
     agent_definition: Any = None
+    """The host's own description of the agent."""
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The inputs of the agent. A layer may replace them before calling on."""
     system_prompt: str | None = None
+    """The system prompt of the agent. A layer may replace it before calling on."""
     model: str | None = None
+    """The model of the agent, where the host named one."""
 
 
 class ToolContext(HookContext, kw_only=True):
@@ -94,8 +119,11 @@ class ToolContext(HookContext, kw_only=True):
 
     facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"tool_name", "arguments"}
     tool_name: str
+    """The tool's name."""
     arguments: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """The approved arguments, which no layer can change."""
     tool_context: Any = None
+    """The host's own object beside the arguments."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "arguments", DataView(self.arguments))
@@ -116,10 +144,15 @@ class WorkflowContext(HookContext, kw_only=True):
 
     facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"workflow_name", "step_id", "step_action", "state"}
     workflow_name: str
+    """The name of the workflow."""
     step_id: str
+    """The id of the step within its workflow."""
     step_action: str | None = None
+    """The name of the step's work."""
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The inputs of the step. A layer may replace them before calling on."""
     state: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """The state of the workflow as a snapshot."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "state", _snapshot(self.state))
@@ -130,11 +163,17 @@ class RequestContext(HookContext, kw_only=True):
 
     facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"method", "path", "headers", "body"}
     method: str
+    """The method, such as GET."""
     path: str
+    """The path of the address, without the query."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The headers of the request, by their names."""
     body: Any = None
+    """The body, where the host has read it."""
     status_code: int | None = None
+    """The status of the response, once there is one. A layer may replace it after calling on."""
     response_headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """The headers of the response. A layer may replace them after calling on."""
 
 
 class ModelContext(HookContext, kw_only=True):
@@ -142,7 +181,9 @@ class ModelContext(HookContext, kw_only=True):
 
     facts: ClassVar[frozenset[str]] = COMMON_FACTS | {"model"}
     messages: list[Any] = msgspec.field(default_factory=list)
+    """The messages that the model reads. A layer may replace them before calling on."""
     model: str = ""
+    """The model's name; empty if the host names none."""
 
 
 class ModelChoiceContext(ModelContext, kw_only=True):
@@ -220,7 +261,7 @@ async def run_middleware(
         context.result = await _Layer(hooks[0], hooks[1:], operation, context, call).run()
         return context.result
     if has_cancelled_itself():
-        await sleep(0)  # raises: a layer has cancelled the caller, and nothing may run
+        await asyncio.sleep(0)  # raises: a layer has cancelled the caller, and nothing may run
     began = clock()
     try:
         context.result = await call()
@@ -278,7 +319,7 @@ class _Layer:
         context = self.context
         try:
             self.return_value = await self.hook.handler(context, self.call_next)
-        except (Exception, CancelledError, SystemExit) as error:
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
             if error is self.error:  # the operation's own error, passing through
                 return CONTINUE
             if not isinstance(error, HookAbortError):
@@ -304,7 +345,7 @@ class _Layer:
         if self.called or self.over:
             raise OperationRanTwice(self.hook.name)
         if self.around.wait is not None and self.around.wait.over:
-            raise CancelledError
+            raise asyncio.CancelledError
         if self.context.abort:
             raise self.stop()
         self.called = True
@@ -323,3 +364,196 @@ class _Layer:
 def run_layer(_event: str, layer: _Layer) -> Awaitable[HookResult]:
     """Return the work of a layer. A `Run` calls layers through this function."""
     return layer.handle()
+
+
+# -- the rests of hook objects -----------------------------------------------------------------------------------------
+
+
+class Rest:
+    """One hook object under way at the first event of an operation."""
+
+    run: Run
+    hook: Hook
+    layer: Hook
+    """The rest as a layer of middleware."""
+    _calling: asyncio.Future[None]
+    _resumed: asyncio.Future[None]
+    _task: asyncio.Task[None]
+
+    def __init__(
+        self, name: str, context: HookContext, execute: Callable[[HookContext, CallNext], Awaitable[Any]]
+    ) -> None:
+        self.name = name
+        self.context = context
+        self.execute = execute
+        self.called_on = False
+        """True if the hook has called `call_next`."""
+        self.over = False
+        """True if the hook cannot call on any more: it has ended, or was cancelled."""
+        self.value: Any = None
+        self.error: BaseException | None = None
+        """The exception that the hook raised."""
+        self.failure: BaseException | None = None
+        """The exception of the operation."""
+
+    async def begin(self) -> None:
+        """Run the hook until it calls on, or ends. Raises what the hook raises before that."""
+        run = CURRENT.get()
+        assert run is not None  # noqa: S101  # a hook runs in a run
+        loop = asyncio.get_running_loop()
+        self._calling, self._resumed = loop.create_future(), loop.create_future()
+        self._task = asyncio.Task(self._execute(), loop=loop)  # a factory of eager tasks would run it here
+        await self._wait(self._calling)
+        self.run, self.hook = run, run.hook  # a run knows its hook once the hook waits
+        self.layer = replace(self.hook, intent="around", call=run_layer, handler=self.carry_on)
+        if not self.called_on and self.error is not None:
+            raise self.error
+
+    async def wait_for_operation(self) -> bool:
+        """Keep the rest for the operation whose act is being decided. Without one, end it, and return False.
+
+        The rest of a report-only hook never waits, because it could replace the result.
+        """
+        act = COLLECTING.get()
+        if act is not None and act.takes(self) and not self.hook.report_only:
+            act.waiting.append(self)
+            return True
+        why = REPORT_ONLY if self.hook.report_only else ELSEWHERE
+        await Rests(self.run.event, waiting=[self], why=why).end()
+        return False
+
+    @property
+    def waits(self) -> bool:
+        """True if the hook waits for its operation."""
+        return not self._task.done()
+
+    async def carry_on(self, around: HookContext, call_next: CallNext) -> Any:  # the hook may return anything
+        """Run the operation, then the rest; or skip the operation, if the hook did not call on."""
+        own = self.context
+        if not self.called_on:
+            return None if self.value is own else self.value
+        try:
+            await call_next()
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001  # the hook meets it
+            self.failure = error
+        shared = around.metadata
+        shared.update({name: value for name, value in own.metadata.items() if name not in shared})
+        own.metadata = shared
+        for name in ("results", "duration_ms", *self._replaceable):
+            setattr(own, name, getattr(around, name))
+        if not self._resumed.done():
+            self._resumed.set_result(None)
+        await self._wait()
+        if self.error is not None:
+            raise self.error
+        for name in self._replaceable:
+            setattr(around, name, getattr(own, name))
+        if own.abort:
+            around.abort, around.abort_reason = True, own.abort_reason
+        return None if self.value is own else self.value
+
+    @property
+    def _replaceable(self) -> tuple[str, ...]:
+        return tuple(name for name in REPLACEABLE if hasattr(self.context, name))
+
+    async def _execute(self) -> None:
+        try:
+            self.value = await self.execute(self.context, self._call_next)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # a task that raises SystemExit ends its loop
+            self.error = error
+        finally:
+            self.over = True
+
+    async def _call_next(self, _context: HookContext | None = None) -> Any:  # the operation may return anything
+        """Answer, wait for the operation, and return its result.
+
+        Raises what the operation raises, `OperationNotRun` if it does not run, `OperationRanTwice` for a second call
+        and for a call after the hook has ended, `HookAbortError` if `abort` is set, and `CancelledError` for a hook
+        that was cancelled.
+        """
+        if self.called_on or self._task.done():
+            raise OperationRanTwice(self.name)
+        if self.over:
+            raise asyncio.CancelledError
+        if self.context.abort:
+            raise HookAbortError(self.context.abort_reason or f"stopped by {self.name}", self.name)
+        self.called_on = True
+        if not self._calling.done():
+            self._calling.set_result(None)
+        await self._resumed
+        if self.failure is not None:
+            raise self.failure
+        return self.context.result
+
+    async def _wait(self, until: asyncio.Future[None] | None = None) -> None:
+        """Wait until the hook has ended, or has called on. A cancellation goes to the hook, which may clean up."""
+        task, over = self._task, {self._task} if until is None else {self._task, until}
+        try:
+            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.over = True
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        finally:
+            if not any(one.done() for one in over):  # the hook swallows cancellations
+                keep_until_done(task)
+                task.cancel()
+
+
+COLLECTING: ContextVar[Rests | None] = ContextVar("amplifier_hooks.rests", default=None)
+"""The act that is decided by the current code."""
+
+
+class Rests(msgspec.Struct, eq=False):
+    """The hook objects that wait for one act, whose event is `event`: those that answer within the `with` block."""
+
+    event: str
+    outer: Run | None = msgspec.field(default_factory=CURRENT.get)
+    """The run around the whole act. A hook object that answers an event of a hook does not wait for this act."""
+    waiting: list[Rest] = []
+    why: str = "it was cancelled"
+    """The reason why the operation does not run, unless it runs."""
+    _around: Rests | None = None
+
+    def __enter__(self) -> None:
+        self._around = COLLECTING.get()
+        COLLECTING.set(self)
+
+    def __exit__(self, *_error: object) -> None:
+        COLLECTING.set(self._around)
+
+    def takes(self, rest: Rest) -> bool:
+        """Return True if the hook object has answered the event of this act, and not one inside of it."""
+        return rest.run.event == self.event and rest.run.outer is self.outer
+
+    @property
+    def layers(self) -> tuple[Hook, ...]:
+        """The rests as layers, in the order the hooks have answered. Of two answers of one hook the last counts."""
+        if not self.waiting:
+            return ()
+        return tuple(rest.layer for rest in {rest.hook.number: rest for rest in self.waiting}.values())
+
+    async def end(self) -> None:
+        """End the act: raise `OperationNotRun` in the rests that still wait, because the operation did not run.
+
+        Cancelling does not interrupt this; the hooks' timeouts bound it.
+        """
+        if not self.waiting:
+            return
+        if any(rest.waits for rest in self.waiting):
+            await finish_despite_cancel(self._end(OperationNotRun(self.event, self.why)))
+        for rest in self.waiting:
+            if rest.layer.leaks > rest.hook.leaks:
+                rest.hook.count_leak(rest.run.tenant)
+
+    async def _end(self, error: OperationNotRun) -> None:
+        async def refuse() -> None:
+            raise error
+
+        for rest in reversed(self.waiting):
+            if rest.waits:
+                with suppress(HookAbortError, OperationNotRun):
+                    await run_middleware((rest.layer,), self.event, rest.context, refuse)

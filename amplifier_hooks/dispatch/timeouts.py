@@ -1,35 +1,39 @@
 """Drives a chain that waits, step by step in its caller's task, and interrupts it when a deadline passes.
 
-The default timeouts stand beside their use: `dispatch/chain.py` for hooks in code, `definitions/settings.py` and
+The default timeouts stand beside their use: `dispatch/chain.py` for hooks in code, `definitions/model.py` and
 `definitions/kinds/` for hooks from files.
 
 An interrupted walk always ends at the current hook: the wait first removes the remaining hooks from the walk, so
 whatever the hook does next (raise, return, swallow the cancellation and continue), no hook follows in this walk.
 
 Two things are avoided on purpose. No hook runs in a task of its own, because a task costs more than the whole chain;
-only hook objects that outlive their chain do (`rests.py`). And no running coroutine moves to another task, because an
-`asyncio.timeout` that it has entered would cancel the wrong task.
+only hook objects that outlive their chain do (`Rest` in `middleware.py`). And no running coroutine moves to another
+task, because an `asyncio.timeout` that it has entered would cancel the wrong task.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from math import inf
-from threading import get_ident
 from time import monotonic as clock
 from types import coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakKeyDictionary, ref
 
-from amplifier_hooks.foreign_code import GRACE, keep_alive
+from amplifier_hooks.foreign_code import (
+    GRACE,
+    delivered_cancellations,
+    has_pending_cancellation,
+    keep_alive,
+    running_task,
+)
 from amplifier_hooks.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.dispatch.run_hooks import Run
@@ -37,12 +41,6 @@ if TYPE_CHECKING:
 
 
 THROUGH: Final = object()
-
-CURRENT_TASKS: Final[dict[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = getattr(asyncio.tasks, "_current_tasks", {})
-"""Task that each event loop runs now, as asyncio keeps it."""
-
-_latest: Callable[[], asyncio.AbstractEventLoop | None] = type(None)
-"""The most recently used loop, if it still exists."""
 
 log = get_logger(__name__)
 
@@ -286,53 +284,3 @@ class Watchdog:
         self.next = due
         if (loop := self.loop()) is not None:
             self.timer = ref(loop.call_later(due - clock(), self.check_deadlines, context=Context()))
-
-
-def has_cancelled_itself() -> bool:
-    """Return True if the code of the running task cancelled that task; the next await raises `CancelledError`."""
-    task = running_task()
-    return task is not None and getattr(task, "_must_cancel", False) is True  # `has_pending_cancellation`, inlined
-
-
-def current_task() -> asyncio.Task[Any] | None:
-    """Return the running task, or None: hooks that never wait need no task, and no loop."""
-    global _latest  # noqa: PLW0603  # a cache of one
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-    _latest = ref(loop)
-    return asyncio.current_task(loop)
-
-
-def running_task() -> asyncio.Task[Any] | None:
-    """Like `current_task`, but tries the most recently used loop first.
-
-    Before Python 3.12, asyncio asks the operating system for the process ID at each call, which takes longer than a
-    hook.
-    """
-    latest = _latest()
-    if latest is not None and getattr(latest, "_thread_id", None) == get_ident():
-        return CURRENT_TASKS.get(latest)
-    return current_task()
-
-
-if sys.version_info >= (3, 12):
-    running_task = current_task
-
-
-def delivered_cancellations(task: asyncio.Task[Any]) -> int:
-    """Return the number of cancellations that a task has received.
-
-    One that was requested and is not delivered yet will arrive during the next wait.
-    """
-    return task.cancelling() - getattr(task, "_must_cancel", False)  # `has_pending_cancellation`, inlined
-
-
-def has_pending_cancellation(task: asyncio.Task[Any]) -> bool:
-    """Return True if a cancellation was requested that the task has not received yet.
-
-    asyncio keeps this fact private in every version; without it, a hook that awaits a cancelled future could not be
-    distinguished from a cancelled caller.
-    """
-    return bool(getattr(task, "_must_cancel", False))

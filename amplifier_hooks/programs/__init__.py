@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from amplifier_hooks.front_door import load_on_use
+from amplifier_hooks import load_on_use
 
 if TYPE_CHECKING:
     from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI

@@ -19,13 +19,16 @@ from amplifier_hooks.errors import InvalidRegistration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from amplifier_hooks.programs.dialect import Dialect, Spelling
+    from amplifier_hooks.programs.dialects import Dialect, Spelling
 
 
 WhenDown = Literal["deny", "ask", "allow"]
 
 PATH: Final = "/v1/bridge/"
 """Path at which the server takes questions; the name of the dialect follows."""
+
+VARIABLE: Final = "AMPLIFIER_HOOKS_TOKEN"
+"""Environment variable with the token, for a program that posts."""
 
 COMMAND: Final = re.compile(r"amplifier_hooks/bridge\.py|\bamplifier-hooks(?:\.exe)?[\"']? bridge\b")
 """Pattern of the bridge in a command, by its file or by its name."""
@@ -64,8 +67,6 @@ class Bridge:
     url: str = ""
     token: str = ""
     """Token in the settings; without one, a program that posts takes it from its environment."""
-    token_variable: str = "AMPLIFIER_HOOKS_TOKEN"  # noqa: S105  # a name
-    """Environment variable with the token."""
     waits: float = 300.0
     when_down: WhenDown = "deny"
 
@@ -95,8 +96,7 @@ class Bridge:
         if self.token:
             headers: dict[str, Any] = {"headers": {"Authorization": f"Bearer {self.token}"}}
         else:
-            variable = self.token_variable
-            headers = {"headers": {"Authorization": f"Bearer ${{{variable}}}"}, "allowedEnvVars": [variable]}
+            headers = {"headers": {"Authorization": f"Bearer ${{{VARIABLE}}}"}, "allowedEnvVars": [VARIABLE]}
         policy = {"onFailure": "block"} if blocks else {}
         return {"type": "http", "url": url, **headers, "timeout": timeout, **policy}
 

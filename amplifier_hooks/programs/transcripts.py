@@ -17,7 +17,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from attrs import define, field, frozen
 
-from amplifier_hooks.text.strict_json import load_json
+from amplifier_hooks.storage.state_folder import StateFolder
+from amplifier_hooks.text.strict_parsing import load_json
 
 Happened = Literal["ran", "rejected", "denied", "unknown"]
 """The end of a call as its transcript has it: it ran, its user rejected it, or a hook or a rule denied it."""
@@ -309,12 +310,6 @@ def _home(variable: str, default: str, *more: str) -> Callable[[], Path]:
     return lambda: Path(os.environ.get(variable) or Path.home() / default).joinpath(*more)
 
 
-def _state() -> Path:
-    from amplifier_hooks.storage.state_folder import StateFolder
-
-    return StateFolder().record
-
-
 SOURCES: Final[Mapping[str, Source]] = {
     one.name: one
     for one in (
@@ -339,7 +334,13 @@ SOURCES: Final[Mapping[str, Source]] = {
             patterns=("chats/*.json", "chats/*.jsonl"),
             read_entry=read_gemini_entry,
         ),
-        Source(name="record", title="agent", folder=_state, patterns=("*.jsonl",), read_entry=read_record_line),
+        Source(
+            name="record",
+            title="agent",
+            folder=lambda: StateFolder().record,
+            patterns=("*.jsonl",),
+            read_entry=read_record_line,
+        ),
     )
 }
 """The kinds of transcripts, a row each."""

@@ -254,18 +254,29 @@ class Registrar(ABC):
     # -- removing and listing ------------------------------------------------------------------------------------
 
     def unregister(self, name: str) -> int:
-        """Remove every hook with this name from the next emit on. Return the number of removed hooks."""
+        """Remove every hook with this name from the next emit on. Return the number of removed hooks.
+
+        Args:
+            name: Name of the hooks.
+        """
         return self._roster.remove(self._hooks_named(name))
 
     def disable(self, name: str) -> int:
         """Stop calling the hooks with this name at once, also in an emit under way. Return the number of hooks.
 
         A disabled gate denies nothing; where a gate is required (`require`), its absence denies.
+
+        Args:
+            name: Name of the hooks.
         """
         return self._roster.switch(self._hooks_named(name), enabled=False)
 
     def enable(self, name: str) -> int:
-        """Call the hooks with this name again, and end their quarantine. Return the number of hooks."""
+        """Call the hooks with this name again, and end their quarantine. Return the number of hooks.
+
+        Args:
+            name: Name of the hooks.
+        """
         return self._roster.switch(self._hooks_named(name), enabled=True)
 
     def list_handlers(self, event: str | None = None) -> dict[str, list[str]]:

@@ -13,6 +13,9 @@ Installing a package by itself adds neither a hook nor an import.
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,12 +50,25 @@ class DiscoveryResult:
     """Reason why the name registered nothing; None if it was loaded."""
 
 
-def list_installed() -> dict[str, list[EntryPoint]]:
+def list_installed() -> Mapping[str, list[EntryPoint]]:
     """Return every name that could be enabled, with its entry points. Imports nothing."""
+    return _read_installed(tuple((folder, _changed(folder)) for folder in sys.path))
+
+
+@lru_cache(maxsize=1)  # a file of each distribution is read, and hooks are looked up by the dozen
+def _read_installed(folders: tuple[tuple[str, int], ...]) -> Mapping[str, list[EntryPoint]]:  # noqa: ARG001  # the key
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
         found.setdefault(point.name, []).append(point)
     return found
+
+
+def _changed(folder: str) -> int:
+    """Return the time at which a package was last put into a folder or taken out of it."""
+    try:
+        return os.stat(folder or os.curdir).st_mtime_ns  # noqa: PTH116  # an entry of sys.path is a text
+    except (OSError, ValueError):
+        return 0
 
 
 def discover(
@@ -100,6 +116,11 @@ def _admit(scope: RegistryScope, thing: Any) -> None:  # an entry point may refe
     if hasattr(thing, "execute"):
         scope.add(thing() if isinstance(thing, type) else thing)
         return
+    call_with_scope(thing, scope)
+
+
+def call_with_scope(thing: Any, scope: RegistryScope) -> None:
+    """Call a package's function that registers hooks in a scope. Raises `TypeError` for another thing."""
     if not callable(thing):
         raise TypeError(f"{thing!r} is neither a function of a registry's scope nor a hook object")
     left_over = thing(scope)

@@ -14,21 +14,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from attrs import frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.act import freeze
-from amplifier_hooks.dispatch.chain import DataView, own
-from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext
-from amplifier_hooks.dispatch.rests import Rest
+from amplifier_hooks.dispatch.chain import DataView
+from amplifier_hooks.dispatch.middleware import OPERATIONS, HookContext, Rest
+from amplifier_hooks.dispatch.run_hooks import own
 from amplifier_hooks.errors import HookAbortError, HookUsageError, InputNotFreezable, InvalidRegistration
 from amplifier_hooks.registry.registration import CallNext, Handler, Participant, awaits, check_arguments, handler_name
 from amplifier_hooks.result import HookResult
+from amplifier_hooks.text.matching import Matcher
 
 if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Intent
     from amplifier_hooks.events import Event
-    from amplifier_hooks.text.matching import Matcher
 
 
 FIELD_OF: Final = {"arguments": "tool_input"}
@@ -100,12 +99,13 @@ class LoopContext(DataView):
         return str(self["run_id"])
 
 
-@frozen
-class HookMatcher:
+class HookMatcher(msgspec.Struct, frozen=True):
     """Hooks for the tools that a matcher names, as agent SDKs write them; no matcher means every tool."""
 
     matcher: str | Matcher | None = None
+    """Name, glob or expression of tools, as `match=` takes it; None stands for every tool."""
     hooks: Sequence[Participant] = ()
+    """Handlers and hook objects, which are registered in this order."""
     timeout: float | None = None
     """Seconds for each of these hooks; None is the default timeout."""
 

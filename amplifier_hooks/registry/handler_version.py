@@ -14,16 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from functools import lru_cache, partial
+from numbers import Rational
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from amplifier_hooks.logs import get_logger
-
-if TYPE_CHECKING:
-    from amplifier_hooks.dispatch.chain import Hook
-
+from amplifier_hooks.dispatch.chain import stated_version
 
 MOST_VALUES: Final = 20_000
 """Values that one version covers. The containers after them count by their type and length."""
@@ -37,7 +33,7 @@ OBJECTS: Final = 1
 LONGEST_VALUE: Final = 1 << 20
 """Characters or bytes of one value that a version covers. A longer value counts by its length and its beginning."""
 
-PLAIN: Final = (float, complex, date, time, timedelta, timezone, Decimal, Fraction, range, type(None), type(...))
+PLAIN: Final = (float, complex, date, time, timedelta, timezone, Decimal, range, type(None), type(...))
 """Types whose `repr` is the value, in every process."""
 
 LEAVES: Final[tuple[tuple[Any, Callable[[Any], bytes]], ...]] = (
@@ -51,31 +47,14 @@ LEAVES: Final[tuple[tuple[Any, Callable[[Any], bytes]], ...]] = (
     (ModuleType, lambda value: value.__name__.encode()),
     (type, lambda value: _type_name(value)),  # noqa: PLW0108  # the function is defined below
     (BuiltinFunctionType, lambda value: value.__qualname__.encode()),
+    (Rational, lambda value: b"%d/%d" % (value.numerator, value.denominator)),  # fractions; their module loads slowly
 )
 """Types without parts, and their values as bytes."""
-
-log = get_logger(__name__)
-
-
-def version_of(hook: Hook) -> str:
-    """Return the version of a hook: the `hook_version` that its handler has now, or the digest of its registration."""
-    return stated_version(hook.handler) or hook.version
 
 
 def fingerprint(handler: object) -> str:
     """Return the version of a handler: its `hook_version`, or a digest of its code and its values. Never raises."""
     return stated_version(handler) or _Digest().of(handler, own=True).hex()[:16]
-
-
-def stated_version(handler: object) -> str:
-    """Return the `hook_version` of a handler, or of the object whose method it is; nothing if there is none."""
-    try:
-        for one in (handler, getattr(handler, "__self__", None)):
-            if isinstance(version := getattr(one, "hook_version", None), str):
-                return version
-    except BaseException:  # noqa: BLE001  # a property is the hook's code
-        log.warning("hook_version_failed", hook=type(handler).__qualname__)
-    return ""
 
 
 class _Digest:
@@ -144,8 +123,9 @@ class _Digest:
 
 
 def _is_record(kind: type) -> bool:
-    """Return True for classes that declare their fields: those of attrs, dataclasses and pydantic."""
-    return any(hasattr(kind, name) for name in ("__attrs_attrs__", "__dataclass_fields__", "__pydantic_fields__"))
+    """Return True for classes that declare their fields: those of attrs, dataclasses, msgspec and pydantic."""
+    declared = ("__attrs_attrs__", "__dataclass_fields__", "__struct_fields__", "__pydantic_fields__")
+    return any(hasattr(kind, name) for name in declared)
 
 
 def _size(value: object) -> int:

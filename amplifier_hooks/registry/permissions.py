@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import field, frozen
+import msgspec
 
 from amplifier_hooks.errors import HookRefused, PrivilegeRequired
 from amplifier_hooks.events import LLM_PRE
 from amplifier_hooks.registry.decorators import Registrar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from amplifier_hooks.dispatch.chain import Hook, Intent, Tier
     from amplifier_hooks.events import Event
@@ -33,17 +33,12 @@ PRIVILEGED_HOOKS: Final = "privileged_hooks"
 PRIVILEGED_OPERATIONS: Final = frozenset({"model"})
 
 
-def _frozenset(permissions: Iterable[str]) -> frozenset[str]:
-    return frozenset({permissions} if isinstance(permissions, str) else permissions)
-
-
-@frozen(kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The owner of registrations, with its permissions. With a `tenant`, all registrations are for that tenant."""
 
     owner: str = ""
     built_in: bool = False
-    permissions: frozenset[str] = field(default=frozenset(), converter=_frozenset)
+    permissions: frozenset[str] = frozenset()
     tenant: str = ""
     report_only: bool = False
     """True if every hook of the owner that answers is report-only."""

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, cast
 from amplifier_hooks.dispatch.captured_output import capture_output, may_hide_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
 from amplifier_hooks.dispatch.middleware import run_layer
+from amplifier_hooks.dispatch.run_hooks import observe, observe_async
 from amplifier_hooks.errors import InvalidRegistration, InvalidResult
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.registry.handler_version import fingerprint
-from amplifier_hooks.result import CONTINUE, HookResult
+from amplifier_hooks.result import HookResult
 from amplifier_hooks.text.matching import ANY, Matcher
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     import re
@@ -363,18 +364,4 @@ def _call(intent: Intent, handler: Handler, *, is_async: bool, thread: bool, nam
     inner = partial(DaemonPool(THREADS_PER_HOOK, f"hook {name}").run, handler) if thread else handler
     if intent != "observe":
         return inner if not is_async or is_coroutine_by_code(handler) else as_coroutine(handler)
-    if is_async or thread:
-
-        async def watch(event: str, outcome: Outcome) -> HookResult:
-            await inner(event, outcome.data, outcome)
-            return CONTINUE
-
-    else:
-
-        async def watch(event: str, outcome: Outcome) -> HookResult:
-            answer = handler(event, outcome.data, outcome)
-            if hasattr(answer, "__await__"):
-                await answer
-            return CONTINUE
-
-    return watch
+    return observe_async(inner) if is_async or thread else observe(handler)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events
@@ -19,7 +18,6 @@ from amplifier_hooks.dispatch.chain import Chain, Selection, as_payload, tenant_
 from amplifier_hooks.dispatch.merge import refusal
 from amplifier_hooks.dispatch.middleware import HookContext, operation_of, run_middleware
 from amplifier_hooks.dispatch.run_hooks import CURRENT, Run
-from amplifier_hooks.dispatch.timeouts import has_cancelled_itself
 from amplifier_hooks.errors import (
     EmitTooDeep,
     HookAbortError,
@@ -27,14 +25,13 @@ from amplifier_hooks.errors import (
     InvalidLimit,
     InvalidRegistration,
 )
-from amplifier_hooks.events import Event
+from amplifier_hooks.events import IDENTITY_FIELDS, Event
+from amplifier_hooks.foreign_code import has_cancelled_itself
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.provenance import TRUST_LEVELS, SourceTrust
 from amplifier_hooks.registry.decorators import Registrar, Undo
 from amplifier_hooks.registry.event_names import Vocabulary, applies, is_pattern
-from amplifier_hooks.registry.handler_version import version_of
-from amplifier_hooks.registry.hook_events import hook_events
-from amplifier_hooks.registry.hook_table import RegistryChange, Roster
+from amplifier_hooks.registry.hook_table import RegistryChange, Roster, explain
 from amplifier_hooks.registry.permissions import (
     BUILT_IN,
     RegistryScope,
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import Hook, Intent, OnError, PayloadData
     from amplifier_hooks.payloads import Payload
     from amplifier_hooks.registry.entry_points import DiscoveryResult
-    from amplifier_hooks.registry.explain import Explanation
+    from amplifier_hooks.registry.hook_table import Explanation
     from amplifier_hooks.result import Cause
 
 
@@ -124,6 +121,7 @@ class HookRegistry(Registrar):
         self._chains: dict[str, Chain] = {}
         self._layers: dict[str, Chain] = {}
         self._stoppable: dict[str, bool] = {}
+        self._trust: dict[tuple[str, str], SourceTrust] = {}
         self._defaults: dict[str, Any] = {}
         self._required: list[str] = []
         self._stops: list[str] = []
@@ -177,6 +175,11 @@ class HookRegistry(Registrar):
 
         Only their denials, questions and risks count. A hook that wants another change denies; only the hook whose
         change was the last may want it again. Without `before` every hook looks, and none conflicts.
+
+        Args:
+            outcome: Outcome of the first look.
+            data: Payload that is looked at now.
+            before: Chain of the first look; None lets every hook look.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         looked = set() if before is None else {hook.number for hook in before.participants}
@@ -184,7 +187,7 @@ class HookRegistry(Registrar):
         taking = [hook for hook in run.selection.hooks if hook.enabled]
         hooks = tuple([hook for hook in taking if hook.recheck or hook.number not in looked])
         if hooks != run.selection.hooks:
-            run.selection = evolve(run.selection, hooks=hooks)
+            run.selection = replace(run.selection, hooks=hooks)
         run.exact = exact
         run.recheck, run.answers = True, list(outcome.answers)
         run.changer = None if before is None else outcome.changed_by(exact) if outcome.modified else ""
@@ -200,6 +203,9 @@ class HookRegistry(Registrar):
 
         Observers run in order, `concurrent` ones side by side. An observer cannot change the outcome; its failure is
         logged and has no other effect. Each observer gets a copy of its own.
+
+        Args:
+            outcome: Outcome as it stands after its effects.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
         if chain.watched:
@@ -209,13 +215,16 @@ class HookRegistry(Registrar):
         """Return the `data` of every hook's answer, in order. No hook sees the data of another.
 
         Each hook has `timeout` seconds. Failures and answers without data are left out; a denial stops no other hook.
+
+        Args:
+            timeout: Seconds that each hook has.
         """
         chain = self._chains.get(event) or self._chain(event)
         limit = check_timeout(timeout, "timeout")
         collected: list[dict[str, Any]] = []
         before: Run | None = None
         for hook in self._run(chain, data).selection.hooks:
-            alone = evolve(hook, timeout=min(hook.timeout, limit))
+            alone = replace(hook, timeout=min(hook.timeout, limit))
             run = self._run(chain, data, chain.selection_of((alone,)))
             if before is not None:
                 run.shared, run.total = before.shared, before.total
@@ -233,6 +242,9 @@ class HookRegistry(Registrar):
         """Merge these fields into the data of every emit from now on; the event's own data wins.
 
         Replaces earlier default fields.
+
+        Args:
+            fields: Fields of every payload, by their names.
         """
         self._defaults = fields
         self._chains = {}
@@ -275,21 +287,30 @@ class HookRegistry(Registrar):
         """Return the trust level and origin of the hook with this name, and its right to inject text at this event.
 
         No hook may inject where a text has no effect. A plugin's or tenant's hook may inject only where it may
-        register. Among hooks that share a name the least trusted counts.
+        register. Among hooks that share a name the least trusted counts. A handler's origin counts as it was at the
+        first question after a change of the registry.
         """
-        named = self._roster.find_by_name(hook)
+        known = self._trust
+        if (found := known.get((hook, event))) is not None:
+            return found
+        named = self._roster.named.get(hook, ())
         row = self._vocabulary.find(event)
         means = row is None or "inject_context" in row.answers
         heard = means and all(row is None or may_change(one.tier, one.tenant, row) for one in named)
         if not named:
             return SourceTrust(may_inject=heard)
         least = max(named, key=lambda one: TRUST_LEVELS.index(one.trust_level))
-        return SourceTrust(trust_level=least.trust_level, origin=least.origin, may_inject=heard)
+        trust = SourceTrust(trust_level=least.trust_level, origin=least.origin, may_inject=heard)
+        if row is not None:  # undescribed names must not fill the memory
+            known[hook, event] = trust
+        return trust
 
     def version_of(self, hook: str, tenant: str = "") -> str:
         """Return the version of a hook, found by the name that a tenant knows. A new version needs new approvals."""
-        named = self._roster.find_by_name(hook)
-        return next((version_of(one) for one in named if one.tenant in ("", tenant)), "")
+        for one in self._roster.named.get(hook, ()):
+            if one.tenant in ("", tenant):
+                return one.current_version
+        return ""
 
     # -- around operations ---------------------------------------------------------------------------------------
 
@@ -307,6 +328,11 @@ class HookRegistry(Registrar):
         `rests` are layers outside of them: the rests of hook objects that took part in the decision. Matchers match
         `tool`, or the context's `tool_name` if `tool` is not given. Raises what `call` raises, and `HookAbortError`
         when a hook or an emergency stop kept `call` from running.
+
+        Args:
+            context: Context that the layers see.
+            call: The operation itself, which runs at most once.
+            tool: Name that matchers are compared with; the context's `tool_name` if None.
         """
         self._check_not_stopped()
 
@@ -342,12 +368,19 @@ class HookRegistry(Registrar):
 
         With a `tenant`, every hook of the scope is for that tenant alone; with `report_only`, no answer of them has an
         effect.
+
+        Args:
+            plugin: Name of the plugin, which owns the hooks.
+            built_in: True for hooks that ship with this package, which need no permissions.
+            permissions: Rights of the plugin, such as `privileged_hooks`.
+            report_only: True if no answer of the hooks has an effect.
         """
         names: dict[str, object] = {"plugin": plugin or None, "tenant": tenant}
         for what, value in names.items():
             if not isinstance(value, str):
                 raise InvalidRegistration(f"{what} {value!r} is no name; a scope needs an owner")
-        scope = Scope(owner=plugin, built_in=built_in, permissions=permissions, tenant=tenant, report_only=report_only)
+        given = frozenset({permissions} if isinstance(permissions, str) else permissions)
+        scope = Scope(owner=plugin, built_in=built_in, permissions=given, tenant=tenant, report_only=report_only)
         return RegistryScope(scope, self._roster, self._admit, self._row)
 
     def discover(
@@ -361,6 +394,11 @@ class HookRegistry(Registrar):
 
         Each package registers in a scope of its own, as a plugin with the `permissions` given for its name; hooks that
         ship with this package are built-in. A broken package is reported and skipped, unless the names are `required`.
+
+        Args:
+            enabled: Names of entry points, in the order of their registration.
+            permissions: Permissions by the name of a package's entry point; none if None.
+            required: True raises for a package that cannot be used, instead of reporting it.
 
         Raises `HookUnavailable` for a required package that cannot be used.
         """
@@ -390,6 +428,13 @@ class HookRegistry(Registrar):
         `replaces` is the field of the payload that a modification replaces, `payload` the model that describes the
         payload. Repeating a declaration is harmless.
 
+        Args:
+            name: Name of the event, `domain:phase`.
+            gate: True if a denial keeps the act from happening.
+            fires: Moment at which the event fires, in one sentence.
+            replaces: Field of the payload that a modification replaces; None if there is none.
+            payload: Model that describes the payload; `Payload` if None.
+
         Raises `InvalidRegistration` for a name that is taken, and `MisspeltEvent` for one that reads like a known one.
         """
         answers = {"continue", "inject_context"}
@@ -410,11 +455,19 @@ class HookRegistry(Registrar):
         self._apply_change(RegistryChange(what="declared", event=name))
 
     def forget_own_events(self, names: Iterable[str]) -> None:
-        """Remove the events that `at_once` made known."""
+        """Remove the events that `at_once` made known.
+
+        Args:
+            names: Names that `at_once` got as `own_events`.
+        """
         self._vocabulary.remove_own(names)
 
     def check_event(self, event: str, hook: str) -> None:
-        """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`."""
+        """Refuse an unknown event, or pattern, for the definition `hook`. Raises `UnknownEvent`.
+
+        Args:
+            hook: Name of the definition, for the error.
+        """
         self._vocabulary.require(self._vocabulary.resolve_name(event, patterns=True, warn=False), hook, NAMED_IN_FILE)
 
     def check_gates(self) -> None:
@@ -439,6 +492,9 @@ class HookRegistry(Registrar):
 
     def require(self, event: str, *, own_event: bool = False) -> Undo:
         """Deny this event, as `no_policy`, whenever no gate looks at it. Return the undo.
+
+        Args:
+            own_event: True for an event that the host emits and the catalogue lacks.
 
         Raises `InvalidRegistration` for an event that cannot be stopped, and for one in front of a stop, and
         `UnknownEvent` as for a gate.
@@ -475,8 +531,6 @@ class HookRegistry(Registrar):
 
     def explain(self, event: str, data: Mapping[str, Any] | None = None) -> Explanation:
         """Explain what an emit of this event would do now: the hooks that would run, and the reasons. Runs no hook."""
-        from amplifier_hooks.registry.explain import explain
-
         chain = self._chain(event)
         payload = self._payload(chain, {} if data is None else data)
         refused: Cause | None = None
@@ -495,6 +549,10 @@ class HookRegistry(Registrar):
         Emits see the hooks as before the block or as after it, so the block must not wait. From then on an event may
         have `max_per_event` hooks from definitions, if given, and `own_events` are known as the host's own. Without
         `keep` the block is a trial: it raises the same errors, and its changes are dropped.
+
+        Args:
+            max_per_event: Number of hooks from definitions that an event may have from then on; None leaves it.
+            own_events: Names of events that the host emits itself; gates may stand at them from then on.
         """
         before, kept = self._max_per_event, False
         self._vocabulary.add_own(own_events)
@@ -520,13 +578,20 @@ class HookRegistry(Registrar):
         self._chains, self._layers = {}, {}
 
     def tell(self, change: RegistryChange) -> None:
-        """Report a change that explains changes of hooks, such as the change of a definition, to the listeners."""
+        """Report a change that explains changes of hooks, such as the change of a definition, to the listeners.
+
+        Args:
+            change: Change that the listeners get.
+        """
         self._roster.tell(change)
 
     def watch(self, listener: Callable[[RegistryChange], None]) -> Undo:
         """Call a listener for every change of the registry, for example to record it. Return the undo.
 
         An error of a listener is logged and has no other effect.
+
+        Args:
+            listener: Function that is called with each change, after the change.
         """
         self._listeners.append(listener)
         return _once(lambda: self._listeners.remove(listener))
@@ -649,7 +714,7 @@ class HookRegistry(Registrar):
 
     def _apply_change(self, change: RegistryChange) -> None:
         """Apply a change from the next emit on, and call the listeners."""
-        self._chains, self._layers = {}, {}
+        self._chains, self._layers, self._trust = {}, {}, {}
         for listener in tuple(self._listeners):
             try:
                 listener(change)
@@ -704,27 +769,59 @@ class HookRegistry(Registrar):
 
     async def _report(self, event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float) -> None:
         """Report the answers of these hooks to the observers of `hook:*`."""
-        for name, facts in hook_events(event, data, answers, chain_ms):
+        for name, facts in _hook_events(event, data, answers, chain_ms):
             chain = self._chains.get(name) or self._chain(name)
             await self._show(chain, Outcome(name, facts))
 
     async def _show(self, chain: Chain, outcome: Outcome) -> tuple[Answer, ...]:
         """Show the observers an outcome. Return their recorded answers."""
-        watchers = chain.watchers(outcome.data).hooks
-        in_turn = tuple(hook for hook in watchers if not hook.concurrent)
-        beside = [(hook,) for hook in watchers if hook.concurrent]
+        watchers = chain.watched_by_all or chain.watchers(outcome.data)
+        beside = [(hook,) for hook in watchers.hooks if hook.concurrent]
         if not beside:
-            return await self._show_to(chain, outcome, in_turn)
-        groups = await asyncio.gather(*(self._show_to(chain, outcome, hooks) for hooks in (in_turn, *beside)))
-        return tuple(answer for answers in groups for answer in answers)
+            return await self._show_to(chain, outcome, watchers)
+        in_turn = tuple(hook for hook in watchers.hooks if not hook.concurrent)
+        groups = (chain.selection_of(hooks) for hooks in (in_turn, *beside))
+        shown = await asyncio.gather(*(self._show_to(chain, outcome, group) for group in groups))
+        return tuple(answer for answers in shown for answer in answers)
 
-    async def _show_to(self, chain: Chain, outcome: Outcome, hooks: tuple[Hook, ...]) -> tuple[Answer, ...]:
-        if not hooks:
+    async def _show_to(self, chain: Chain, outcome: Outcome, watchers: Selection) -> tuple[Answer, ...]:
+        if not watchers.hooks:
             return ()
-        run = self._run(chain, outcome.data, chain.selection_of(hooks), notification=True)
+        run = self._run(chain, outcome.data, watchers, notification=True)
         run.given = outcome
         found = run.start() or await run.finish()
         return found.hook_results if chain.reported else ()
+
+
+def _hook_events(
+    event: str, data: Mapping[str, Any], answers: Iterable[Answer], chain_ms: float
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield two events for each hook that was called, for its start and its end. A disabled hook was not called.
+
+    The identity fields come from the payload of the event. A hook whose own duration was not measured gets the duration
+    of its chain.
+    """
+    about = {name: data[name] for name in IDENTITY_FIELDS.intersection(data)}
+    if "event_id" in about:
+        about["parent_id"] = about.pop("event_id")
+    for answer in answers:
+        if answer.status == "disabled":
+            continue
+        duration = chain_ms if answer.duration_ms is None else answer.duration_ms
+        for name, facts in ((events.HOOK_START, {}), _end_event(answer, duration)):
+            names = {"hook_name": answer.hook_name, "event": event, "event_type": name.replace(":", "_")}
+            yield name, {**about, **names, **facts}
+
+
+def _end_event(answer: Answer, duration_ms: float) -> tuple[str, dict[str, Any]]:
+    if not answer.success:
+        name = events.HOOK_TIMEOUT if answer.status == "timeout" else events.HOOK_FAILED
+        behavior = "deny" if answer.denies else "continue"
+        return name, {"error": answer.error or answer.status, "on_error_behavior": behavior, "duration_ms": duration_ms}
+    if answer.action == "deny":
+        return events.HOOK_BLOCKED, {"block_reason": answer.result.reason, "duration_ms": duration_ms}
+    would = {} if answer.would is None else {"would": answer.would.action}
+    return events.HOOK_COMPLETE, {"action": answer.action, **would, "duration_ms": duration_ms}
 
 
 def _has_gate(hooks: Iterable[Hook]) -> bool:

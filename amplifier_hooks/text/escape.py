@@ -145,12 +145,13 @@ def clip(text: str, limit_bytes: int) -> str:
         return "…" if limit_bytes >= len(_utf8("…")) else ""
     while room and data[room] >> 6 == _CONTINUES:
         room -= 1
-    kept = _TORN_ESCAPE.sub("", data[:room].decode("utf-8", "surrogatepass"))
+    kept = TORN_ESCAPE.sub("", data[:room].decode("utf-8", "surrogatepass"))
     return kept + _rest(len(data) - len(_utf8(kept)))
 
 
 _CONTINUES: Final = 0b10  # how a byte of UTF-8 begins when its character began before it
-_TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")
+TORN_ESCAPE: Final = re.compile(r"\\(?:u(?:\{[0-9A-F]{0,6})?)?\Z")
+"""An escape that the end of a text cuts through."""
 
 
 def _rest(count: int) -> str:

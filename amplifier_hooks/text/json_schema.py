@@ -88,11 +88,7 @@ class Schema:
 
     @_validator.default
     def _build_validator(self) -> Any:
-        try:
-            import jsonschema_rs
-        except ModuleNotFoundError:
-            raise MissingExtra("a JSON schema", "schemas") from None
-
+        jsonschema_rs = MissingExtra.load("jsonschema_rs", "a JSON schema", "schemas")
         patterns = jsonschema_rs.RegexOptions(size_limit=LARGEST_PATTERN, dfa_size_limit=LARGEST_PATTERN)
         try:
             return jsonschema_rs.validator_for(

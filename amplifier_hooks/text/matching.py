@@ -21,15 +21,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-import attrs
+import msgspec
 
 from amplifier_hooks.errors import HookError, InvalidRegistration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     import regex
 
@@ -50,12 +51,20 @@ class MatchTimedOut(HookError):
         super().__init__(f"matcher {spec!r} gave no answer within {limit * 1000:g} ms; simplify the pattern")
 
 
-@attrs.frozen
-class Matcher:
-    """A test of tool names. `spec` is its spelling."""
+class Matcher(msgspec.Struct, frozen=True, eq=False):
+    """A test of tool names. `spec` is its spelling; two matchers of one spelling are equal."""
 
     spec: str
-    _test: Callable[[str], bool] = attrs.field(eq=False, repr=False)
+    _test: Callable[[str], bool]
+
+    def __eq__(self, other: object) -> bool:
+        return self.spec == other.spec if isinstance(other, Matcher) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.spec)
+
+    def __repr__(self) -> str:
+        return f"Matcher({self.spec!r})"
 
     def matches(self, tool_name: str) -> bool:
         """Return True if the hook is for this tool. Raises `MatchTimedOut`."""
@@ -81,28 +90,25 @@ def compile_matcher(spec: str | Iterable[str] | re.Pattern[str] | None) -> Match
 
 
 _PART: Final = r"(?:[\w.:/@*?-]|\[!?[\w.:/@ -]+\])+"
-_NAMES: Final = re.compile(rf"{_PART}(?:\|{_PART})*")
-_MISTAKES: Final = [  # the first that is found is named, so the more telling ones come first
-    (re.compile(pattern), advice)
-    for pattern, advice in (
-        (
-            r"[\^$(){}+\\]|\.[*?]",
-            "looks like a regular expression; write {as_regex!r} to mean one, 'Write*' for a glob, '[.]*' after a dot",
-        ),
-        (r",", "has a comma; separate names by '|', as in 'Write|Edit'"),
-        (r"\A\Z|\A\||\|\Z|\|\|", "has an empty name in it; remove that, or write '*' for every tool"),
-        (r"(?<!\[)\s(?!\])", "has a space; names are listed as 'Write|Edit', and one with a space is 'My[ ]tool'"),
-        (r"(?:\A|\|)re:", "has a regular expression in a list; write one regular expression for all of it"),
-    )
-]
+_NAMES: Final = rf"{_PART}(?:\|{_PART})*"
+_MISTAKES: Final = (  # the first that is found is named, so the more telling ones come first
+    (
+        r"[\^$(){}+\\]|\.[*?]",
+        "looks like a regular expression; write {as_regex!r} to mean one, 'Write*' for a glob, '[.]*' after a dot",
+    ),
+    (r",", "has a comma; separate names by '|', as in 'Write|Edit'"),
+    (r"\A\Z|\A\||\|\Z|\|\|", "has an empty name in it; remove that, or write '*' for every tool"),
+    (r"(?<!\[)\s(?!\])", "has a space; names are listed as 'Write|Edit', and one with a space is 'My[ ]tool'"),
+    (r"(?:\A|\|)re:", "has a regular expression in a list; write one regular expression for all of it"),
+)
 
 
 def _from_names(spec: str) -> Matcher:
     for mistake, advice in _MISTAKES:
-        if mistake.search(spec):
+        if re.search(mistake, spec):
             raise InvalidRegistration(f"matcher {spec!r} {advice.format(as_regex='re:' + spec)}")
     parts = spec.split("|")
-    if not _NAMES.fullmatch(spec):
+    if not re.fullmatch(_NAMES, spec):
         raise InvalidRegistration(f"matcher {spec!r} is no tool name, list or glob; write {'re:' + spec!r} for a regex")
     if max(map(len, parts)) > MAX_PATTERN_LENGTH:
         raise InvalidRegistration(f"matcher {spec[:40]!r}… has a name of more than {MAX_PATTERN_LENGTH} characters")

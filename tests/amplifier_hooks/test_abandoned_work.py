@@ -10,7 +10,7 @@ import asyncio, sys
 import amplifier_hooks.record.verify  # as the command does; by chance fewer modules are cleared without it
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.definitions.install.build_hooks import Background
-from amplifier_hooks.admission.upstream_backend import as_backend
+from amplifier_hooks.session.options import as_backend
 from approval_backends import RacingApprovals
 
 async def deaf(*arguments, **options):

@@ -1,11 +1,11 @@
-"""The time of day, and its text."""
+"""The time of day, its text, and the rate limit that the gateway and the API share."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from amplifier_hooks import clock
-from amplifier_hooks.clock import SystemClock, stamp
+from amplifier_hooks.clock import SystemClock, TokenBucket, stamp
 from amplifier_hooks.testing import ManualClock
 
 
@@ -36,3 +36,12 @@ def test_stamp_of_another_clock() -> None:
     hands = ManualClock()
     hands.advance(0.25)
     assert stamp(hands) == "2026-01-01T12:00:00.250000+00:00"
+
+
+@pytest.mark.rule("BCK-4")
+def test_pace() -> None:
+    """A rate limit allows so many messages at once, then so many a second, and never more at once than that."""
+    pace = TokenBucket(2.0, 3)
+    assert [pace.seconds_to_wait(0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert [pace.seconds_to_wait(at) == 0.0 for at in (0.4, 0.5, 0.6, 1.0)] == [False, True, False, True]
+    assert [pace.seconds_to_wait(100.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]

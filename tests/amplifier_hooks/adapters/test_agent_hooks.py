@@ -11,7 +11,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.agent_hooks import AgentHooksHost, SessionInterceptor, SessionResolver
 from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,26 +17,30 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from pydantic import ConfigDict
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters import langchain as adapter
 from amplifier_hooks.adapters.langchain import SessionMiddleware
 from amplifier_hooks.errors import HookAbortError, HookUsageError
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import RunnableConfig
+
+    from amplifier_hooks.result import Role
 
 pytestmark = [pytest.mark.slow, pytest.mark.rule("DIA-3")]
 
@@ -114,9 +119,14 @@ async def test_an_interruption_that_nobody_has_decided_about_comes_again(tmp_pat
         for given in (GO, ON, ON):
             result = await agent.ainvoke(given, THREAD)
             (interrupted,) = result["__interrupt__"]
-            assert interrupted.value["type"] == "tool_approval"
-            assert interrupted.value["args"] == {"path": "a"}
-            assert interrupted.value["request"] == (await approvals.pending(ROBIN))[0].request.id
+            assert interrupted.value == {
+                "type": "tool_approval",
+                "tool_call_id": "call-a",
+                "name": "write",
+                "args": {"path": "a"},
+                "description": "write waits for an approval",
+                "request": (await approvals.pending(ROBIN))[0].request.id,
+            }
         await allow(approvals)
         result = await agent.ainvoke(ON, THREAD)
     assert ran == ["a"]
@@ -136,9 +146,33 @@ async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
         )
         await agent.ainvoke(GO, THREAD)
         await allow(approvals)
-        await agent.ainvoke(Command(resume={"type": "reject", "message": "not now"}), THREAD)
+        result = await agent.ainvoke(Command(resume={"type": "reject", "message": "not now"}), THREAD)
     assert ran == []
     assert "not now" in model.read[1]
+    (answer,) = [one for one in result["messages"] if one.type == "tool"]
+    assert (answer.name, answer.status, answer.text) == ("write", "error", "not now")
+
+
+@pytest.mark.rule("APR-12")
+async def test_a_call_that_has_run_gets_its_result_again(tmp_path: Path) -> None:
+    """An approved call that comes again under its id does not run again; the model reads the result that was kept."""
+    ran: list[str] = []
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.01) as session,
+    ):
+        agent: Any = create_agent(
+            saying(["a"], ["a"], []),
+            [a_tool(ran)],
+            middleware=[SessionMiddleware(session)],
+            checkpointer=InMemorySaver(),
+        )
+        await agent.ainvoke(GO, THREAD)
+        await allow(approvals)
+        result = await agent.ainvoke(ON, THREAD)
+    assert ran == ["a"]
+    answers = [(one.name, one.tool_call_id, one.text) for one in result["messages"] if one.type == "tool"]
+    assert answers == [("write", "call-a", "wrote a")] * 2
 
 
 async def test_calls_beside_one_that_waits_run_once(tmp_path: Path) -> None:
@@ -243,7 +277,7 @@ async def test_tools_that_a_model_brings_along_are_refused() -> None:
 
 
 @pytest.mark.rule("DIA-9")
-@pytest.mark.parametrize("inside", ["field", "kwargs", "extra_body", "settings", "bound"])
+@pytest.mark.parametrize("inside", ["field", "kwargs", "extra_body", "settings", "bound", "bound twice"])
 async def test_tools_of_the_provider_by_other_names_are_refused(inside: str) -> None:
     """A setting that gives a model tools of its provider is refused by its name, wherever it is set."""
 
@@ -267,8 +301,9 @@ async def test_tools_of_the_provider_by_other_names_are_refused(inside: str) -> 
 
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             settings: dict[str, Any] = {"web_search_options": {}} if inside == "settings" else {}
-            bound = model.bind(web_search_options={}) if inside == "bound" else model
-            return await handler(request.override(model=bound, model_settings=settings))
+            used = model.bind(web_search_options={}) if inside.startswith("bound") else model
+            used = RunnableBinding(bound=used) if inside == "bound twice" else used
+            return await handler(request.override(model=used, model_settings=settings))
 
     async with SessionCoordinator() as session:
         agent: Any = create_agent(model, [], middleware=[Settings(), SessionMiddleware(session)])
@@ -308,7 +343,10 @@ async def test_the_text_of_an_error_can_be_changed(*, changed: bool, parts: bool
     assert answer.artifact == (None if changed else "hunter22")
 
 
-async def test_what_else_a_tool_updates_stays() -> None:
+@pytest.mark.rule("COO-3")
+@pytest.mark.parametrize("update", [dict, tuple])
+@pytest.mark.parametrize("as_object", [True, False])
+async def test_what_else_a_tool_updates_stays(update: Callable[[Any], Any], *, as_object: bool) -> None:
     """If a tool updates the agent's state, hooks see and replace its answer in there; the rest stays."""
     hooks = HookRegistry()
     seen: list[Any] = []
@@ -320,8 +358,9 @@ async def test_what_else_a_tool_updates_stays() -> None:
 
     def write(path: str) -> Command[Any]:
         """Write a file."""
-        answer = ToolMessage(f"wrote {path}", tool_call_id=f"call-{path}", artifact=path)
-        return Command(update={"messages": [answer, HumanMessage("and more")]})
+        answer = {"role": "tool", "content": f"wrote {path}", "tool_call_id": f"call-{path}", "artifact": path}
+        answers = convert_to_messages([answer]) if as_object else [answer]
+        return Command(update=update([("messages", [*answers, HumanMessage("and more")])]))
 
     model = saying(["a"], [])
     async with SessionCoordinator(hooks=hooks) as session:
@@ -330,7 +369,7 @@ async def test_what_else_a_tool_updates_stays() -> None:
         result = await agent.ainvoke(GO)
     assert seen == ["wrote a"]
     (answer,) = [one for one in result["messages"] if one.type == "tool"]
-    assert (answer.text, answer.artifact) == ('{"masked": true}', None)
+    assert (answer.text, answer.artifact, answer.status) == ('{"masked": true}', None, "success")
     assert "and more" in model.read[1]
 
 
@@ -420,6 +459,41 @@ async def test_texts_stay_at_their_place() -> None:
     last = model.read[2]
     assert last.index("wrote a") < last.index("seen a") < last.index("wrote b") < last.index("seen b")
     assert not any("seen" in one.text for one in result["messages"])
+
+
+@pytest.mark.rule("INJ-1")
+@pytest.mark.parametrize(("role", "kind"), [("system", "human"), ("user", "human"), ("assistant", "ai")])
+async def test_a_text_keeps_its_role(role: Role, kind: str) -> None:
+    """An injected text is the model's own only in the model's role; in any other it is a user's message."""
+    hooks = HookRegistry()
+    hooks.on("prompt:submit", name="style")(lambda event, data: HookResult.inject("be brief", role=role))
+    model = saying([])
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [], middleware=[SessionMiddleware(session)])
+        await agent.ainvoke(GO)
+    assert [one["type"] for one in json.loads(model.read[0]) if "be brief" in one["content"]] == [kind]
+
+
+@pytest.mark.rule("DIA-3")
+@pytest.mark.parametrize("field", ["model_name", "model", "model_id", "nothing"])
+async def test_a_gate_denies_a_model_by_its_name(field: str) -> None:
+    """Gates of model calls read the model's name in any field that LangChain's models keep it in, or an empty text."""
+
+    class Named(Model):
+        """A model with a name."""
+
+        model_config = ConfigDict(extra="allow")
+
+    name = "" if field == "nothing" else "large"
+    hooks = HookRegistry()
+    hooks.gate("llm:pre", name="guard")(lambda event, data: HookResult.deny("no") if data["model"] == name else None)
+    fields: dict[str, Any] = {"says": [[]], "read": [], field: "large"}
+    model = Named(**fields)
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [], middleware=[SessionMiddleware(session)])
+        with pytest.raises(HookAbortError):
+            await agent.ainvoke(GO)
+    assert model.read == []
 
 
 async def test_runs_without_a_loop_fail() -> None:
@@ -531,6 +605,26 @@ async def test_a_run_that_is_left_or_fails_is_over_when_the_next_begins() -> Non
     assert told == ["cancelled", "error", "error", "success"]
 
 
+@pytest.mark.rule("DIA-10")
+async def test_a_run_that_is_cancelled_is_over_at_once() -> None:
+    """The turn of a run whose task is cancelled in a tool ends with the run, as cancelled."""
+    hooks = HookRegistry()
+    told = statuses(hooks)
+
+    async def write(path: str) -> None:
+        """Write a file."""
+        run.cancel()
+        await asyncio.Event().wait()
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(coroutine=write)]
+        agent: Any = create_agent(saying(["a"]), tools, middleware=[SessionMiddleware(session)])
+        run = asyncio.create_task(agent.ainvoke(GO))
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        assert told == ["cancelled"]
+
+
 async def test_what_is_no_text_of_a_prompt_stays() -> None:
     """A hook that changes a prompt changes its text; a picture beside it reaches the model as it was."""
     hooks = HookRegistry()
@@ -545,26 +639,68 @@ async def test_what_is_no_text_of_a_prompt_stays() -> None:
 
 
 async def test_several_answers_of_a_tool_stay() -> None:
-    """If a tool answers with a list, hooks see and replace its answer in there; the rest of the list stays."""
+    """If a tool answers with a list, hooks see and replace its answer anywhere in there; the rest of the list stays."""
     hooks = HookRegistry()
 
     @hooks.on("tool:post", name="masks")
     async def masks(event: str, data: Mapping[str, Any]) -> HookResult | None:
-        return HookResult.modify({"result": "masked"}) if data["result"] == "wrote b" else None
+        return HookResult.modify({"result": "masked"}) if data["result"] in ("wrote b", "wrote c") else None
 
     def write(path: str) -> list[Any]:
         """Write a file."""
-        answer = ToolMessage(f"wrote {path}", tool_call_id=f"call-{path}")
-        return [Command(update={"messages": [HumanMessage(f"more of {path}")]}), answer]
+        answer = ToolMessage(f"wrote {path}", tool_call_id=f"call-{path}", artifact=path)
+        more = HumanMessage(f"more of {path}")
+        if path == "c":
+            return [Command(update={"messages": [answer, more]})]
+        return [Command(update={"messages": [more]}), answer]
 
-    model = saying(["a", "b"], [])
+    model = saying(["a", "b", "c"], [])
     async with SessionCoordinator(hooks=hooks) as session:
         tools = [StructuredTool.from_function(write)]
         agent: Any = create_agent(model, tools, middleware=[SessionMiddleware(session)])
         result = await agent.ainvoke(GO)
-    assert [one.text for one in result["messages"] if one.type == "tool"] == ["wrote a", "masked"]
-    assert "more of a" in model.read[1]
-    assert "more of b" in model.read[1]
+    answers = [(one.text, one.artifact) for one in result["messages"] if one.type == "tool"]
+    assert answers == [("wrote a", "a"), ("masked", None), ("masked", None)]
+    assert all(f"more of {path}" in model.read[1] for path in "abc")
+
+
+@pytest.mark.rule("COO-3")
+async def test_a_result_that_a_hook_around_the_tool_refuses_stays_out() -> None:
+    """If a hook around a tool raises once the tool has run, the run ends so, and no model reads the result."""
+    hooks = HookRegistry()
+
+    async def layer(context: Any, call_next: Any) -> Any:
+        await call_next()
+        raise HookAbortError("a secret", "layer")
+
+    hooks.around("tool", layer, name="layer")
+    model, ran = saying(["a"], []), list[str]()
+    async with SessionCoordinator(hooks=hooks) as session:
+        agent: Any = create_agent(model, [a_tool(ran)], middleware=[SessionMiddleware(session)])
+        with pytest.raises(HookAbortError, match="a secret"):
+            await agent.ainvoke(GO)
+    assert (ran, len(model.read)) == (["a"], 1)
+
+
+async def test_a_tool_may_send_the_run_elsewhere_without_an_answer() -> None:
+    """A tool that gives the graph a command alone has run for the hooks, without a result."""
+    hooks = HookRegistry()
+    seen: list[tuple[str, Any]] = []
+
+    @hooks.observe("*", name="watch")
+    async def watch(event: str, data: Any, outcome: Any) -> None:
+        if event in ("tool:post", "tool:error"):
+            seen.append((event, data.get("result")))
+
+    def write(path: str) -> Command[Any]:
+        """Write a file."""
+        return Command(goto="model")
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        tools = [StructuredTool.from_function(write)]
+        agent: Any = create_agent(saying(["a"], []), tools, middleware=[SessionMiddleware(session)])
+        await agent.ainvoke(GO)
+    assert seen == [("tool:post", None)]
 
 
 @pytest.mark.rule("DIA-10")
@@ -596,16 +732,17 @@ async def test_a_langgraph_that_hides_rejections_is_refused(monkeypatch: pytest.
     assert ran == []
 
 
+class Moves(AgentMiddleware[Any, Any, Any]):
+    """Middleware that changes each call."""
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        """Move the file."""
+        call = {**request.tool_call, "args": {"path": "moved"}}
+        return await handler(request.override(tool_call=call))
+
+
 async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None:
     """Hooks see a call as the middleware before ours in the list has left it."""
-
-    class Moves(AgentMiddleware[Any, Any, Any]):
-        """Middleware that changes each call."""
-
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            call = {**request.tool_call, "args": {"path": "moved"}}
-            return await handler(request.override(tool_call=call))
-
     ran: list[str] = []
     hooks = HookRegistry()
 
@@ -637,6 +774,33 @@ def test_the_text_of_a_call_is_found_where_langchain_keeps_it(*, as_object: bool
     for call, found in (("1", [text.encode()]), ("3", [text.encode()]), ("4", []), ("5", [])):
         request: Any = SimpleNamespace(state=state, tool_call={"id": call})
         assert list(adapter.raw_arguments(request)) == found
+
+
+@pytest.mark.rule("DIA-7", "DIA-11")
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [('{"path": "a"}', ["moved"]), ('{"path": "a", "path": "b"}', [])],
+    ids=["readable", "key twice"],
+)
+async def test_the_models_own_text_refuses_a_call_and_replaces_none(text: str, runs: list[str]) -> None:
+    """A text of the model's that cannot be read refuses the call; any other leaves the call as middleware left it."""
+
+    class Writing(Model):
+        """A model whose provider keeps the text of a call."""
+
+        def _generate(self, *arguments: Any, **options: Any) -> ChatResult:
+            given = super()._generate(*arguments, **options)
+            message: Any = given.generations[0].message
+            kept = [{"id": one["id"], "function": {"name": "write", "arguments": text}} for one in message.tool_calls]
+            message.additional_kwargs["tool_calls"] = kept
+            return given
+
+    ran: list[str] = []
+    async with SessionCoordinator() as session:
+        own: Any = [Moves(), SessionMiddleware(session)]
+        agent: Any = create_agent(Writing(says=[["a"], []], read=[]), [a_tool(ran)], middleware=own)
+        await agent.ainvoke(GO)
+    assert ran == runs
 
 
 async def test_the_calls_of_a_denied_answer_are_known() -> None:

@@ -40,7 +40,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.openai_agents import OpenAIAgents
 from amplifier_hooks.errors import HookAbortError, HookUsageError
 from amplifier_hooks.testing import CollectingAudit
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 

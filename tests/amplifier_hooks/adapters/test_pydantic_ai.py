@@ -37,7 +37,7 @@ from pydantic_ai.toolsets import WrapperToolset
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.pydantic_ai import SessionCapability
 from amplifier_hooks.errors import HookAbortError, HookUsageError
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 

@@ -230,7 +230,7 @@ async def test_a_hook_that_blocks_the_loop(caplog: pytest.LogCaptureFixture) -> 
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert (outcome.action, outcome.denied_by, outcome.cause) == ("deny", "block", "hook_timeout")
     (failure,) = outcome.failures
-    assert 300 <= (failure.duration_ms or 0) < 1000
+    assert 300 <= (failure.duration_ms or 0) < 1000 * SOON
     logged = [vars(record) for record in caplog.records if record.levelno >= logging.WARNING]
     assert {name for fields in logged for name in fields.get("hooks", [fields.get("hook")])} == {"block"}
 

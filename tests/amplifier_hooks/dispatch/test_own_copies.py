@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.dispatch import chain, run_hooks
+from amplifier_hooks.dispatch import run_hooks
 from amplifier_hooks.testing import SpoilingHook, spoil_events
 
 if TYPE_CHECKING:
@@ -145,6 +145,6 @@ async def test_spoil_events(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fast_copy_is_only_for_plain_data() -> None:
     """An object that only has bytes, such as a memoryview, is passed on and not replaced by its bytes."""
     view = memoryview(bytearray(b"1"))
-    ((_, copy),) = chain.copiers_of({"raw": [view, 1.5]})
+    ((_, copy),) = run_hooks.copiers_of({"raw": [view, 1.5]})
     assert type(copy()[0]) in (bytes, memoryview)
     assert copy() is not copy()

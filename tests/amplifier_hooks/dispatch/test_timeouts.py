@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from typing import Any, Final
 
 import pytest
@@ -524,8 +525,8 @@ async def test_the_hook_after_a_blocking_one_has_its_whole_time(waits_first: boo
 
     if waits_first:
         registry.on(TOOL_PRE, lambda event, data: asyncio.sleep(0), timeout=LONG, name="waits first")
-    registry.on(TOOL_PRE, blocking(0.25), timeout=LONG, name="slow but allowed")
-    registry.on(TOOL_PRE, wait, timeout=0.2, name="waits")
+    registry.on(TOOL_PRE, blocking(0.5), timeout=LONG, name="slow but allowed")
+    registry.on(TOOL_PRE, wait, timeout=0.4, name="waits")
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert (outcome.context_injection, outcome.all_succeeded) == ("in time", True)
 
@@ -804,13 +805,13 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
 
     async def slow(event: str, data: Mapping[str, Any]) -> None:
         if waits:
-            await asyncio.sleep(0.06)
+            await asyncio.sleep(0.35)
         else:
-            time.sleep(0.06)  # noqa: ASYNC251  another way to use time
+            time.sleep(0.35)  # noqa: ASYNC251  another way to use time
 
     def chain() -> HookRegistry:
-        registry = HookRegistry(chain_timeout=0.1)
-        registry.on(TOOL_PRE, slow, name="a")
+        registry = HookRegistry(chain_timeout=0.3)
+        registry.on(TOOL_PRE, lambda event, data: asyncio.sleep(0.01), name="a")
         registry.on(TOOL_PRE, slow, name="b")
         registry.on(TOOL_PRE, lambda event, data: ran.append("c"), name="c")
         registry.register(TOOL_PRE, lambda event, data: ran.append("d"), name="d")
@@ -823,7 +824,7 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool) -> No
     gated.gate(TOOL_PRE, lambda event, data: ran.append("e"), name="e")
     outcome = await quick(gated.emit(TOOL_PRE, CALL))
     assert (outcome.denied_by, outcome.cause) == ("e", "hook_timeout")
-    assert outcome.reason == "the hooks before it used up the 0.1 s they share"
+    assert outcome.reason == "the hooks before it used up the 0.3 s they share"
     assert ran == []
 
 
@@ -859,10 +860,10 @@ async def test_code_does_not_use_up_the_time_of_definitions(waits: bool) -> None
 @pytest.mark.rule("DSP-9")
 async def test_a_budget_is_for_one_emit() -> None:
     """Every emit begins with the whole budget, and a chain that keeps to it notices nothing."""
-    registry = HookRegistry(chain_timeout=0.3)
+    registry = HookRegistry(chain_timeout=0.8)
 
     async def wait(event: str, data: Mapping[str, Any]) -> HookResult:
-        await asyncio.sleep(0.12)
+        await asyncio.sleep(0.3)
         return HookResult.inject("x")
 
     registry.gate(TOOL_PRE, wait)
@@ -997,6 +998,44 @@ async def test_the_last_moment(seconds: float, late: bool, hands: Hands) -> None
     registry = HookRegistry()
     registry.gate(TOOL_PRE, hands.taking(seconds), timeout=1.0)
     assert (await registry.emit(TOOL_PRE, CALL)).denied is late
+
+
+@pytest.mark.rule("DSP-5")
+@pytest.mark.parametrize(("seconds", "late"), [(0.99, False), (1.0, True)])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "silent gate", "speaking gate", "spoiling gate", "spoiling, setting gate", "silent hook", "speaking hook",
+        "silent function", "silent upstream hook",
+    ],
+)  # fmt: skip
+async def test_a_gate_has_its_own_time_only(before: str, seconds: float, late: bool, hands: Hands) -> None:
+    """A gate is held to its own time, whatever ran before it and however long that took."""
+    registry = HookRegistry()
+    answer = HookResult.proceed(user_message="m") if "speaking" in before else None
+    variable: ContextVar[int] = ContextVar("variable", default=0)
+
+    async def first(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        hands.now += 0.9
+        if "spoiling" in before:
+            data["tool_input"]["path"] = "y"
+        if "setting" in before:
+            variable.set(1)
+        return answer
+
+    def function(event: str, data: Mapping[str, Any]) -> None:
+        hands.now += 0.9
+
+    trial = registry.scope("trial", built_in=True, report_only="spoiling" in before)
+    if "upstream" in before:
+        registry.register(TOOL_PRE, function, name="first")
+    else:
+        register = trial.gate if "gate" in before else trial.on
+        register(TOOL_PRE, function if "function" in before else first, name="first", timeout=1.0)
+    registry.gate(TOOL_PRE, hands.taking(seconds), name="second", timeout=1.0)
+    outcome = await registry.emit(TOOL_PRE, {"tool_input": {"path": "x"}}, exact=("tool_input",))
+    assert statuses(outcome).get("second") == ("timeout" if late else "ok")
+    assert outcome.denied is late
 
 
 @pytest.mark.rule("DSP-5")

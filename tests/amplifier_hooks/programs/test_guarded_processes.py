@@ -23,7 +23,7 @@ from amplifier_hooks.programs.guarded_processes import (
     program_behind,
     read_process,
 )
-from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSessions
 from amplifier_hooks.server.edge.listen import listening, unix_socket
 from amplifier_hooks.server.program_api import create_app
 from amplifier_hooks.storage.database import UnsafeStore
@@ -77,7 +77,7 @@ def own() -> Process:
 @pytest.mark.parametrize(
     ("words", "refused"),
     [
-        (["validate", "--trust", "--no-input"], True),
+        (["validate", "--trust"], True),
         (["approvals", "allow", "8c1f", "--yes"], True),
         (["resume", "--yes"], True),
         (["validate"], False),

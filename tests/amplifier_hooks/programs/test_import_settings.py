@@ -11,8 +11,7 @@ from attrs import frozen
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions.trust import FileList, TrustStore
 from amplifier_hooks.errors import InvalidRegistration, SettingsError
-from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI, Dialect
 from amplifier_hooks.programs.import_settings import Settings, compile_their_matcher, read_settings
 from amplifier_hooks.result import Outcome
 

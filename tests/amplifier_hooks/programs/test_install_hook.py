@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amplifier_hooks.errors import InvalidRegistration
-from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI, Dialect
 from amplifier_hooks.programs.install_hook import Bridge, is_ours, with_bridge, without_bridge
 
 COMMAND = Bridge(python="/usr/bin/python3", file="/x y/amplifier_hooks/bridge.py", socket="/run/hooks.sock")

@@ -18,16 +18,14 @@ from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinat
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
-from amplifier_hooks.programs.dialect import Dialect
-from amplifier_hooks.programs.dialects import DIALECTS
-from amplifier_hooks.programs.program_session import ProgramSession
-from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramOutbox, ProgramSessions
+from amplifier_hooks.programs.dialects import DIALECTS, Dialect
+from amplifier_hooks.programs.program_session import DeliveryStore, ProgramOutbox, ProgramSession, ProgramSessions
 from amplifier_hooks.server.edge.listen import listening, unix_socket
 from amplifier_hooks.server.program_api import create_app
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.stores import DSN, schema, server, until
@@ -95,7 +93,7 @@ async def test_one_session_ends_and_the_others_go_on(
     registry: HookRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that ends, or makes room for another, leaves the record to the others; its program may come back."""
-    monkeypatch.setattr("amplifier_hooks.programs.session_pool.MOST", 2)
+    monkeypatch.setattr("amplifier_hooks.programs.program_session.MOST", 2)
     async with AuditLog.open(tmp_path / "record.jsonl") as log:
         pool = ProgramSessions(registry, options={"audit": log})
 

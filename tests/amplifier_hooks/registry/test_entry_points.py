@@ -1,3 +1,5 @@
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +86,18 @@ def test_nothing_runs_by_being_installed(site: Site, capsys: pytest.CaptureFixtu
     assert {"theirs", "audit"} <= set(list_installed())
     assert registry.discover(enabled=[]) == ()
     assert (registry.count(), capsys.readouterr().out) == (0, "")
+
+
+@pytest.mark.rule("REG-11")
+def test_a_package_that_comes_later(site: Site) -> None:
+    """A package that is installed or removed while the program runs is listed, or no longer."""
+    os.utime(site.folder, (0, 0))  # so that a change in the same tick of the clock is one
+    assert "theirs" not in list_installed()
+    site.install("their-hooks", "their_hooks", {"theirs": "register"})
+    assert "theirs" in list_installed()
+    shutil.rmtree(site.folder / "their_hooks-1.0.dist-info")
+    os.utime(site.folder, (0, 0))
+    assert "theirs" not in list_installed()
 
 
 @pytest.mark.rule("REG-11")

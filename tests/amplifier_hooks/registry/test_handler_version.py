@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial, wraps
 from pathlib import Path
 from types import CellType, FunctionType, SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from attrs import define, field
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.admission.approval_result import SessionGrants
+from amplifier_hooks.approvals import SessionGrants
 from amplifier_hooks.registry.handler_version import fingerprint
 from amplifier_hooks.testing import ManualClock, ScriptedApprover
 
@@ -132,7 +133,7 @@ VALUES: Final = (
     1, True, 1.0, "1", b"1", None, (1,), [1], {1}, {1: 2}, frozenset({"a", "b"}), Path("/prod"), re.compile("a"),
     re.compile("a", re.IGNORECASE), datetime(2026, 1, 1, tzinfo=UTC), Settings(1), Settings(2), len, by_closure(1),
     by_closure(2), int, (1, (2, (3,))), "x" * 2_000_000, "x" * 2_000_001, 10**5_000, list(range(30_000)),
-    SimpleNamespace(limit=1), SimpleNamespace(limit=2), Limit, re,
+    SimpleNamespace(limit=1), SimpleNamespace(limit=2), Limit, re, Fraction(1, 2), Fraction(1, 3),
 )  # fmt: skip
 
 

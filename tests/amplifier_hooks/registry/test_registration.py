@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
 from amplifier_hooks import (
     AgentContext,
@@ -240,13 +241,13 @@ def test_priorities_of_definitions(priority: int) -> None:
 def test_the_budget_of_definitions() -> None:
     """Half a second unless said otherwise, none for code, and for all of them what the chain as a whole may take."""
 
-    def budgets(**registry: Any) -> list[tuple[float, float] | None]:
+    def budgets(**registry: Any) -> list[tuple[float, ...] | None]:
         made = HookRegistry(**registry)
         made.on("tool:pre", quiet)
         made.on("tool:pre", quiet, source="definition")
         made.on("tool:pre", quiet, source="definition", budget=None)
         made.on("tool:pre", quiet, source="definition", budget=2)
-        return [hook.budget for hook in made.hooks()]
+        return [None if hook.budget is None else astuple(hook.budget) for hook in made.hooks()]
 
     assert budgets() == [None, (0.5, math.inf), None, (2, math.inf)]
     assert budgets(chain_timeout=1) == [(math.inf, 1), (0.5, 1), (math.inf, 1), (2, 1)]

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from attrs import evolve
@@ -19,9 +19,8 @@ from amplifier_hooks.cli.programs.programs_commands import ProgramName, dialect_
 from amplifier_hooks.definitions.kinds.command import CommandHook
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import HookFailed, HookUnavailable, InvalidPayload, InvalidResult
-from amplifier_hooks.programs.dialect import ABSENT, Dialect, Spelling, Verdict
-from amplifier_hooks.programs.dialect_codec import DialectCodec
-from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, DIALECTS, GEMINI
+from amplifier_hooks.programs.dialects import ABSENT, CLAUDE_CODE, CODEX, DIALECTS, GEMINI, Dialect, Spelling, Verdict
+from amplifier_hooks.programs.import_settings import DialectCodec
 from amplifier_hooks.result import HookResult
 
 EVERY = [
@@ -368,5 +367,5 @@ def test_every_settings_file_of_a_program(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.rule("DIA-1")
 def test_the_command_knows_every_program() -> None:
     """The command has a name for each row of the table of programs."""
-    assert [name.value.replace("-", "_") for name in ProgramName] == list(DIALECTS)
-    assert all(dialect_of(name) is DIALECTS[name.value.replace("-", "_")] for name in ProgramName)
+    assert [name.replace("-", "_") for name in get_args(ProgramName)] == list(DIALECTS)
+    assert all(dialect_of(name) is DIALECTS[name.replace("-", "_")] for name in get_args(ProgramName))
