@@ -29,7 +29,7 @@ from amplifier_hooks.definitions.store import DefinitionStore, StoredHook
 from amplifier_hooks.events import REQUEST_PRE
 from amplifier_hooks.server.build_api import API_TABLES, ManagedApi, open_api
 from amplifier_hooks.server.edge.authentication import RateLimiter
-from amplifier_hooks.server.hooks.try_hook import HookBody, HookPage
+from amplifier_hooks.server.hooks.hook_routes import HookBody, HookPage
 from amplifier_hooks.storage.database import Migrations
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 from approval_backends.broker import Broker

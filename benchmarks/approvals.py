@@ -98,7 +98,7 @@ async def report(*, quick: bool, write: bool) -> None:
 
         count = 100 if quick else LISTED
         listed = [await listing(kind, store, count, effort) for kind, store in await listers(stack, folder, name)]
-        out.text(f"Listing {count:,} pending requests, beside fetching the same columns and looking at none.")
+        out.text(f"Listing {count:,} pending requests, beside fetching the whole rows and looking at none.")
         out.table(["store", "bare, ms", "ours, ms", "ratio", *VERDICT], listed)
         if name is not None:
             out.text(await crowd(name, 64 if quick else CROWD))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.act import Call, freeze
 from amplifier_hooks.injection.budget import InjectionLimits
-from amplifier_hooks.injection.tokens.encodings import Unavailable, encoding
+from amplifier_hooks.injection.tokens.tokenizers import Unavailable, encoding
 from amplifier_hooks.testing import CollectingDisplay
 from benchmarks.cases import Kind, bare, hooks, payload
 from benchmarks.checkouts import subject_of

@@ -1,7 +1,7 @@
 """The cost of an emit: this registry beside a bare loop over the same hooks, and beside other dispatchers.
 
 Ours runs with everything on that is on by default: deadlines, isolation, attribution, a read-only view of the data, a
-depth limit. The targets are for `on` hooks. Beside them stand gates, which have the clock read around each and look at
+depth limit. The targets are for `on` hooks. Beside them stand gates, which have the clock read after each and look at
 changed data a second time, and `register` hooks, which get a copy of the data each.
 
     python -m benchmarks dispatch --peers     others too, each in an environment of its own (made when first wanted)
@@ -65,8 +65,8 @@ WHY: Final[Mapping[str, str]] = {
     ),
     "crowd": f"{ONCE}; there are five hooks to share it.",
     "crowd, 1 of 5 suspends": "as for hooks that suspend: the watchdog is joined in each emit, for one hook.",
-    "`gate`, 10 hooks": "the clock is read before and after each gate.",
-    "`gate`, 100 hooks": "the clock is read before and after each gate.",
+    "`gate`, 10 hooks": "the clock is read after each gate, and the gate is held to its own deadline.",
+    "`gate`, 100 hooks": "the clock is read after each gate, and the gate is held to its own deadline.",
 }
 
 

@@ -21,9 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from amplifier_hooks import AuditLog, HookRegistry, SelfProtection, SessionCoordinator
-from amplifier_hooks.cli.project.template import template
+from amplifier_hooks.cli.project.project_commands import template
 from amplifier_hooks.definitions import DefinedHooks, load_files
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.stores.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def nothing(_event: str, _data: Mapping[str, Any]) -> None:
 
 async def serve(folder: Path, variant: Variant) -> None:
     """Serve programs until standard input ends."""
-    from amplifier_hooks.programs.session_pool import DeliveryStore, ProgramSessions
+    from amplifier_hooks.programs.program_session import DeliveryStore, ProgramSessions
     from amplifier_hooks.server.edge.listen import listening, loopback_socket, unix_socket
     from amplifier_hooks.server.program_api import create_app
     from amplifier_hooks.storage.sqlite import SqliteDatabase

@@ -10,8 +10,8 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from amplifier_hooks.injection.tokens.choose_counter import count, fit
-from amplifier_hooks.injection.tokens.encodings import Unavailable, encoding
+from amplifier_hooks.injection.tokens.counter import count, fit
+from amplifier_hooks.injection.tokens.tokenizers import Unavailable, encoding
 from benchmarks.options import parser
 from benchmarks.rounds import QUICK, Effort, Timed, measure
 from benchmarks.table import VERDICT, Report, number, verdict

@@ -27,7 +27,7 @@ from websockets.exceptions import ConnectionClosed
 
 from approval_backends.broker import Broker
 from approval_backends.gateway.approvers import Approver
-from approval_backends.gateway.edge.limits import GatewayLimits
+from approval_backends.gateway.client_hub import GatewayLimits
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.gateway.page_files import TYPES, Asset, Assets
 from approval_backends.gateway.wire.messages import Added, notification_text

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from amplifier_hooks import SessionCoordinator
-    from amplifier_hooks.programs.dialect import Dialect
+    from amplifier_hooks.programs.dialects import Dialect
 
     Calls = Callable[[int], Awaitable[list[float]]]
     """A function that makes so many calls, one after the other, and returns the seconds of each."""
