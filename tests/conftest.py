@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
@@ -15,10 +18,9 @@ from amplifier_hooks.errors import EXTRAS, HookUnavailable, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
-    from pathlib import Path
 
-# No deadline: a slow machine is not a wrong program. In CI the examples are the same on every run, and more.
-settings.register_profile("dev", deadline=None, max_examples=50)
+# No deadline: a slow machine is not a wrong program. In CI the examples are the same on every run, and many more.
+settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile("ci", deadline=None, max_examples=300, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
@@ -96,6 +98,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-spoil", action="store_true", help="run tests without spoiling hooks")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which is to leave the tests and their modules alone afterwards as well."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with tests of the whole project: at the end, several workers would take them, and each parse all files."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
 @pytest.fixture(autouse=True)
 def _spoil(request: pytest.FixtureRequest) -> Generator[None]:
     """Run every test under spoiling hooks, except those marked `unspoilt`."""
@@ -137,11 +155,27 @@ def _skip_failed_imports() -> Generator[None]:
         raise
 
 
+MEMORY: Final = Path("/dev/shm")
+"""A folder in memory, where a sync costs nothing. The tests simulate power cuts, so it serves them all."""
+
+
+def prefer_memory() -> None:
+    """Put the tests' folders into memory, where the system has a gigabyte to spare that may hold programs, too."""
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+        system = os.statvfs(MEMORY)
+        if system.f_bavail * system.f_frsize > 2**30 and not system.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
 def pytest_configure() -> None:
-    """Refuse a misspelt part, which would otherwise be skipped in silence; restore the default signal handlers."""
+    """Refuse a misspelt part, which would otherwise be skipped in silence; restore what an environment took away."""
     if unknown := required() - PARTS:
         message = f"AMPLIFIER_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(sorted(PARTS))}"
         raise pytest.UsageError(message)
+    # Many containers forbid bytecode: every worker, and every program that a test starts, would compile all libraries.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    prefer_memory()
     # A shell that starts the tests in the background ignores some signals, and child processes would inherit that.
     for name in ("SIGHUP", "SIGINT"):
         number = getattr(signal, name, None)

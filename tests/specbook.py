@@ -18,6 +18,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -176,14 +177,14 @@ def misshapen(page: str) -> list[str]:
 
 def marks_in(source: str, file: str) -> list[Mark]:
     """Read the marks of a test file: on tests and test classes, in `pytestmark`, and in `pytest.param`."""
-    return [mark for node in ast.walk(ast.parse(source)) for place in _places(node) for mark in _marks(place, file)]
+    return [mark for node in _nodes(source) for place in _places(node) for mark in _marks(place, file)]
 
 
 def find_tests(source: str, file: str) -> list[Case]:
     """Find the tests of a file."""
     return [
         Case(node.name, ast.get_docstring(node), f"{file}:{node.lineno}")
-        for node in ast.walk(ast.parse(source))
+        for node in _nodes(source)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test")
     ]
 
@@ -203,6 +204,13 @@ def docstring_flaw(docstring: str | None) -> str | None:
 
 
 # -- syntax ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """Parse a test file once, and keep what may be a test or bear a mark."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.Call)
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
 
 
 def _places(node: ast.AST) -> list[ast.expr]:

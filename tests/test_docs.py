@@ -108,6 +108,23 @@ def imported(source: str) -> Iterator[tuple[str, str]]:
         yield from (one for one in found if one[0].split(".")[0] in {package.__name__ for package in PACKAGES})
 
 
+def awaits_outside(text: str) -> bool:
+    """Return True for code that no file may have as it stands: it awaits outside of a function."""
+    try:
+        compile(text, "a block", "exec")
+    except SyntaxError:
+        return True
+    return False
+
+
+@pytest.mark.rule("CLI-1")
+@pytest.mark.parametrize("document", [one for one in DOCUMENTS if one.startswith("docs/") or "/.agents/" in one])
+def test_code_that_awaits_is_explained(document: str) -> None:
+    """A page with code that awaits outside of a function says how a file runs such code."""
+    awaiting = [block.line for block in blocks(document, "python") if awaits_outside(block.text)]
+    assert not awaiting or "`asyncio.run(main())` runs" in (ROOT / document).read_text("utf-8"), awaiting
+
+
 @pytest.mark.rule("PKG-1")
 def test_readers_need_public_names_only() -> None:
     """Documents and examples import front doors only, and from them only names that they list."""
@@ -228,3 +245,15 @@ def test_the_readme_is_short() -> None:
     codes = re.findall(r"```(?:python|sh)\n(.*?)```", starts, re.DOTALL)
     assert len(codes) == starts.count("\n### ") == 5
     assert max(sum(bool(line) for line in code.splitlines()) for code in codes) <= 10
+
+
+def test_the_map_leads_to_what_is_there() -> None:
+    """Each file and each term in the table of what to change is there, so that one search finds the place."""
+    packages = [ROOT / package.__name__ for package in PACKAGES]
+    paths = [path for package in packages for path in package.rglob("*") if path.suffix in (".py", ".toml")]
+    texts = [path.read_text("utf-8") for path in paths]
+    for row in table("CONTRIBUTING.md", "`in_process.py`.").values():
+        for name in re.findall(r"`([^`]+/[^`]*|[^`]+\.\w+)`", row["look in"]):
+            assert any([*folder.glob(name)] for folder in (ROOT, *packages)), name
+        for term in re.findall(r"`([^`]+)`", row["or search for"]):
+            assert any(term in text for text in texts), term

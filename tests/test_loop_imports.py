@@ -44,7 +44,7 @@ async with SessionCoordinator(hooks=registry, approvals=ScriptedApprover("Allow"
 
 WEBHOOK = """
 from amplifier_hooks import HookRegistry
-from amplifier_hooks.definitions.kinds.allowed_urls import AllowedUrls
+from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 
 async def serve(reader, writer):

@@ -8,6 +8,8 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +28,8 @@ SCRIPT: Final = ROOT / "scripts" / "reference.py"
 WAYS: Final = ("register", "on", "gate", "observe", "around", "add", "register_loop_hook", "register_matchers")
 FIELD: Final = re.compile(r"^\| `\**(\w+)` \|.*\| (.*) \|$", re.MULTILINE)
 """The name and the meaning in a row about a parameter."""
+TABLE: Final = re.compile(r'<div class="fields" markdown>\n(.*?)\n</div>', re.DOTALL)
+"""A table of parameters, settings or attributes."""
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +88,50 @@ def test_every_public_name_has_its_parameters(site: Path) -> None:
             continue
         entry = found.get(f"{door}:{name}", "")
         missing += [] if entry else [f"{door}.{name}"]
-        if "\nAlso in [" in entry or getattr(thing, "_is_protocol", False) or issubclass_of(thing, Exception):
+        if "\nAlso in [" in entry or getattr(thing, "_is_protocol", False) or issubclass_of(thing, (Exception, Enum)):
             continue
         missing += [f"{door}.{name}({one})" for one in names_of(thing) if not re.search(rf"\b{one}\b", entry)]
     assert missing == []
 
 
-def issubclass_of(thing: Any, kind: type) -> bool:
+@pytest.mark.slow
+@pytest.mark.rule("PKG-1")
+def test_every_parameter_has_a_sentence(site: Path) -> None:
+    """On the site, each parameter of a public name has a sentence, and each sentence that many share is in use."""
+    tables = [(heading, table) for heading, entry in entries(site).items() for table in TABLE.findall(entry)]
+    rows = [(heading, *row) for heading, table in tables for row in FIELD.findall(table)]
+    assert len(rows) > 2_000
+    assert [row for row in rows if not row[2].strip()] == []
+    meanings = {row[2].replace("\\|", "|") for row in rows}
+    shared = tomllib.loads((SCRIPT.parent / "parameters.toml").read_text("utf-8"))
+    assert [key for key, text in shared.items() if not key.startswith("->") and text not in meanings] == []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PKG-1")
+def test_every_return_value_has_a_sentence(site: Path) -> None:
+    """On the site, each function of a front door says what it returns, in its text or behind the type."""
+    found = entries(site)
+    silent = [heading for heading, entry in found.items() if re.search(r"^\*\*Returns\*\* .*`$", entry, re.MULTILINE)]
+    assert len(silent) > 100
+    assert [
+        one for one in silent if not re.search(r"\b([Rr]eturn|[Yy]ield)s? ", found[one].split("**Returns**")[0])
+    ] == []
+
+
+@pytest.mark.slow
+@pytest.mark.rule("PKG-1")
+def test_no_signature_is_left_without_its_table(site: Path) -> None:
+    """A table of parameters has a row for each parameter: a meaning in one place never hides that others lack one."""
+    bare = []
+    for heading, entry in entries(site).items():
+        signature = re.search(r"```python\n(?:await )?\w+\((.*?)\n?\)(?: -> .*)?\n```", entry, re.DOTALL)
+        if signature and signature[1].strip(" ,*/…") and "| parameter |" not in entry:
+            bare.append(heading)
+    assert bare == []
+
+
+def issubclass_of(thing: Any, kind: type | tuple[type, ...]) -> bool:
     """Return True for a class that is a kind of `kind`."""
     return inspect.isclass(thing) and issubclass(thing, kind)
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from amplifier_hooks.errors import HookAbortError, InvalidPayload
-from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSessions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import HookError
 from amplifier_hooks.ports import ActionFacts, ApprovalRequest, Decision, RuleVerdict
 from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 

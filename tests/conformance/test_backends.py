@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from amplifier_hooks.ports import ApprovalRequest, Decision, Option
+from approval_backends.backend import DeferredApprovals, RacingApprovals
 from approval_backends.broker import Broker
 from approval_backends.client import ApprovalsClient
-from approval_backends.deferred import DeferredApprovals
 from approval_backends.gateway.websocket_approvals import WebSocketApprovals
 from approval_backends.in_process import InProcessBackend
-from approval_backends.race import RacingApprovals
 from approval_backends.stores.memory import MemoryStore
 from approval_backends.stores.sqlite import SqliteStore
 from approval_backends.testing import BACKEND_CHECKS, ROBIN, BackendCheck, BackendSubject, name_of

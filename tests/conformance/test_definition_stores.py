@@ -191,11 +191,11 @@ async def test_changes_wake(tables: Database) -> None:
     hook = a_hook()
     with store.watch() as watch:
         await store.create(hook)
-        assert await watch.wait(5)
+        assert await watch.wait(60)
         await store.replace(hook, 1)
-        assert await watch.wait(5)
+        assert await watch.wait(60)
         await store.delete(hook.hook_id, 2)
-        assert await watch.wait(5)
+        assert await watch.wait(60)
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------

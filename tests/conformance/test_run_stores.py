@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from amplifier_hooks.runs.run_errors import AgentsTooDeep, RunMoved, UnknownRun, UnknownSession
 from amplifier_hooks.runs.run_states import (
     MOST_ATTEMPTS,
     MOST_STARTS,
+    AgentsTooDeep,
     Holder,
     NewRunEvent,
+    RunMoved,
     RunRecord,
     StartOutcome,
+    UnknownRun,
+    UnknownSession,
 )
 from amplifier_hooks.runs.run_store import ClaimFilter
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from amplifier_hooks.runs.run_store import RunStore
@@ -54,11 +57,6 @@ def by(record: RunRecord) -> Holder:
 async def kinds(store: RunStore, run: str) -> list[str]:
     """Return the kinds of the run's events."""
     return [event.type for event in await store.events(run)]
-
-
-def owing(seconds: float | None) -> Callable[[RunRecord], float | None]:
-    """Return a function that says that a run owes its finish hooks within these seconds."""
-    return lambda _: seconds
 
 
 @pytest.mark.rule("RUN-7", "RUN-10")
@@ -276,7 +274,7 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
-    await store.end(record.id, by(record), "completed", None, owed=owing(30.0))
+    await store.end(record.id, by(record), "completed", None, owed=30.0)
     assert await store.take_owing(30) == []
     await shelf.advance(29)
     await store.owe(record.id, 30)
@@ -394,13 +392,13 @@ async def test_being_woken(shelf: Shelf) -> None:
     store = shelf.store
     with store.watch() as work:
         await store.submit(new_run(), DEEP)
-        assert await work.wait(10)
+        assert await work.wait(60)
     with store.watch(f"run_{1:032x}") as follower:
         await take(store)
-        assert await follower.wait(10)
+        assert await follower.wait(60)
 
 
-@pytest.mark.rule("RUN-16")
+@pytest.mark.rule("RUN-25")
 async def test_purging(shelf: Shelf) -> None:
     """Runs that ended long ago are removed with their events; runs that go on, or have hooks to run, stay."""
     store = shelf.store
@@ -408,28 +406,12 @@ async def test_purging(shelf: Shelf) -> None:
         await store.submit(new_run(number), DEEP)
     for seconds in (None, 1.0):
         record = await take(store)
-        await store.end(record.id, by(record), "completed", None, owed=owing(seconds))
+        await store.end(record.id, by(record), "completed", None, owed=seconds)
     assert await store.purge(3600) == 0
     await shelf.advance(3601)
     assert await store.purge(3600) == 1
     assert len(await store.select()) == 2
     assert await store.events(f"run_{1:032x}") == []
-
-
-@pytest.mark.rule("RUN-22")
-async def test_a_run_that_is_handed_back(shelf: Shelf) -> None:
-    """A run that could not be handed to its runner is free again, and counts as no runner's loss."""
-    store = shelf.store
-    await store.submit(new_run(), DEEP)
-    for _ in range(MOST_ATTEMPTS + 1):
-        record = await take(store)
-        with pytest.raises(RunMoved):
-            await store.hand_back(record.id, Holder("two", record.attempt))
-        back = await store.hand_back(record.id, by(record))
-        assert (back.stage, back.handed, back.started, back.holder) == ("ready", 0, None, None)
-        with pytest.raises(RunMoved):
-            await store.hand_back(record.id, by(record))
-    assert (await take(store, "two")).handed == 1
 
 
 @pytest.mark.rule("RUN-16")
@@ -453,7 +435,7 @@ async def test_letting_go(shelf: Shelf) -> None:
     await store.submit(new_run(1), DEEP)
     await store.submit(new_run(2, hooked=True), DEEP)
     ended = await take(store)
-    await store.end(ended.id, by(ended), "completed", None, owed=owing(30.0))
+    await store.end(ended.id, by(ended), "completed", None, owed=30.0)
     begun = await take(store)
     await store.let_go("another")
     assert (await store.get(begun.id)).stage == "starting"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinator
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from tests.approval_backends.stores.worker import die, store_at
 
 if TYPE_CHECKING:

@@ -7,11 +7,7 @@ import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import acp
 import pytest
-from acp.exceptions import RequestError
-from acp.schema import AllowedOutcome, DeniedOutcome, PermissionOption, RequestPermissionResponse, ToolCallUpdate
-from acp.ws import create_websocket_stream
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import WebSocketApprovals
@@ -23,6 +19,8 @@ from tests.stores import schema, server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
     from approval_backends.gateway.gateway import Gateway
 
@@ -43,6 +41,8 @@ class Person:
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **meta: Any
     ) -> RequestPermissionResponse:
         """Answer with the option of the wanted kind."""
+        from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
+
         self.asked.put_nowait((session_id, tool_call, meta))
         await self.thought.wait()
         if self.kind is None:
@@ -58,6 +58,9 @@ class Person:
 @asynccontextmanager
 async def connected(to: Gateway, person: Person) -> AsyncIterator[Any]:
     """Yield the client, connected and initialized."""
+    import acp
+    from acp.ws import create_websocket_stream
+
     address = to.address.replace("http", "ws") + "acp"
     stream = await create_websocket_stream(address, headers={"Authorization": f"Bearer {MARA.token}"})
     async with acp.connect_to_agent(person, stream) as agent:
@@ -98,6 +101,8 @@ async def test_a_call_waits_for_it() -> None:
 
 async def test_pending_requests_are_put_on_connecting() -> None:
     """A new client is asked all pending questions; sessions can be listed and loaded, and then ask once more."""
+    from acp.exceptions import RequestError
+
     person = Person(kind=None)
     async with gateway() as one:
         first, second = asked(1, session="a"), asked(2, session="b")

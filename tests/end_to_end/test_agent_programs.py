@@ -21,7 +21,7 @@ from amplifier_hooks.definitions.trust import TrustStore
 from amplifier_hooks.programs.dialects import DIALECTS
 from amplifier_hooks.programs.import_settings import read_settings
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
-from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSessions
 from amplifier_hooks.programs.transcripts import SOURCES
 from amplifier_hooks.record.line import VerifierKey
 from amplifier_hooks.record.log import AuditLog
@@ -29,7 +29,7 @@ from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.server.edge.listen import listening
 from amplifier_hooks.server.program_api import create_app
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.conftest import require

@@ -20,7 +20,7 @@ from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from amplifier_hooks.library import Guard
 from amplifier_hooks.ports import Question
 from approval_backends.card.impact_lines import CardFacts, FileCount
-from approval_backends.terminal.cells import Script
+from approval_backends.terminal.card_pages import Script
 from approval_backends.terminal.draw_card import CardPages, Scene, draw
 from approval_backends.terminal.form import begin
 from approval_backends.testing import a_request

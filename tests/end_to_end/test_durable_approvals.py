@@ -10,7 +10,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.testing import CollectingAudit, CollectingDisplay
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.stores.sqlite import SqliteStore

@@ -11,7 +11,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.injection.tokens.choose_counter import count
+from amplifier_hooks.injection.tokens.counter import count
 from amplifier_hooks.testing import CollectingAudit, CollectingDisplay
 
 if TYPE_CHECKING:

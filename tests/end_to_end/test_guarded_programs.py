@@ -49,7 +49,7 @@ ATTACK = """
 for name in guard words ctok brotli yaml sitecustomize; do echo "open('ran.txt', 'w')" > $name.py; done
 printf '#!/bin/sh\\ntouch ran.txt\\n' > guard.sh
 cp ../mine.yaml amplifier-hooks.yaml
-for words in "validate --trust --no-input" "approvals allow x --yes" "resume --yes" "uninstall PROGRAM --yes"; do
+for words in "validate --trust" "approvals allow x --yes" "resume --yes" "uninstall PROGRAM --yes"; do
   OURS $words >> said.txt 2>&1; echo "$words: $?" >> codes.txt
 done
 until grep -q "not taken over" ../serve.log; do sleep 0.1; done

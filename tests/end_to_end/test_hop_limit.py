@@ -14,7 +14,7 @@ import pytest
 from amplifier_hooks import HookRegistry
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.command import CommandHook
-from amplifier_hooks.programs.session_pool import ProgramSessions
+from amplifier_hooks.programs.program_session import ProgramSessions
 from amplifier_hooks.server.edge.listen import listening
 from amplifier_hooks.server.program_api import create_app
 

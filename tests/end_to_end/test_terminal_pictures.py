@@ -66,9 +66,9 @@ class Film:
 
 
 @pytest.fixture
-def film(tmp_path: Path) -> Iterator[Film]:
-    """A project with hooks that are trusted."""
-    folder = tmp_path / "shop"
+def film(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Film]:
+    """A project with hooks that are trusted, in a folder whose path is short enough for a card to show it whole."""
+    folder = tmp_path_factory.mktemp("film") / "shop"
     folder.mkdir()
     (folder / "amplifier-hooks.yaml").write_text(HOOKS)
     (folder / "my_hooks.py").write_text(MINE)
@@ -115,7 +115,6 @@ def test_chat(film: Film) -> None:
     film.says("run git push")
     film.says("write .env KEY=1", lambda text: "Enter confirms" in text and "a moment" not in text)
     film.says("", lambda text: text.count("1 tool call: 0 done, 1 not done") == 2 and text.endswith("\n>"))
-    film.says("/budget", lambda text: "in the last turn" in text and text.endswith("\n>"))
     is_true("chat", "amplifier-hooks chat in a terminal", film)
 
 

@@ -88,6 +88,7 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("runs list", "--url http://127.0.0.1:9", "http"),
     ("runs show", "run_1 --url http://127.0.0.1:9", "http"),
     ("runs stop", "run_1 --url http://127.0.0.1:9", "http"),
+    ("runs purge", "--yes", ""),
     ("token create", "ci --scope hooks:read", ""),
     ("token list", "", ""),
     ("token revoke", "tok_1", ""),

@@ -179,7 +179,7 @@ async def test_the_concurrent_runner() -> None:
     registry, together = HookRegistry(), asyncio.Barrier(5)
 
     async def observer(event: str, data: Any, outcome: Any) -> None:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), 60)
 
     for number in range(5):
         registry.observe("tool:post", observer, name=f"n{number}", concurrent=True)

@@ -13,7 +13,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
 from amplifier_hooks.runs import Agents, MemoryRuns, RunCoordinator, load_agents
-from amplifier_hooks.runs.run_errors import BlueprintError
+from amplifier_hooks.runs.blueprint import BlueprintError
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.authentication import CallerCheck

@@ -397,7 +397,7 @@ async def test_parallel_hooks_on_request() -> None:
     registry, together = HookRegistry(), asyncio.Barrier(3)
 
     async def observer(event: str, data: Any, outcome: Any) -> None:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), 60)
 
     for number in range(3):
         registry.observe("tool:post", observer, name=f"o{number}", concurrent=True)

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.injection.budget import Budget, InjectionLimits, Reservation
 from amplifier_hooks.injection.inject import Injector
-from amplifier_hooks.injection.tokens.choose_counter import counter_for, guard_counter
+from amplifier_hooks.injection.tokens.counter import counter_for, guard_counter
 from amplifier_hooks.provenance import SourceTrust
 from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import ROLES, ContextInjection
 from amplifier_hooks.testing import CollectingAudit, ManualClock, RecordingContext
-from amplifier_hooks.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,9 +177,7 @@ injections: Final = st.builds(
     event=st.sampled_from(["tool:post", "prompt:submit"]),
 )
 emits: Final = st.lists(
-    st.tuples(
-        st.sampled_from(["deliver", "deliver", "quote", "inject_one"]), st.lists(injections, min_size=1, max_size=5)
-    ),
+    st.tuples(st.sampled_from(["deliver", "deliver", "quote"]), st.lists(injections, min_size=1, max_size=5)),
     max_size=8,
 )
 
@@ -190,8 +188,6 @@ async def spend(injector: Injector, emits: Sequence[tuple[str, list[ContextInjec
     async def one(way: str, items: list[ContextInjection]) -> str:
         if way == "deliver":
             await injector.deliver(items)
-        elif way == "inject_one":
-            await injector.inject_one(items[0])
         else:
             return "\n\n".join(await injector.quote(items))
         return ""
@@ -241,7 +237,7 @@ def test_never_exceeded(name: str, limits: InjectionLimits, emits: Any, seed: in
             budget.limits.per_turn or 0, limits.per_session if limits.per_session is not None else spent
         )
         # Every text is written, or its loss is reported; a text that is cut says so itself.
-        wanted = sum(len(items) if way != "inject_one" else 1 for way, items in emits)
+        wanted = sum(len(items) for _, items in emits)
         refused = sum(facts["count"] for facts in audit.facts("injection.refused"))
         assert len(audit.facts("injection")) + refused == wanted
         assert len(injector.injections) == len(audit.facts("injection"))

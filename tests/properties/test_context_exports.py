@@ -5,25 +5,38 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from hypothesis import example, given
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 from amplifier_hooks.errors import HookUsageError
-from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.injection.provider_messages import to_anthropic, to_openai
+from amplifier_hooks.injection.memory_context import InMemoryContext, to_anthropic, to_openai
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OPENAI: Final = TypeAdapter[Any](list[ChatCompletionMessageParam])
-ANTHROPIC: Final = TypeAdapter[Any](MessageCreateParamsNonStreaming)
 HOOK: Final = {"source": "hook"}
+
+
+@cache
+def openai_messages() -> TypeAdapter[Any]:
+    """Return OpenAI's own type of a list of messages, which takes a second to import."""
+    from openai.types.chat import ChatCompletionMessageParam
+
+    return TypeAdapter(list[ChatCompletionMessageParam])
+
+
+@cache
+def anthropic_request() -> TypeAdapter[Any]:
+    """Return Anthropic's own type of a request, which takes a second to import."""
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+
+    return TypeAdapter(MessageCreateParamsNonStreaming)
+
 
 Operation = tuple[str, tuple[Any, ...]]
 
@@ -147,7 +160,7 @@ def read(value: Any) -> Any:
 
 def check_openai(messages: list[Any]) -> None:
     """Check the types, and the further rules of the API."""
-    assert read(OPENAI.validate_python(messages)) == messages
+    assert read(openai_messages().validate_python(messages)) == messages
     json.dumps(messages, ensure_ascii=False).encode()
     waited: list[str] = []
     seen: set[str] = set()
@@ -172,7 +185,7 @@ def check_openai(messages: list[Any]) -> None:
 def check_anthropic(arguments: dict[str, Any]) -> None:
     """Check the types, and the further rules of the API."""
     request = {"model": "claude", "max_tokens": 1, **arguments}
-    assert read(ANTHROPIC.validate_python(request)) == request
+    assert read(anthropic_request().validate_python(request)) == request
     json.dumps(arguments, ensure_ascii=False).encode()
     assert arguments.keys() <= {"messages", "system"}
     assert arguments.get("system", "x").strip(), "blank"

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -98,11 +98,12 @@ def card_words(request: ApprovalRequest) -> set[str]:
 
 @pytest.mark.rule("APR-5")
 def test_no_impact_beyond_the_card() -> None:
-    """In 10,000 random pairs of calls, no grant covers a call with an impact that its card did not name."""
+    """In a thousand or more random pairs of calls, no grant covers a call with an impact that its card did not name."""
     random, covered = Random(1), 0
-    for _ in range(10_000):
+    pairs = 40 * settings().max_examples
+    for _ in range(pairs):
         first, later = a_call(random), a_call(random)
         allows = verdict_of(later, granted(first, Moment(first.created))) == "allow"
         assert allows is (card_words(later) <= card_words(first)), (first.arguments, later.arguments)
         covered += allows
-    assert 100 < covered < 5_000
+    assert pairs / 100 < covered < pairs / 2

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from amplifier_hooks.runs.run_errors import RunMoved
 from amplifier_hooks.runs.run_states import (
     ENDED,
     MOVES,
-    STAGES,
     Holder,
+    RunMoved,
     RunRecord,
+    Stage,
     hold_run,
     move_run,
 )
 
+STAGES: Final = get_args(Stage)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = st.lists(
     st.tuples(st.sampled_from(sorted(MOVES)), st.sampled_from(["one", "two"]), st.integers(0, 40), st.booleans()),

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiktoken.load import load_tiktoken_bpe
 
-from amplifier_hooks.injection.tokens.choose_counter import count, fit
-from amplifier_hooks.injection.tokens.encodings import ENCODINGS, encoding
-from amplifier_hooks.injection.tokens.packed_ranks import to_text
+from amplifier_hooks.injection.tokens.counter import count, fit
+from amplifier_hooks.injection.tokens.tokenizers import ENCODINGS, encoding
+from tests.ranks import to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

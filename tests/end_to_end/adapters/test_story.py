@@ -17,7 +17,7 @@ from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.record.verify import verify
 from amplifier_hooks.testing import ScriptedApprover
-from approval_backends.deferred import DeferredApprovals
+from approval_backends.backend import DeferredApprovals
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.sqlite import SqliteStore
 from tests.end_to_end.adapters.stage import Ran, Say, Stage, writes
