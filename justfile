@@ -1,6 +1,7 @@
 # One word per task; `just` alone runs the gate. Without just on the machine: uv run just TASK
 
 uv := env("UV", "uv")
+export PYTHONDONTWRITEBYTECODE := "" # where an environment forbids bytecode, every process would compile all libraries
 everyday := "not agents and not chromium and not postgres and not slow"
 
 # the gate: what holds before a commit

@@ -7,11 +7,14 @@ in each the file is found by the SHA-256 that tiktoken itself expects. Nothing e
 compares what is packed with that SHA-256 too, so a vocabulary that changes with a new tiktoken is noticed.
 """
 
+import base64
 import hashlib
+import lzma
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,11 +22,11 @@ from unittest.mock import patch
 
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # it has no py.typed
 
-from amplifier_hooks.injection.tokens.packed_ranks import from_text, pack
-
 RANKS = Path(__file__).parent.parent / "amplifier_hooks" / "injection" / "tokens" / "ranks"
 SOURCES = ("llama-index-core", "litellm")
 ENCODINGS = ("cl100k_base", "o200k_base")
+COUNT = 4
+"""Bytes of the number of tokens."""
 
 
 def main() -> None:
@@ -66,6 +69,23 @@ def find(tree: Path, expected: str) -> bytes:
         if path.is_file() and sha256(content := path.read_bytes()) == expected:
             return content
     sys.exit(f"{tree.name} has no file with the SHA-256 {expected}")
+
+
+def pack(vocabulary: Sequence[bytes]) -> bytes:
+    """Return the packed file, which `tokenizers.unpack` reads. Raises `ValueError` for a token over 255 bytes."""
+    plain = len(vocabulary).to_bytes(COUNT) + bytes(map(len, vocabulary)) + b"".join(vocabulary)
+    return lzma.compress(plain, preset=9 | lzma.PRESET_EXTREME)
+
+
+def from_text(text: bytes) -> list[bytes]:
+    """Return the vocabulary of a file of tiktoken's: one token a line in base64, with its rank.
+
+    Raises `ValueError` if the ranks are not 0, 1, 2 and so on.
+    """
+    tokens, ranks = zip(*(line.split() for line in text.splitlines()), strict=True)
+    if [int(rank) for rank in ranks] != list(range(len(ranks))):
+        raise ValueError("the ranks are not 0, 1, 2 …")
+    return [base64.b64decode(token) for token in tokens]
 
 
 def write(path: Path, content: bytes) -> None:

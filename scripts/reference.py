@@ -17,7 +17,9 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 from collections import Counter
+from enum import Enum
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -44,8 +46,13 @@ FIRST: Final = ("amplifier_hooks", "approval_backends")
 MEMORY: Final = re.compile(r" at 0x[0-9a-f]+")
 MODULES: Final = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
 STARS: Final[dict[Any, str]] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-SHORT: Final = 100
-"""Characters of a signature that stays on one line."""
+SHARED: Final[dict[str, str]] = tomllib.loads((Path(__file__).parent / "parameters.toml").read_text("utf-8"))
+"""Meanings of parameters that many functions take, by name and type, as in `clock: Clock`."""
+RETURNS: Final = re.compile(r"\b(?:[Rr]eturn|[Yy]ield)s? ")
+RETURNED: Final = "->"
+"""Key of the sentence about a return value, beside those of the parameters."""
+SHORT: Final = 80
+"""Characters of a signature that stays on one line, and of a constant that is shown whole."""
 
 
 class Parts(NamedTuple):
@@ -223,17 +230,26 @@ def entry(name: str, thing: Any) -> Iterator[str]:
             yield f"### `{name}.{member}`\n"
             bound = getattr(thing, member) if isinstance(value, classmethod) else function
             call = f"{'await ' if inspect.iscoroutinefunction(function) else ''}{member}"
-            yield from described(call, bound, own=name, options=parts.parameters)
+            above = meanings_above(thing, member)
+            yield from described(call, bound, own=name, options=parts.parameters, inherited=above)
 
 
-def described(call: str, function: Any, *, own: str, options: Mapping[str, str] | None = None) -> Iterator[str]:
+def described(
+    call: str,
+    function: Any,
+    *,
+    own: str,
+    options: Mapping[str, str] | None = None,
+    inherited: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """Return the lines about a function or method: signature, docstring, parameters, return value, errors.
 
-    `options` has the meanings of the parameters of its class, which a method such as `child` takes, too.
+    `options` has the meanings of the parameters of its class, which a method such as `child` takes, too, and
+    `inherited` those of the method that it implements.
     """
     parts = docstring(function)
-    if "Unpack[" in str(inspect.signature(function)):
-        parts = parts._replace(parameters={**(options or {}), **parts.parameters})
+    above = {**(inherited or {}), **((options or {}) if "Unpack[" in str(inspect.signature(function)) else {})}
+    parts = parts._replace(parameters={**above, **parts.parameters})
     yield f"```python\n{call}{called(function)}\n```\n"
     yield f"{prose(parts.text, own)}\n"
     yield from table("parameter", parameters(function, parts))
@@ -241,7 +257,9 @@ def described(call: str, function: Any, *, own: str, options: Mapping[str, str] 
     returns = [inspect.signature(form).return_annotation for form in forms]
     returned = [type_text(one) for one in returns if one not in (inspect.Signature.empty, None, "None", NoneType)]
     if returned:
-        yield f"**Returns** {' or '.join(f'`{one}`' for one in returned)}\n"
+        kind = re.sub(r"^(?:Steps|Coroutine)\[(?:Any, Any, )?(.*)\]$", r"\1", returned[0])
+        told = "" if RETURNS.search(parts.text) else above.get(RETURNED) or SHARED.get(f"-> {kind}", "")
+        yield f"**Returns** {' or '.join(f'`{one}`' for one in returned)}{told and f': {told}'}\n"
     yield from raised(parts, own)
 
 
@@ -326,6 +344,39 @@ def attributes(thing: type, inside: dict[str, Any], taken: set[str]) -> Iterator
     yield from (found[name] for name in sorted(found) if not name.startswith("_") and name not in taken)
 
 
+def meanings_above(thing: type, member: str) -> dict[str, str]:
+    """Return the meanings of a method's parameters that others give: the fields of its class if it makes an instance.
+
+    So do the methods of this name in its bases, the nearest first, and before all others those in a port that it
+    implements.
+    """
+    found: dict[str, str] = {}
+    if isinstance(members(thing).get(member), classmethod):
+        for part in reversed(thing.__mro__):
+            found |= field_texts(part)
+    for base in (*ports(), *reversed(thing.__mro__[1:])):
+        if member in vars(base):
+            parts = docstring(vars(base)[member])
+            found |= parts.parameters
+            if returned := returned_part(parts.text):
+                found[RETURNED] = returned[0].upper() + returned[1:]
+    return found
+
+
+def returned_part(text: str) -> str:
+    """Return the first part of a docstring's text that begins with "Return", without that word, or nothing."""
+    parts = (part for one in sentences(text) for part in one.split("; "))
+    return next((part.partition(" ")[2] for part in parts if RETURNS.match(part)), "")
+
+
+@cache
+def ports() -> tuple[type, ...]:
+    """Return the protocols that hosts and backends implement, also without being based on them."""
+    modules = map(importlib.import_module, ("approval_backends.stores.approval_store", "amplifier_hooks.ports"))
+    things = [thing for module in modules for thing in vars(module).values()]
+    return tuple(thing for thing in things if inspect.isclass(thing) and is_protocol(thing))
+
+
 def annotation_of(thing: type, name: str) -> object:
     """Return the annotation of an attribute, from the class that has it."""
     return next((vars(part)["__annotations__"][name] for part in thing.__mro__ if name in own_annotations(part)), "")
@@ -369,6 +420,14 @@ def docstring(thing: Any) -> Parts:
 def sentences(paragraph: str) -> list[str]:
     """Return the sentences of a paragraph."""
     return re.split(r"(?<=[.!?]) (?=[A-Z`])", " ".join(paragraph.split()))
+
+
+def named_in_prose(name: str, text: str) -> str:
+    """Return the part of a docstring's text that is about this parameter: the first one whose subject is its name."""
+    subject = re.compile(rf"(?:(?:An?|The|While|With|Without|Unless) )?(?:`\w+`(?:,| and) )*`{name}`")
+    parts = (part for one in sentences(text) for part in one.removesuffix(".").split("; "))
+    found = next((part for part in parts if subject.match(part)), "")
+    return f"{found[:1].upper()}{found[1:]}." if found else ""
 
 
 def sentence(text: str | None) -> str:
@@ -418,8 +477,12 @@ def parameters(thing: Any, parts: Parts) -> list[Field]:
     """Return the parameters of a class or function, each with its meaning as far as docstrings have one."""
     texts: dict[str, str] = {}
     if inspect.isclass(thing):
+        if issubclass(thing, Enum):
+            return []
         for part in reversed(thing.__mro__):
-            texts |= field_texts(part) if part is not object else {}
+            if part.__module__.partition(".")[0] in PACKAGES:
+                texts |= {name.lstrip("_"): text for name, text in field_texts(part).items()}
+                texts |= docstring(part).parameters
     try:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -431,12 +494,15 @@ def parameters(thing: Any, parts: Parts) -> list[Field]:
         kind = "" if parameter.annotation is parameter.empty else type_text(parameter.annotation)
         default = "" if parameter.default in (parameter.empty, NOTHING) else shortened(parameter.default)
         meaning = parts.parameters.get(parameter.name) or text or texts.get(parameter.name, "")
+        meaning = meaning or named_in_prose(parameter.name, parts.text) or SHARED.get(f"{parameter.name}: {kind}", "")
         fields.append(Field(STARS.get(parameter.kind, "") + parameter.name, kind, default, meaning))
     return fields
 
 
 def called(thing: Any) -> str:
     """Return the signature: on one line if that is short, else an argument a line."""
+    if inspect.isclass(thing) and issubclass(thing, Enum):
+        return ""
     try:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -445,7 +511,7 @@ def called(thing: Any) -> str:
     given = [one.replace(annotation=annotation(one.annotation)) for one in given if one.name not in ("self", "cls")]
     signature = signature.replace(parameters=given, return_annotation=annotation(signature.return_annotation))
     whole = plain(str(signature))
-    if len(whole) <= SHORT:
+    if len(thing.__name__) + len(whole) <= SHORT:
         return whole
     _, arrow, end = whole.rpartition(") -> ")  # a struct has no return annotation
     lines, starred = [], False
