@@ -304,21 +304,24 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         payload = self.payload(data, cwd)
         if self.rules is None:
             return await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
-        rules, name, tool = self.rules_in_force, events.canonical(event), str(payload.get("tool_name", ""))
-        cwd = payload["cwd"]
-        if rules is None or not self._has_rules(event):
-            outcome = await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
-            await self._report_rules(outcome, tool, cwd, payload)
-            return outcome
-        verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
+        rules = self.rules_in_force if self._has_rules(event) else None
+        name, tool, cwd = events.canonical(event), str(payload.get("tool_name", "")), payload["cwd"]
+        verdict = None
+        if rules is not None:
+            verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
         if verdict is not None and verdict.action == "deny":
             outcome = Outcome(name, payload)
         else:
             outcome, verdict = await self._ask_hooks(event, payload), None
-            if not outcome.denied:
+            if rules is not None and not outcome.denied:
                 arguments = event_arguments(name, outcome.data)
                 verdict = await rules.judge(self._facts(name, tool, cwd, arguments, outcome))
-        return (await self._apply_rules(outcome, tool, verdict, durable=True))[0]
+        if verdict is None:
+            outcome = await self.record_outcome(outcome, stops=stops)
+        else:
+            outcome, _ = await self._apply_rules(outcome, tool, verdict, durable=True)
+        await self._report_rules(outcome, tool, cwd, payload)
+        return outcome
 
     @property
     def rules_in_force(self) -> FailClosedRules | None:

@@ -315,6 +315,20 @@ async def test_report_only_rules_leave_it_in_force(project: Path) -> None:
         assert (await call(session, "Write", {"file_path": "amplifier-hooks.yaml"})).denied
 
 
+@pytest.mark.rule("BCK-9")
+@pytest.mark.parametrize("protection", [None, SelfProtection()])
+@pytest.mark.parametrize("event", ["tool:pre", "prompt:submit"])
+async def test_report_only_rules_report_beside_others(event: str, protection: SelfProtection | None) -> None:
+    """Report-only rules have their verdict on record at every event, also while other rules are in force."""
+    policy, audit = Policy(lambda facts: DENY), CollectingAudit()
+    policy.report_only = True  # type: ignore[attr-defined]  # as any policy may have it
+    async with SessionCoordinator(rules=policy, self_protection=protection, audit=audit) as session:
+        outcome = await session.emit(event, {"tool_name": "Write", "tool_input": {"path": "a"}, "prompt": "Go"})
+    assert not outcome.denied
+    told = [facts for facts in audit.facts("rules.reported") if facts["event"] == event]
+    assert [facts["hook"] for facts in told] == ["rule:no-prod"]
+
+
 @pytest.mark.rule("SLF-1")
 async def test_paths_of_the_embedder(project: Path) -> None:
     """An embedder protects paths of its own, also those that are named later, and links to them."""
