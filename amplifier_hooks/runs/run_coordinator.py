@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from uuid import uuid4
@@ -56,6 +57,9 @@ START_HOOK_TIMEOUT: Final = 0.1
 """Seconds a runner waits for the start hook begun for it, before another start hook is begun."""
 LOOK: Final = 5.0
 """Seconds between two looks of a waiting caller, if it is not woken before."""
+
+HOLD: Final[ContextVar[Holder | None]] = ContextVar("amplifier_hooks.run_hold", default=None)
+"""The hold under which the current code runs start hooks."""
 
 log = get_logger(__name__)
 
@@ -251,9 +255,10 @@ class RunCoordinator(Openable):
 
     async def _start(self, record: RunRecord) -> None:
         """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
+        by = Holder(self.name, record.attempt)
+        HOLD.set(by)
         with _reported("run_start_not_kept", record.id), suppress(RunMoved):
-            by, outcome = Holder(self.name, record.attempt), await self._ask_start_hooks(record)
-            after = await self.store.conclude(record.id, by, outcome)
+            after = await self.store.conclude(record.id, by, await self._ask_start_hooks(record))
             if after.stage in ENDED:
                 await self.run_hooks.tell_end(after)
 
@@ -389,7 +394,7 @@ class RunCoordinator(Openable):
 
     async def run(self, order: AgentOrder) -> AgentResult:
         """Start an agent for a hook, and wait for its end. Cancelling the call stops that agent's run."""
-        record = await self._submit_order(order, urgent=True)
+        record, hold = await self._submit_order(order, urgent=True), HOLD.get()
         try:
             with self.store.watch(record.id) as watch:
                 while record.stage not in ENDED:
@@ -397,19 +402,19 @@ class RunCoordinator(Openable):
                     record = await self.store.get(record.id)
         except BaseException:
             with suppress(StoreUnavailable, UnknownRun):
-                await asyncio.shield(self._stop_abandoned(record))
+                await asyncio.shield(self._stop_abandoned(record, hold))
             raise
         end: Any = {"run": record.id, "status": record.status, "error": record.error}
         return AgentResult(text=record.result_text, data=record.result_data, **end)
 
-    async def _stop_abandoned(self, child: RunRecord) -> None:
+    async def _stop_abandoned(self, child: RunRecord, hold: Holder | None) -> None:
         """Stop an agent whose hook no longer waits for it.
 
-        It goes on if another coordinator repeats the hook, because the hook then finds the agent at work.
+        It goes on if the hook is repeated under another hold, because the hook then finds the agent at work.
         """
         parent = child if child.parent is None else await self.store.get(child.parent)
-        elsewhere = parent.stage == "starting" and parent.holder != self.name
-        if not (self._closing or elsewhere or (parent is not child and parent.stage == "queued")):
+        repeated = parent.stage == "starting" and Holder(parent.holder or "", parent.attempt) != hold
+        if not (self._closing or repeated or (parent is not child and parent.stage == "queued")):
             await self.store.stop(child.id, "the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:

@@ -239,9 +239,12 @@ class DatabaseStore(Openable):
         """Make one other move, if the table allows it."""
         record, now = yield from self._hold(request_id)
         after = move_request(record, move, now, reason=reason, digest=digest, result=result)
-        if record is not None and isinstance(after, RequestRecord):
-            if move == "claim" and (refusal := (yield from self._stopped(record))) is not None:
+        if move == "claim" and record is not None and isinstance(after, RequestRecord):
+            if (refusal := (yield from self._stopped(record))) is not None:
                 return refusal
+            now = yield from self._now()  # a stop under way holds claims up
+            after = move_request(record, move, now, reason=reason, digest=digest, result=result)
+        if record is not None and isinstance(after, RequestRecord):
             yield from self._store_move(record, after, move, now)
         return after
 
@@ -313,9 +316,9 @@ class DatabaseStore(Openable):
         for grant_id in sorted(set(grants)):  # in one order, so that two transactions never wait for each other
             rows = yield Statement(HELD_GRANT + self.HOLD, (to_stored_text(grant_id),))
             held += [load_grant(row) for row in rows]
-        now = yield from self._now()
         of = to_stored_text(request.tenant), to_stored_text(request.session)
         stops = yield Statement(STOPS_OVER + self.HOLD, of)
+        now = yield from self._now()  # a stop under way holds this up
         held = [grant for grant in held if is_in_force(grant, now)]
         refusal = refuse_uncovered(request, grants, held, [load_stop(row) for row in stops])
         for grant in () if refusal else held:

@@ -199,6 +199,25 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
         assert not (await here.runs.get(child.id)).stopping  # the next coordinator finds it at work
 
 
+@pytest.mark.rule("RUN-16")
+async def test_a_coordinator_that_takes_up_its_own_run() -> None:
+    """A coordinator that lost a run, and has it again, repeats the start hook; the hook's agent goes on."""
+    store = MemoryRuns()
+    async with house(agent(start=agent_hook()), agent("validator"), store=store, leases=LONG) as here:
+        run = (await here.runs.submit("writer", {})).id
+        child = await here.runs.claim("one", wait=60)
+        assert child is not None
+        (first,) = here.runs._starting.values()
+        await store.let_go(here.runs.name)
+        assert await here.runs.claim("two", agents=["writer"], wait=0.01) is None
+        assert (await here.runs.get(run)).start_count == 2
+        await here.runs._keep()
+        await asyncio.wait({first})
+        assert not (await here.runs.get(child.id)).stopping
+        await here.do(child, validator=lambda _: {"action": "continue", "parameters": {}})
+        assert (await here.until(run, "ready")).start_count == 2
+
+
 @pytest.mark.rule("RUN-11")
 async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A runner that waits because too many start hooks are at work is woken as soon as one of them is done."""

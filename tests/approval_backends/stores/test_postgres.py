@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from approval_backends import lifecycle
 from approval_backends.lifecycle import Refusal, RequestRecord
 from approval_backends.stores.postgres import PostgresStore
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request, an_answer
@@ -86,6 +87,38 @@ async def test_waiting_for_a_row_takes_time() -> None:
             assert not expired.done()
         await other.close()
         assert isinstance(await expired, RequestRecord)
+
+
+@pytest.mark.rule("APR-14")
+async def test_waiting_for_a_stop_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim, and a use of a grant, that waited for a stop under way are refused if their time is over by then."""
+    import asyncpg
+
+    monkeypatch.setattr(lifecycle, "CLAIM_WITHIN", 0.0)
+    await server()
+    async with schema() as name, PostgresStore(DSN, schema=name) as store:
+        once, always = a_request(1), a_request(2)
+        once = replace(once, expires=once.created + timedelta(seconds=1.0))
+        await store.submit(once)
+        await store.submit(always)
+        await store.answer(an_answer(once))
+        await store.answer(an_answer(always, ALWAYS, seconds=1.0))
+        await store.move(always.id, "claim", digest=always.digest)
+        grants = [grant.id for grant in await store.grants_for(always)]
+        assert grants
+        other = await asyncpg.connect(DSN)
+        async with other.transaction():
+            await other.execute(f'LOCK TABLE "{name}".approval_stop IN EXCLUSIVE MODE')
+            claim = asyncio.ensure_future(store.move(once.id, "claim", digest=once.digest))
+            use = asyncio.ensure_future(store.use_grants(always, grants))
+            await other.execute("SELECT pg_sleep(1.2)")
+            assert not claim.done()
+            assert not use.done()
+        await other.close()
+        refused, uncovered = await claim, await use
+        assert isinstance(refused, Refusal)
+        assert refused.code == "expired"
+        assert uncovered is not None
 
 
 class Label(str):
