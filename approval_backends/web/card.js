@@ -472,7 +472,7 @@ export class Card {
 
   // The next request comes by itself, once the end of this one could be read.
   #goOn(id) {
-    setTimeout(() => { if (this.id === id && this.ending && this.queue.waiting.length) this.moved("next"); }, NEXT);
+    setTimeout(() => { if (this.id === id && this.ending && this.queue.waiting.length) this.moved("on"); }, NEXT);
   }
 
   // -- fields --

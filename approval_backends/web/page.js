@@ -1,6 +1,6 @@
 // Puts the page together: the token, the connection, the places, the keys.
 
-import { Arming } from "./arming.js";
+import { Arming, STILL } from "./arming.js";
 import { Card } from "./card.js";
 import { $, bearer, decoded, gated, here, themed } from "./frame.js";
 import { Link } from "./link.js";
@@ -195,7 +195,11 @@ const show = async (id, focus = true) => {
   if (id === card.id) rail.show(card.row, card.card);
 };
 
+let came = -STILL; // the time at which the last card came by itself
 const move = (way) => {
+  const early = way === "next" && performance.now() - came < STILL; // meant for the card before
+  came = way === "on" ? performance.now() : -STILL;
+  if (early) return;
   if (way === "all") { document.body.classList.toggle("list"); return; }
   const step = way === "prev" ? -1 : 1;
   const id = queue.next(step, card.id) ?? (card.ending ? queue.next(-step, card.id) : undefined);

@@ -869,6 +869,21 @@ async def test_alike_requests_together(office: Office, visit: Browsers, width: i
 
 
 @pytest.mark.rule("BCK-11")
+async def test_a_key_at_the_moment_of_the_next_card(office: Office, visit: Browsers) -> None:
+    """`j` in the moment in which a card comes by itself skips none; a second one goes on."""
+    for name in ("r1", "r2", "r3"):
+        await office.submit(name)
+    page = await visit(office)
+    await press(page, "Deny")
+    await see(page, ".outcome", "You denied this.")
+    key = "document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'j', bubbles: true }))"
+    await page.evaluate(f"() => {{ for (const work of endings.splice(0)) work(); {key}; }}")
+    await see(page, ".act", "make r2")
+    await page.evaluate(key)
+    await see(page, ".act", "make r3")
+
+
+@pytest.mark.rule("BCK-11")
 async def test_long_groups_are_read_first(office: Office, visit: Browsers) -> None:
     """Allow sleeps until the last action of a long list has been on screen; Deny does not."""
     for number in range(20):
