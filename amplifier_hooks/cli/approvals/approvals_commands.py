@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -166,6 +167,11 @@ class AlwaysLimits:
     seconds: float | None = None
     times: int | None = None
 
+    def __str__(self) -> str:
+        calls = "" if self.times is None else count_text(self.times, "call")
+        lasts = "" if self.seconds is None else str(timedelta(seconds=self.seconds))
+        return " within ".join(filter(None, (calls, lasts)))
+
 
 @app.command()
 def allow(
@@ -197,7 +203,7 @@ def allow(
     if not chosen.lasts and (lasts, times) != (None, None):
         raise typer.BadParameter(f'an "always" can be limited, and "{chosen.label}" counts once')
     limits = AlwaysLimits(None if lasts is None else seconds_of(lasts, "--for"), times)
-    confirm_action(record, chosen, yes=yes, no_input=no_input)
+    confirm_action(record, chosen, limits, yes=yes, no_input=no_input)
     run_or_stop(answer(view, record, chosen, limits=limits, as_json=as_json))
 
 
@@ -237,11 +243,12 @@ async def find_waiting(view: StoreView, given: str) -> RequestRecord:
 
 
 def choose_option(record: RequestRecord, label: str | None, *, allows: bool) -> Option:
-    """Return the option of this kind with this label or id.
+    """Return the option of this kind with this label or id. "Allow always" is for the session if it is offered.
 
     Without a label, return the first that denies once, or the only one that allows once. Raises `BadParameter`, with
     the labels that there are.
     """
+    from amplifier_hooks.approvals import KNOWN_LABELS
     from amplifier_hooks.cli.approvals.print_requests import inline
 
     found = [option for option in record.request.options if option.allows == allows]
@@ -250,6 +257,9 @@ def choose_option(record: RequestRecord, label: str | None, *, allows: bool) -> 
         wanted = label.strip().casefold()
         for option in found:
             if wanted in (option.label.strip().casefold(), option.id.casefold()):
+                return option
+        for option in found:
+            if option.session_only and KNOWN_LABELS.get(wanted) == option.kind:
                 return option
         raise typer.BadParameter(
             inline(f"{label!r} is not offered; {suggestion(label, labels)}"), param_hint="--option"
@@ -261,8 +271,8 @@ def choose_option(record: RequestRecord, label: str | None, *, allows: bool) -> 
     return once[0]
 
 
-def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input: bool) -> None:
-    """Show the action, and the reach of an "always", and ask to confirm it; end the program without a yes.
+def confirm_action(record: RequestRecord, option: Option, limits: AlwaysLimits, *, yes: bool, no_input: bool) -> None:
+    """Show the action, and the reach of an "always" with its limits, and ask to confirm it; without a yes, end.
 
     A request whose arguments do not have its digest ends the program as well.
     """
@@ -270,10 +280,10 @@ def confirm_action(record: RequestRecord, option: Option, *, yes: bool, no_input
 
     if not yes:
         try:
-            lines = (*action(record), *(always(record.request) if option.lasts else ()))
+            lines = (*action(record), *(always(record.request, option) if option.lasts else ()))
         except ApprovalMismatch as problem:
             end_command(str(problem))
-        typer.echo("\n".join(lines), err=True)
+        typer.echo("\n".join([*lines, *([f"  At most: {limits}"] if str(limits) else [])]), err=True)
     confirm(f"{inline(option.label)}?", yes=yes, no_input=no_input)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, Option
     from approval_backends.lifecycle import Moment, RequestRecord
     from approval_backends.stores.approval_store import RequestEvent
 
@@ -87,8 +89,10 @@ def action(record: RequestRecord) -> Iterator[str]:
     yield f"  digest {record.digest}"
 
 
-def always(request: ApprovalRequest) -> Iterator[str]:
-    """Return the lines about the reach of an "always", and its end."""
+def always(request: ApprovalRequest, option: Option | None = None) -> Iterator[str]:
+    """Return the lines about the reach of an "always", and its end; of this option alone, if one is given."""
+    if option is not None:
+        request = replace(request, options=(option,), keep=None if option.session_only else request.keep)
     scope = reach(request, inline)
     yield 'An "always" covers:'
     yield from (f"{MARK}{covered}" for covered in scope.covers)

@@ -44,7 +44,7 @@ def init(
 
     Examples:
       amplifier-hooks init
-      amplifier-hooks init --directory ../shop
+      amplifier-hooks init --preset careful --directory ../shop
       amplifier-hooks init --force
 
     A file that is there already is kept: --force puts it beside the new one.

@@ -52,6 +52,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+HERE = replace(ALWAYS, label="Allow always in this session", session_only=True)
+PROJECT = replace(ALWAYS, id="project", label="Allow always in this project")
+
+
 def asked(path: Path, number: int = 1, **changes: Any) -> None:
     """Put a request into a store."""
     now = datetime.now(UTC)
@@ -279,10 +283,12 @@ def test_deny(store: Path) -> None:
 def test_options(store: Path) -> None:
     """Only offered answers are accepted; if none allows once, the command line has to name one."""
     asked(store, id="5555", options=(ALWAYS, DENY))
+    asked(store, id="6666", options=(HERE, PROJECT, DENY))
     for arguments, said in [
         (("allow", "1111", "--yes", "--option", "Alow"), "'Alow' is not offered; did you mean 'Allow'?"),
         (("allow", "1111", "--yes", "--option", "Deny"), "'Deny' is not offered; known are Allow, Allow always"),
         (("deny", "1111", "--option", "Allow"), "'Allow' is not offered; known are Deny, Deny always"),
+        (("allow", "6666", "--yes", "--option", "Allow"), "'Allow' is not offered; known are Allow always in this"),
         (("allow", "5555", "--yes"), "name one of the answers; there are 'Allow always'"),
     ]:
         told = run(*arguments)
@@ -338,6 +344,22 @@ def test_confirming_an_always(store: Path) -> None:
     )
     assert "covers" not in run("allow", "1111", typed="y\n").stderr
     assert record(store, "1111aaaa0000").status == "pending"
+
+
+@pytest.mark.rule("APR-5", "CLI-2")
+@pytest.mark.parametrize(("label", "here"), [("Allow always", True), (HERE.label, True), (PROJECT.label, False)])
+def test_always_for_the_session_or_the_project(store: Path, label: str, *, here: bool) -> None:
+    """Of a card with two, "Allow always" is for the session; the reach is that of the answer, with its limits."""
+    asked(store, id="5555", options=(ALLOW, HERE, PROJECT, DENY), keep=86_400.0)
+    told = run("allow", "5555", "--option", label, "--for", "2h", "--times", "5")
+    assert told.exit_code == 2
+    assert "  It ends: With this session, or when" in told.stderr if here else "  It ends: After 1 day" in told.stderr
+    assert ("in every session" in told.stderr) is not here
+    assert "  At most: 5 calls within 2:00:00" in told.stderr
+    run("allow", "5555", "--yes", "--option", label)
+    decision = record(store, "5555").decision
+    assert decision is not None
+    assert (decision.option, decision.keep) == ((HERE.id, None) if here else (PROJECT.id, 86_400.0))
 
 
 @pytest.mark.rule("APR-5", "CLI-2")
