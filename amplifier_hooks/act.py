@@ -41,7 +41,9 @@ MAX_INPUT: Final = 1_048_576
 LARGE: Final = 65_536
 """Size above which a value is processed off the event loop."""
 BEGINNINGS_KEPT: Final = 1_024
-"""Sessions and events whose first hashed bytes are cached."""
+"""Sessions, events, names and folders whose first hashed bytes are cached."""
+LONGEST_KEPT: Final = 1_024
+"""Characters of a name and a folder whose bytes are cached; both may be of any length."""
 _DOMAIN: Final = b"amplifier-hooks/act/1\n"
 _GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
 _scan: Final[Any] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
@@ -142,13 +144,13 @@ class Act(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if type(self.input) is not bytes:  # a bytearray could still change
             raise TypeError(f"the input of an act is bytes, and not {type(self.input).__name__}")
-        start = _beginning(_DOMAIN, self.tenant, self.session, self.event)
-        force_setattr(self, "digest", _digest(start, self.name, self.cwd, self.input))
+        texts = (self.tenant, self.session, self.event, self.name, self.cwd)
+        force_setattr(self, "digest", _digest(_DOMAIN, texts, self.input))
 
     @property
     def grant_digest(self) -> str:
         """The digest without the session: an act has one grant digest in every session of its tenant."""
-        return _digest(_beginning(_GRANT_DOMAIN, self.tenant, self.event), self.name, self.cwd, self.input)
+        return _digest(_GRANT_DOMAIN, (self.tenant, self.event, self.name, self.cwd), self.input)
 
     @property
     def short(self) -> str:
@@ -184,18 +186,17 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(BEGINNINGS_KEPT)
-def _beginning(domain: bytes, *texts: str) -> bytes:
-    """Return the first bytes that are hashed. The acts of a session share them."""
-    return domain + b"".join(map(_sized, texts))
+def _beginning(domain: bytes, texts: tuple[str, ...]) -> bytes:
+    """Return the first bytes that are hashed. The acts of a session share most of them."""
+    # an odd tool name must get a digest too, and still one of its own
+    fields = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return domain + b"".join(_length(len(field)) + field for field in fields)
 
 
-def _sized(text: str) -> bytes:
-    field = text.encode("utf-8", "surrogatepass")  # an odd tool name must get a digest too, and still one of its own
-    return _length(len(field)) + field
-
-
-def _digest(start: bytes, name: str, cwd: str, data: bytes) -> str:
-    return hashlib.sha256(start + _sized(name) + _sized(cwd) + _length(len(data)) + data).hexdigest()
+def _digest(domain: bytes, texts: tuple[str, ...], data: bytes) -> str:
+    """Return the digest of texts and data. Name and folder are the last two texts."""
+    beginning = _beginning if len(texts[-1]) + len(texts[-2]) <= LONGEST_KEPT else _beginning.__wrapped__
+    return hashlib.sha256(beginning(domain, texts) + _length(len(data)) + data).hexdigest()
 
 
 # Two halves of one character become that character when JSON is read; alone, each survives.
@@ -237,18 +238,17 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
         problem = check(value)
         return ("", problem) if problem else None
     parts: Iterable[tuple[Any, Any]]
-    if type(value) is list:
-        parts = enumerate(value)
-    elif isinstance(value, dict):
-        for key in value:
-            if type(key) is not str or (not key.isascii() and _text_flaw(key)):
-                return "", f"has the key {key!r:.40}, which no JSON key can be"
+    if keyed := isinstance(value, dict):
         parts = value.items()
+    elif type(value) is list:
+        parts = enumerate(value)
     else:
         return "", f"is of type {type(value).__name__}"
     if depth == MAX_DEPTH:
         return "", f"is nested deeper than {MAX_DEPTH}"
     for step, item in parts:
+        if keyed and (type(step) is not str or (not step.isascii() and _text_flaw(step))):
+            return "", f"has the key {step!r:.40}, which no JSON key can be"
         if type(item) is str and item.isascii():
             continue  # the usual case
         flaw = _flaw(item, depth + 1)

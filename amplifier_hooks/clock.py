@@ -7,12 +7,13 @@ from time import time_ns
 from typing import Any, Final
 
 SECOND: Final = 1_000_000
+MILLISECOND: Final = 1_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _latest = (-SECOND, "")
-"""The start of the last second that was formatted, in microseconds, and its text."""
-_digits: list[str] = []
-"""The numbers below 1,000 with three digits each. Formatting a number takes twice as long as two look-ups here."""
+"""The start of the last millisecond that was formatted, in microseconds, and its text. One call takes many stamps."""
+_endings: list[str] = []
+"""The text of each microsecond within a millisecond, with the zone."""
 
 
 class SystemClock:
@@ -24,20 +25,22 @@ class SystemClock:
 
 
 def stamp(clock: Any) -> str:
-    """Return the time of a clock as ISO 8601 in UTC. The text of the system's time is cached for each second."""
-    global _latest  # noqa: PLW0603  # a cache of one
+    """Return the time of a clock as ISO 8601 in UTC. The text of the system's time is cached for each millisecond."""
     if type(clock) is not SystemClock:
         return str(clock.now().isoformat())
     micros = time_ns() // 1000
     start, text = _latest
-    if not 0 <= micros - start < SECOND:
-        start = micros - micros % SECOND
-        text = datetime.fromtimestamp(start // SECOND, UTC).isoformat()[:-6]
-        _latest = (start, text)
-        if not _digits:
-            _digits.extend([f"{number:03d}" for number in range(1000)])
-    part = micros - start
-    return f"{text}.{_digits[part // 1000]}{_digits[part % 1000]}+00:00"
+    if not 0 <= micros - start < MILLISECOND:
+        start, text = _begin_millisecond(micros - micros % MILLISECOND)
+    return text + _endings[micros - start]
+
+
+def _begin_millisecond(start: int) -> tuple[int, str]:
+    global _latest  # noqa: PLW0603  # a cache of one
+    if not _endings:
+        _endings.extend([f"{number:03d}+00:00" for number in range(MILLISECOND)])
+    _latest = (start, moment_of(start).isoformat(timespec="milliseconds")[:-6])
+    return _latest
 
 
 def micros_of(moment: datetime) -> int:

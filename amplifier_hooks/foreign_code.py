@@ -2,7 +2,7 @@
 
 Cancelled work has a moment to clean up; abandoned work is kept alive. Cleaning up itself runs to its end by
 `finish_despite_cancel`, however often its caller is cancelled. Two callers cannot give their work a task of
-its own, as `within` does: `dispatch/timeouts.py` for chains of hooks, and `PunctualSink` for records.
+its own, as `within` does: `dispatch/timeouts.py` for chains of hooks, and the `Recorder` for its sink.
 
 A plain function that may hang runs off the event loop, in one of the few daemon threads of a `DaemonPool`. The running
 task knows its cancellations, so that a caller can tell its own from one that foreign code made up.

@@ -506,7 +506,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         else:
             await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
-        if outcome.messages or any(answer.output for answer in outcome.answers):
+        if outcome.messages or (outcome.answers and any(answer.output for answer in outcome.answers)):
             await self.show(outcome)
         return outcome
 

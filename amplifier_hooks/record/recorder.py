@@ -1,12 +1,11 @@
 """Kinds and facts of one session come in; records with session, tenant, time and number go to its sink.
 
-`PunctualSink` gives every sink a timeout: a record that hangs counts as a record that cannot be written.
+The recorder gives every sink a timeout: a record that hangs counts as a record that cannot be written.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,7 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.record.record_errors import RecordUnavailable, problem_text
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Awaitable, Generator, Iterator, Mapping
 
     from amplifier_hooks.ports import AuditSink, Clock
 
@@ -41,12 +40,12 @@ async def write_durably(sink: AuditSink, kind: str, facts: Mapping[str, Any]) ->
 class Recorder:
     """One session's writer to a sink. It adds session, tenant, time and number to every record.
 
-    With `NoRecord` it makes no records.
+    Without a sink, or with `NoRecord`, it makes no records.
     """
 
     def __init__(
         self,
-        sink: AuditSink,
+        sink: AuditSink | None,
         clock: Clock,
         session: str,
         tenant: str,
@@ -60,32 +59,33 @@ class Recorder:
         self._required = required
         self._number = 0
 
-    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
+    def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> Awaitable[None]:
         """Record a decision before it takes effect. Without `durable`, the next durable record makes it durable, too.
 
         Raises `RecordUnavailable` for every error of the sink, and the session then denies the act. If the record is
         not required, the recorder only logs the error.
         """
+        return self._write(kind, facts, durable=durable, required=self._required)
+
+    def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> Awaitable[None]:
+        """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
+        return self._write(kind, facts, durable=durable, required=False)
+
+    async def _write(self, kind: str, facts: Mapping[str, Any], *, durable: bool, required: bool) -> None:
         if self._sink is None:
             return
         self._number += 1
         try:
-            about = {
-                "number": self._number,
-                "time": stamp(self._clock),
-                "session": self._session,
-                "tenant": self._tenant,
-            }
-            await self._sink.write(kind, {**about, **facts}, durable=durable)
+            time = stamp(self._clock)
+            about = {"number": self._number, "time": time, "session": self._session, "tenant": self._tenant}
+            step = self._sink.write(kind, {**about, **facts}, durable=durable).__await__()
+            waiting = next(step, THROUGH)  # most records are written in the first step, and need no timer
+            if waiting is not THROUGH:
+                await finish_in_time(step, waiting)
         except Exception as error:
             log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
-            if self._required:
+            if required:
                 raise RecordUnavailable(error) from error
-
-    async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
-        with suppress(RecordUnavailable):  # it is logged
-            await self.write(kind, facts, durable=durable)
 
 
 SINK_TIMEOUT: Final = 5.0
@@ -94,31 +94,19 @@ SINK_TIMEOUT: Final = 5.0
 THROUGH: Final = object()
 
 
-class PunctualSink:
-    """A sink with a timeout around another sink. A sink that never waits costs no timer.
+async def finish_in_time(step: Iterator[Any], waiting: Any) -> None:
+    """Take the remaining steps of writing a record. Raises `TimeoutError`, and the errors of the sink.
 
-    The other sink runs in its caller's task, so a sink that ignores its cancellation still holds up its caller.
+    The sink runs in its caller's task, so a sink that ignores its cancellation still holds up its caller.
     """
-
-    def __init__(self, sink: AuditSink, seconds: float | None = None) -> None:
-        self._sink = sink
-        self._seconds = seconds
-
-    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Append one record. Raises `TimeoutError`, and the errors of the sink."""
-        step = self._sink.write(kind, facts, durable=durable).__await__()
-        waiting = next(step, THROUGH)  # most records are written in the first step
-        if waiting is THROUGH:
-            return
-        seconds = SINK_TIMEOUT if self._seconds is None else self._seconds
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                await remaining_steps(step, waiting)
-        except TimeoutError as error:
-            if limit.expired():
-                raise TimeoutError(f"not written within {seconds:g} s") from error
-            raise
+    limit = asyncio.timeout(SINK_TIMEOUT)
+    try:
+        async with limit:
+            await remaining_steps(step, waiting)
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(f"not written within {SINK_TIMEOUT:g} s") from error
+        raise
 
 
 @coroutine

@@ -46,7 +46,7 @@ from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
 from amplifier_hooks.injection.tokens.counter import counter_for, guard_counter
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
+from amplifier_hooks.record.recorder import Recorder
 from amplifier_hooks.result import Answer, HookResult, Outcome, as_result
 from amplifier_hooks.session.display import show
 from amplifier_hooks.session.model_call import ModelCall, ModelOutcome, ModelStream, takes_model
@@ -725,13 +725,7 @@ def real_folder(cwd: str | PathLike[str] | None) -> str | None:
 def make_session(settings: Settings, parent: Session | None) -> Session:
     """Return a session with its collaborators, each made from the settings."""
     hooks, clock, tenant, session_id = settings.hooks, settings.clock, settings.tenant, settings.session_id
-    recorder = Recorder(
-        NoRecord() if settings.audit is None else PunctualSink(settings.audit),
-        clock,
-        session_id,
-        tenant,
-        required=settings.audit_required,
-    )
+    recorder = Recorder(settings.audit, clock, session_id, tenant, required=settings.audit_required)
     origin = Origin(
         agent=settings.agent,
         cwd=settings.cwd,

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from amplifier_hooks.record import recorder as recorder_module
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.record.recorder import NoRecord, PunctualSink, Recorder
+from amplifier_hooks.record.recorder import NoRecord, Recorder
 from amplifier_hooks.testing import CollectingAudit, ManualClock
 
 
@@ -83,6 +84,11 @@ async def test_foreign_text(error: Exception, shown: str, caplog: pytest.LogCapt
 # -- a sink with a timeout ---------------------------------------------------------------------------------------------
 
 
+def to(sink: CollectingAudit) -> Recorder:
+    """Return a recorder that writes to a sink."""
+    return Recorder(sink, ManualClock(), "s1", "")
+
+
 class Slow(CollectingAudit):
     """A record that waits before it writes."""
 
@@ -108,16 +114,18 @@ async def test_in_time() -> None:
     """A record that is written in time has all its facts."""
     sink = Slow()
     sink.go.set()
-    await PunctualSink(sink).write("x", {"a": 1}, durable=True)
-    assert [(record.kind, record.facts, record.durable) for record in sink.records] == [("x", {"a": 1}, True)]
+    await to(sink).write("x", {"a": 1})
+    ((kind, facts, durable),) = [(record.kind, record.facts, record.durable) for record in sink.records]
+    assert (kind, facts["a"], durable) == ("x", 1, True)
 
 
 @pytest.mark.rule("AUD-3")
-async def test_too_late() -> None:
+async def test_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that hangs is cancelled, and its timeout is an error."""
+    monkeypatch.setattr(recorder_module, "SINK_TIMEOUT", 0.01)
     sink = Slow()
-    with pytest.raises(TimeoutError, match=r"not written within 0\.01 s"):
-        await PunctualSink(sink, 0.01).write("x", {})
+    with pytest.raises(RecordUnavailable, match=r"not written within 0\.01 s"):
+        await to(sink).write("x", {})
     assert sink.ended
     assert sink.records == []
 
@@ -126,7 +134,7 @@ async def test_too_late() -> None:
 async def test_caller_is_cancelled() -> None:
     """Cancelling the caller cancels the write, and is no timeout."""
     sink = Slow()
-    task = asyncio.create_task(PunctualSink(sink).write("x", {}))
+    task = asyncio.ensure_future(to(sink).write("x", {}))
     await sink.waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -138,7 +146,7 @@ async def test_caller_is_cancelled() -> None:
 async def test_caller_is_closed() -> None:
     """A caller whose coroutine is closed closes the write."""
     sink = Slow()
-    writing = PunctualSink(sink).write("x", {})
+    writing: Any = to(sink).write("x", {})
     writing.send(None)
     writing.close()
     assert sink.ended
@@ -146,10 +154,10 @@ async def test_caller_is_closed() -> None:
 
 @pytest.mark.rule("AUD-3")
 async def test_its_own_errors() -> None:
-    """The sink's error reaches the caller unchanged, at once or after waiting."""
+    """The sink's own error is the problem, at once or after waiting, and a `TimeoutError` of its own as well."""
     for sink in (CollectingAudit(OSError("full")), Failing()):
-        with pytest.raises(OSError, match="full"):
-            await PunctualSink(sink).write("x", {})
+        with pytest.raises(RecordUnavailable, match="Error: full"):
+            await to(sink).write("x", {})
 
 
 class Failing(Slow):
