@@ -3,7 +3,7 @@
 Try it in a terminal: sign in at the address that it prints, then press the button. Without a terminal a program signs
 in as Mara and decides over the same socket. The output below is of that case.
 
-Run it: python examples/mount_in_fastapi.py
+Run it, with the extra server: python examples/mount_in_fastapi.py
 
 Prints:
     Before the sign-in the page answers 401

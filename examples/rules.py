@@ -2,7 +2,7 @@
 
 The rules are in rules.yaml. A deny beats everything, an ask beats an allow, and an allow answers hooks that ask.
 
-Run it: python examples/rules.py
+Run it, with the extra yaml: python examples/rules.py
 
 Prints:
     git status: ran

@@ -144,7 +144,7 @@ def constants(door: str) -> frozenset[str]:
 
 def index() -> Iterator[str]:
     """Return the lines of the page that lists every public name."""
-    yield "# What can be imported\n"
+    yield "# Public names\n"
     yield WRITTEN
     yield "Every public name by its front door; a name that is not in `__all__` of its module may change at any time.\n"
     yield "The site, built by `just docs`, has an entry for each, with parameters, return values and errors.\n"
@@ -595,7 +595,7 @@ def is_protocol(thing: Any) -> bool:
 
 def errors() -> Iterator[str]:
     """Return the lines of the page that has the tree of errors."""
-    yield "# What can be raised\n"
+    yield "# Errors\n"
     yield WRITTEN
     yield "Every error that the packages raise, and below each the errors of its kind.\n"
     for module in ERRORS:
@@ -627,7 +627,7 @@ def command() -> Iterator[str]:
     """Return the lines of the page that has every command with its help."""
     cli = importlib.import_module("amplifier_hooks.cli.app")
     root = typer.main.get_command(cli.app)
-    yield "# What can be typed\n"
+    yield "# The command\n"
     yield WRITTEN
     yield "Every command with its help, as `--help` shows it.\n"
     yield from helped(root, "amplifier-hooks", None)

@@ -70,7 +70,7 @@ COMMANDS: Final = {
         "Tell what your hooks would have decided about calls of the past.",
         *("replay.replay_command", "replay", "REPLAY_CODES"),
     ),
-    "chat": Entry("Talk to a model that works in a folder, past your hooks.", "chat.chat_command", "chat", "ENDING"),
+    "chat": Entry("Talk to a model that works in a folder, behind your hooks.", "chat.chat_command", "chat", "ENDING"),
     "doctor": Entry("Find out what works here, and how to repair the rest.", "doctor", "doctor", "DOCTOR_CODES"),
     "ledger": Entry("List the calls that the hook tool_ledger has kept.", "audit.audit_commands", "ledger"),
     "report": Entry(

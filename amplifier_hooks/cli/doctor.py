@@ -159,7 +159,7 @@ def check_hooks(patient: Patient) -> Findings:
         repair = "amplifier-hooks report shows what it would have done; without report_only: true it is in force"
         yield "note", f"{path}: {name} is {STOPS_NOTHING}", repair
     if not said["flaws"]:
-        yield "ok", f"{path}: {said['hooks']} hooks"
+        yield "ok", f"{path}: {count_text(said['hooks'], 'hook')}"
 
 
 def check_programs(patient: Patient) -> Findings:
@@ -178,8 +178,10 @@ def check_programs(patient: Patient) -> Findings:
             yield "failed", str(problem), f"mend {path}"
             continue
         if found.ours:
-            entries = "1 entry" if found.ours == 1 else f"{found.ours} entries"
+            entries = count_text(found.ours, "entry", "entries")
             yield "ok", f"{path}: {dialect.title} asks amplifier-hooks, with {entries}", ""
+            if dialect.waits_for_review(path):
+                yield "warning", f"{path}: {dialect.title} skips hooks that were not reviewed, silently", dialect.review
             if not answers(default_socket()):
                 yield "warning", f"no server answers {dialect.title}, so its calls are refused", SERVE
             if not found.hooks:
@@ -201,9 +203,9 @@ def check_protection(_patient: Patient) -> Findings:
     for one, protects in running_commands():
         words = " ".join(one.command[1:])
         if protects:
-            yield "ok", f"process {one.pid} protects {len(trusted_files())} trusted files: {words:.80}"
+            yield "ok", f"process {one.pid} protects {count_text(len(trusted_files()), 'trusted file')}: {words}"
         else:
-            yield "warning", f"process {one.pid} protects nothing: {words:.80}", "start it without --no-self-protection"
+            yield "warning", f"process {one.pid} protects nothing: {words}", "start it without --no-self-protection"
 
 
 def check_state(_patient: Patient) -> Findings:
@@ -242,7 +244,11 @@ def check_approvals(patient: Patient) -> Findings:
     try:
         count, stops = asyncio.run(look())
     except (UnknownStore, StoreUnavailable, OSError) as problem:
-        repair = "start the server, or name another store with --store" if "://" in name else f"look at {name}"
+        repair = (
+            "check that the server runs and lets this user in, or name another store: --store"
+            if "://" in name
+            else f"look at {name}"
+        )
         yield "failed", f"{name}: {str(problem) or 'it does not answer'}", repair
         return
     yield "note" if count else "ok", f"{name}: {count} open", "amplifier-hooks approvals list" * (count > 0)
@@ -330,5 +336,5 @@ def doctor(
             if one.repair:
                 console.print(f"{'':<19}repair: {for_log(one.repair)}")
     warned = sum(finding.state == "warning" for finding in found)
-    typer.echo(f"{failed} failed, {warned} warnings, {len(found)} checked.", err=True)
+    typer.echo(f"{failed} failed, {count_text(warned, 'warning')}, {len(found)} checked.", err=True)
     raise typer.Exit(1 if failed else 0)

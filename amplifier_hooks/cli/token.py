@@ -41,7 +41,7 @@ Tenant = Annotated[str | None, typer.Option(metavar="NAME", help="The token's te
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of its bearer in the record.")],
     *,
-    scope: Annotated[list[str], typer.Option(metavar="SCOPE", help="A scope it grants; may be repeated.")],
+    scope: Annotated[list[str], typer.Option(metavar="SCOPE", help="A scope it grants, as below; may be repeated.")],
     tenant: Tenant = None,
     days: Annotated[
         float | None, typer.Option(metavar="DAYS", help="Days it is valid; otherwise until revoked.", min=0)
@@ -52,7 +52,9 @@ def create(
 ) -> None:
     """Make a token. It is printed once, and only its digest is kept.
 
-    Without --tenant it is for the system, which runs for every tenant; its hooks need hooks:admin.
+    Without --tenant it is for the system, which runs for every tenant; its hooks need hooks:admin. The scopes
+    are hooks:read, hooks:manage, hooks:admin, approvals:view, approvals:decide, runs:read, runs:create, runs:claim and
+    runs:write.
 
     Examples:
       amplifier-hooks token create ci --tenant acme --scope hooks:manage

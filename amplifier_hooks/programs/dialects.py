@@ -128,6 +128,10 @@ class Dialect:
     """Variable that names the folder of the user's settings, in place of the one in the home."""
     machine: Mapping[str, tuple[str, ...]] = field(factory=dict)
     """Patterns of the settings files of the whole machine, by `sys.platform`."""
+    review: str = ""
+    """Step in which a user reviews our hook, for a program that runs no other; empty for one that runs any hook."""
+    reviewed: str = ""
+    """File beside the user's settings in which the program notes the hooks that its user has reviewed."""
     second: float = 1.0
     """Number of the program's units of time in a second."""
     timeout: float = 600.0
@@ -160,6 +164,13 @@ class Dialect:
         patterns = [Path(pattern) for pattern in self.machine.get(sys.platform, ())]
         machine = [file for pattern in patterns for file in sorted(pattern.parent.glob(pattern.name))]
         return list(dict.fromkeys([*machine, self.in_home(), *(project / name for name in self.settings)]))
+
+    def waits_for_review(self, path: Path) -> bool:
+        """Return True if the program notes no reviewed hook of a settings file. A file of the machine needs none."""
+        if not self.review or any(path.match(one) for one in self.machine.get(sys.platform, ())):
+            return False
+        notes = self.in_home().with_name(self.reviewed)
+        return not notes.exists() or f"{path}:" not in notes.read_text(encoding="utf-8", errors="replace")
 
     def spelling(self, event: str) -> Spelling | None:
         """Return the program's spelling of an event, found by either name, or None."""
@@ -595,6 +606,8 @@ CODEX: Final = Dialect(
     settings=(".codex/hooks.json",),
     home="CODEX_HOME",
     machine=dict.fromkeys(("linux", "darwin"), ("/etc/codex/hooks.json",)),
+    review="start codex in this folder, and choose `Trust all and continue` at `Hooks need review`",
+    reviewed="config.toml",
     timeouts={"SessionEnd": 1.0},
     silent_block=False,
     differs=(

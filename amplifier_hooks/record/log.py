@@ -312,8 +312,8 @@ class AuditLog:
         if known is not None and replaced and not self._accept_store:
             raise StoreReplaced(
                 f"{self.path} was written beside {_mark_text(known)}, and the store that is there is "
-                f"{_mark_text(mark)}; put the right one back, or find out why and go on beside this one: {ACCEPT}, "
-                f"or accept_store=True"
+                f"{_mark_text(mark)}; put the right one back, name another record, or find out why and go on beside "
+                f"this one: {ACCEPT}, or accept_store=True"
             )
         if head is not None and not await self._pool.run(self._reaches, head):
             await self._record_cut(head)
@@ -341,7 +341,7 @@ class AuditLog:
 
 
 def _mark_text(mark: StoreMark | None) -> str:
-    return "one that was never marked" if mark is None else f"the store {clip(mark.store, 8)} at mark {mark.number}"
+    return "one that was never marked" if mark is None else f"the store {mark.store[:8]} at mark {mark.number}"
 
 
 def _signer(path: Path, key: Signer | str | Path | None) -> Signer:

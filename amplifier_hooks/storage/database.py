@@ -60,6 +60,10 @@ class StoreClosed(StoreUnavailable):
     """The store is closed, is not open yet, or was opened by the parent process before a fork."""
 
 
+NOT_OPEN: Final = "the store is not open; open it first: await store.open(), or async with the backend"
+"""Sentence of the error of a store that is used before it is open."""
+
+
 class UnsafeStore(StoreUnavailable):
     """Another user could read the store or replace it, so it is not opened."""
 

@@ -17,6 +17,7 @@ from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    NOT_OPEN,
     VERSIONS,
     Check,
     Migrations,
@@ -193,7 +194,7 @@ class PostgresDatabase(Openable):
         """Do work with a connection of the pool. Context managers would cost as much as the pool itself."""
         pool = self._pool
         if pool is None:
-            raise StoreClosed("the store is not open")
+            raise StoreClosed(NOT_OPEN)
         try:
             # A timeout costs a task of its own, and a connection that is idle is there at once.
             connection = await pool.acquire(timeout=None if pool.get_idle_size() else self._limit)

@@ -25,6 +25,7 @@ from uuid import uuid4
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import (
     LIMIT,
+    NOT_OPEN,
     VERSIONS,
     Check,
     CorruptStore,
@@ -231,7 +232,7 @@ class SqliteDatabase(Openable):
     async def _do(self, work: Callable[[], T], *, limit: float | None = 0.0) -> T:
         """Run work in the thread, and return its result. None as limit waits for ever, 0 twice the store's limit."""
         if self._thread is None:
-            raise StoreClosed("the store is not open")
+            raise StoreClosed(NOT_OPEN)
         if self._process != os.getpid():
             raise StoreClosed("the store was opened by another process; open it anew after a fork")
         return await self._thread.run(lambda: _translate_errors(work), 2 * self._limit if limit == 0.0 else limit)

@@ -16,9 +16,10 @@ export const bearer = (home) => {
 export const gated = () => {
   $("#gate-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    const token = $("#token").value.trim();
-    if (!token) return;
-    location.replace(`${location.pathname}#t=${encodeURIComponent(token.replace(/^.*#t=/, ""))}`);
+    const given = $("#token").value.trim(); // a token, a link, or the file of the token
+    if (!given) return;
+    const token = /"token": "([^"]+)"/.exec(given)?.[1] ?? given.replace(/^.*#t=/, "");
+    location.replace(`${location.pathname}#t=${encodeURIComponent(token)}`);
     location.reload();
   });
 };

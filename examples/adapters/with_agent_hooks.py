@@ -2,7 +2,7 @@
 
 Microsoft Agent Framework is such a host: `create_agent_hooks_middleware([SessionInterceptor(session)], timeout=600)`.
 
-Run it: python examples/adapters/with_agent_hooks.py
+Run it, with the extra agent-hooks: python examples/adapters/with_agent_hooks.py
 
 Prints:
     their host: pre_tool_call blocked: deny (denied:guard)

@@ -2,7 +2,7 @@
 
 The model is the one that the environment names (`ANTHROPIC_API_KEY`, `ANTHROPIC_BASE_URL`).
 
-Run it: python examples/adapters/with_claude_agent_sdk.py
+Run it, with the extra claude-agent-sdk: python examples/adapters/with_claude_agent_sdk.py
 
 Prints:
     writing notes.txt

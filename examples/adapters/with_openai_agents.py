@@ -2,7 +2,7 @@
 
 The model is the SDK's own scripted one, so that this runs without a key; put yours in its place.
 
-Run it: python examples/adapters/with_openai_agents.py
+Run it, with the extra openai-agents: python examples/adapters/with_openai_agents.py
 
 Prints:
     writing notes.txt

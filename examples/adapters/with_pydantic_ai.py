@@ -2,7 +2,7 @@
 
 The model has a script, so that this runs without a key; put yours in its place.
 
-Run it: python examples/adapters/with_pydantic_ai.py
+Run it, with the extra pydantic-ai: python examples/adapters/with_pydantic_ai.py
 
 Prints:
     writing notes.txt

@@ -3,7 +3,7 @@
 Lower priorities run first, and at equal priority the system before tenants. Acme has a hook that fails and one that
 takes a minute; Globex neither sees them nor waits for them.
 
-Run it: python examples/tenants/over_http.py
+Run it, with the extra server: python examples/tenants/over_http.py
 
 Prints:
     acme     house, acme    broken: error, slow: timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -728,7 +729,8 @@ async def test_a_wrong_token(office: Office, visit: Browsers) -> None:
     assert "make r1" not in await page.inner_text("body")
     await page.clock.run_for(60_000)
     assert len(visit.sockets) == 1
-    await page.fill("#token", office.people["Mara"].token)
+    file = json.dumps({"address": office.address, "token": office.people["Mara"].token})  # as `cat` prints it
+    await page.fill("#token", file)
     await page.click("text=Sign in")
     await see(page, "#card", "make r1")
     assert office.people["Mara"].token not in page.url

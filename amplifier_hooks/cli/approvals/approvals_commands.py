@@ -87,7 +87,7 @@ async def list_(
     tenant: Tenant = None,
     session: Session = None,
     everything: Annotated[bool, typer.Option("--all", help="Also the requests that have ended.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many of each.")] = 1_000,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="At most so many of each.")] = 1_000,
     as_json: AsJson = False,
 ) -> None:
     """List the requests that wait for an answer, oldest first.
@@ -514,7 +514,9 @@ async def explain(
     tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool.")] = None,
     given: Annotated[str, typer.Option("--input", metavar="JSON", help="Its arguments; - reads them.")] = "{}",
     request: Annotated[str | None, typer.Option(metavar="ID", help="Take a request in the store instead.")] = None,
-    cwd: Annotated[Path | None, typer.Option(help="The session's directory; by default this one.")] = None,
+    cwd: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The session's directory; by default this one.")
+    ] = None,
     risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="The risk of the call.")] = "medium",
     event: Annotated[str, typer.Option(metavar="NAME", help="The event.")] = "tool:pre",
     store: Store = None,

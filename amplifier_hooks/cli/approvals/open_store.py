@@ -73,7 +73,7 @@ class StoreView:
                 yield OpenStore(broker, self.viewer(), store.database)
         except StoreUnavailable as problem:
             why = str(problem).removeprefix("store_unavailable: ")  # a word for programs
-            step = "start the server" if "://" in self.name else "look at the file"
+            step = "check that the server runs and lets this user in" if "://" in self.name else "look at the file"
             raise Trouble(
                 f"The store {self.name} cannot be used: {why}; {step}, or name another with --store."
             ) from problem
@@ -124,7 +124,9 @@ def only_one(given: str, ids: Iterable[str], what: str) -> str:
     if len(given) < SHORTEST and any(one.startswith(given) for one in ids):
         raise Trouble(f"{given!r} is too short; write {SHORTEST} characters of the id or more.")
     likely = get_close_matches(given, ids, 1, 0.6) or get_close_matches(given, [i[: len(given)] for i in ids], 1, 0.7)
-    raise Trouble(f"There is no {what} {given!r}." + (f" Did you mean {likely[0]!r}?" if likely else ""))
+    listed = "grants" if what == "grant" else "list --all"
+    near = f"Did you mean {likely[0]!r}?" if likely else f"amplifier-hooks approvals {listed} names those there are."
+    raise Trouble(f"There is no {what} {given!r}. {near}")
 
 
 def run_or_stop(work: Coroutine[Any, Any, T], *, until_interrupted: bool = False) -> T:

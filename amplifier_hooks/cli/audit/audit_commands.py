@@ -201,9 +201,9 @@ def accept(
       amplifier-hooks audit accept
       amplifier-hooks audit accept record.jsonl --store approvals.db
 
-    They do not fit when one of them was replaced by an older copy, or changed by another program. Every call is denied
-    until you accept them; find out the reason first. Calls that were approved and run since that copy may be asked
-    about, and run, again. Stop the program that writes the record first.
+    They do not fit when one of them was replaced by an older copy or another store, or changed by another program.
+    Every call is denied until you accept them; find out the reason first. Calls that were approved and run since that
+    copy may be asked about, and run, again. Stop the program that writes the record first.
     """
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
 

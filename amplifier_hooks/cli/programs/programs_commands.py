@@ -168,7 +168,7 @@ def install(
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
-    """Put our hook into another program's settings: its tool calls pass through `amplifier-hooks serve`.
+    """Put our hook into another program's settings: its tool calls pass through your hooks while `serve` runs.
 
     Examples:
       amplifier-hooks install claude-code              for you, in this project
@@ -214,6 +214,8 @@ def install(
     confirm(f"Change {path}?", yes=yes, no_input=no_input)
     write_settings(path, None if has_bridge(before) else text, changed, port)
     print(f"{dialect.title} now asks amplifier-hooks. Start it: {SERVE}")
+    if dialect.waits_for_review(path):
+        print(f"{dialect.title} skips a hook that you have not reviewed, and says nothing: {dialect.review}.")
     if port is not None:
         print(f"It posts tool calls to port {port}; a server that runs already has to be started again.")
         print("Where other people use this machine, install it with --no-http.")

@@ -119,7 +119,13 @@ def validate(
     """
     if trust:
         refuse_inside_session("amplifier-hooks validate --trust")
-    from amplifier_hooks.cli.project.read_project import Project, existing_file, list_trusted, trust_content
+    from amplifier_hooks.cli.project.read_project import (
+        Project,
+        existing_file,
+        list_trusted,
+        project_file,
+        trust_content,
+    )
 
     if validate_other(file, trust=trust, as_json=as_json):
         return
@@ -133,7 +139,7 @@ def validate(
     report_only: tuple[str, ...] = ()
     count, enabled = 0, True
     project: Project | None = None
-    path = file or Path()
+    path = project_file(file)
     listed: tuple[ListedFile, ...] = ()
     try:
         path = existing_file(file)
@@ -172,6 +178,8 @@ def validate(
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
         tell_state(project)
+        if project is not None and not project.trusted:
+            print_text(f"To read and trust it: {join(['amplifier-hooks', 'validate', where, '--trust'])}", err=True)
     raise typer.Exit(1 if flaws else 0)
 
 

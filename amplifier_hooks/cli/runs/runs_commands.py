@@ -92,7 +92,7 @@ def serve(
         str | None,
         typer.Option(metavar="FILE|MODULE:NAME", help="Hooks for the runs of every agent: a file, or a registry."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=LAST_PORT, help="0 takes a free one.")] = PORT,
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=LAST_PORT, help="0 takes a free one.")] = PORT,
     runner_lease: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Seconds that a runner may be silent.")
     ] = 60.0,
@@ -124,7 +124,7 @@ def serve(
 def work(
     agents: Annotated[str, typer.Argument(metavar="MODULE:NAME", help="A mapping of agent and function.")],
     *,
-    name: Annotated[str | None, typer.Option(help="The name of this runner.")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of this runner.")] = None,
     url: Url = HERE,
     token_file: TokenFile = None,
 ) -> None:
@@ -182,7 +182,7 @@ def list_(
         str | None, typer.Option(metavar="STATUS", help="queued, starting, running, completed, failed, stopped.")
     ] = None,
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this agent.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=500, help="At most so many.")] = 50,
     url: Url = HERE,
     token_file: TokenFile = None,
     as_json: AsJson = False,

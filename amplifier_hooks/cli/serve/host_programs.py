@@ -118,7 +118,7 @@ class Host:
     @property
     def hooks_line(self) -> str:
         """A sentence with the number of hooks in force; without any it says that nothing is stopped, and the remedy."""
-        count = len(self.hooks.registry.hooks())
+        count = len({hook.name for hook in self.hooks.registry.hooks()})  # one of a file may be at many events
         if count:
             return f"{count_text(count, 'hook')} {'is' if count == 1 else 'are'} in force."
         return "No hook is in force, so no call is stopped. Name your hooks, such as: --hooks amplifier-hooks.yaml"

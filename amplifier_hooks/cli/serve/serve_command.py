@@ -66,13 +66,17 @@ def serve(
     ] = "inbox",
     wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a program waits for a person.")] = 300.0,
     store: Store = None,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=LAST_PORT, help="The page's port; 0 takes a free one.")] = PORT,
+    host: Annotated[str, typer.Option(metavar="HOST", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=LAST_PORT, help="The page's port; 0 takes a free one.")
+    ] = PORT,
     name: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST[:PORT]", help="A name under which clients reach a proxy in front; repeatable."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="The approver's name for this link; otherwise yours.")] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The approver's name for this link; otherwise yours.")
+    ] = None,
     no_self_protection: NoSelfProtection = False,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each address as a line of JSON.")] = False,
@@ -195,6 +199,11 @@ async def serve_until_stopped(
         if host is not None:
             trouble = await stack.enter_async_context(host.serving())
             typer.echo(f"Programs are answered at {host.socket}", err=True)
+            if host.port is not None:
+                from amplifier_hooks.storage.state_folder import StateFolder
+
+                address, file = f"http://127.0.0.1:{host.port}", StateFolder().programs_token
+                typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {file}", err=True)
             from amplifier_hooks.result import STOPS_NOTHING
 
             print_error(host.hooks_line)
@@ -202,11 +211,6 @@ async def serve_until_stopped(
                 print_error(f"{name} is {STOPS_NOTHING}")
             if trouble is not None:
                 print_error(f"Every call is denied, because {trouble}")
-            if host.port is not None:
-                from amplifier_hooks.storage.state_folder import StateFolder
-
-                address, file = f"http://127.0.0.1:{host.port}", StateFolder().programs_token
-                typer.echo(f"and at {address}, with AMPLIFIER_HOOKS_TOKEN from {file}", err=True)
             if host.api is not None:
                 typer.echo(f"The API is at {host.api.address}/v1/hooks", err=True)
                 if as_json:

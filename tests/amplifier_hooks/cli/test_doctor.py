@@ -22,7 +22,7 @@ from amplifier_hooks.cli.common.posting import keep_port
 from amplifier_hooks.cli.doctor import CHECKS, Patient, run_checks
 from amplifier_hooks.cli.project.read_project import list_trusted
 from amplifier_hooks.definitions import TrustStore, load_files
-from amplifier_hooks.programs.dialects import CLAUDE_CODE
+from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX
 from amplifier_hooks.programs.guarded_processes import marked
 from amplifier_hooks.programs.install_hook import Bridge, with_bridge
 from amplifier_hooks.record.log import AuditLog
@@ -83,6 +83,20 @@ def test_a_program_that_asks_us(patient: Patient) -> None:
         "warning",
         "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml",
     )
+
+
+@pytest.mark.rule("CLI-5", "DIA-5")
+def test_a_hook_that_codex_skips(patient: Patient) -> None:
+    """A hook that its user has not reviewed in Codex guards nothing: the doctor says so until Codex notes it."""
+    path = patient.folder / ".codex" / "hooks.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(with_bridge({}, CODEX, Bridge())))
+    (skipped,) = (one for one in looked("programs", patient) if "silently" in one.text)
+    assert (skipped.state, "Trust all and continue" in skipped.repair) == ("warning", True)
+    notes = CODEX.in_home().with_name("config.toml")
+    notes.parent.mkdir(parents=True)
+    notes.write_text(f'[hooks.state."{path}:pre_tool_use:0:0"]\ntrusted_hash = "sha256:0"\n')
+    assert not [one for one in looked("programs", patient) if "silently" in one.text]
 
 
 @pytest.mark.rule("CLI-5")

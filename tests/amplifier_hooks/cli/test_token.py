@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessToken, AccessTokens
+from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, SCOPES, AccessToken, AccessTokens
 from amplifier_hooks.storage.sqlite import SqliteDatabase
 
 
@@ -41,6 +41,13 @@ def bearer(path: Path, secret: str) -> AccessToken | None:
             return await AccessTokens(database).bearer(secret)
 
     return asyncio.run(looked_up())
+
+
+@pytest.mark.rule("CLI-1")
+def test_the_help_names_every_scope() -> None:
+    """The help of `create` has each scope that a token may have."""
+    text = run("create", "--help").stdout
+    assert [scope for scope in SCOPES if scope not in text] == []
 
 
 @pytest.mark.rule("API-6")

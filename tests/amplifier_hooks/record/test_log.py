@@ -662,7 +662,9 @@ async def test_store_replaced(tmp_path: Path, change: str) -> None:
         await days(tmp_path / "another.jsonl", file, 3 if change == "other" else 0)
     before = path.read_bytes()
     async with written(path, file) as log:
-        with pytest.raises(StoreReplaced, match="at mark 2, and the store that is there is"):
+        with pytest.raises(
+            StoreReplaced, match=r"beside the store [0-9a-f]{8} at mark 2, and the store that is there is"
+        ):
             await log.check()
         with pytest.raises(StoreReplaced):
             await log.write("note", {}, durable=True)

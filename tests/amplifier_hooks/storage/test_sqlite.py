@@ -142,7 +142,7 @@ async def test_watch_ends_with_the_store(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         await database.close()
         assert await waiting
-    with pytest.raises(StoreClosed):
+    with pytest.raises(StoreClosed, match="open it first"):
         await texts(database)
 
 

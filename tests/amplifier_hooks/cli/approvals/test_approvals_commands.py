@@ -151,13 +151,19 @@ def test_short_ids(store: Path) -> None:
         ("1111", "2 requests begin with '1111': 1111aaaa0000, 1111aaaa9999; write more of it.\n"),
         ("222", "'222' is too short; write 4 characters of the id or more.\n"),
         ("2222bbbb0001", "There is no request '2222bbbb0001'. Did you mean '2222bbbb0000'?\n"),
-        ("nothing-like-it", "There is no request 'nothing-like-it'.\n"),
+        (
+            "nothing-like-it",
+            "There is no request 'nothing-like-it'. amplifier-hooks approvals list --all names those there are.\n",
+        ),
     ]:
         for command in ("show", "allow", "deny"):
             told = run(command, given)
             assert (told.exit_code, told.stdout, told.stderr) == (1, "", said)
     told = run("show", "2222", "--tenant", "other")
-    assert (told.exit_code, told.stderr) == (1, "There is no request '2222'.\n")
+    assert (told.exit_code, told.stderr) == (
+        1,
+        "There is no request '2222'. amplifier-hooks approvals list --all names those there are.\n",
+    )
 
 
 @pytest.mark.rule("BCK-5", "CLI-2")
@@ -420,7 +426,10 @@ def test_grants(store: Path) -> None:
     told = run("revoke", "1111")
     assert told.stdout == "Revoked 1111aaaa0000:1: Write, asked by guard, is asked again.\n"
     assert facts("grants") == []
-    assert run("revoke", "1111").stderr == "There is no grant '1111'.\n"
+    assert (
+        run("revoke", "1111").stderr
+        == "There is no grant '1111'. amplifier-hooks approvals grants names those there are.\n"
+    )
 
 
 @pytest.mark.rule("PKG-2", "CLI-2")

@@ -207,6 +207,7 @@ def test_a_file_that_a_team_commits(program: str, file: str, options: list[str],
     """Settings that a team commits have no path of this machine, and decide on a colleague's machine."""
     told = desk.run("install", program, "--yes", *options).stdout
     assert "each user of it needs amplifier-hooks" in told
+    assert ("Trust all and continue" in told) == (program == "codex")  # the others run it without a review
     path = desk.project / file
     text = path.read_text()
     for mine in (sys.prefix, "python", "bridge.py", os.fspath(default_socket()), os.fspath(desk.home)):

@@ -411,7 +411,7 @@ def test_an_event_of_the_projects_own(folder: Path) -> None:
         (["list"], 1, "it is not there; amplifier-hooks init writes one"),
         (["list", "nowhere.yaml"], 1, "nowhere.yaml: it is not there"),
         (["validate", "--jsn"], 2, "--json"),
-        (["validate"], 1, "1 mistake"),
+        (["validate"], 1, "amplifier-hooks.yaml: 1 mistake"),
         (["init", "--directory", "nowhere"], 2, "dir 'nowhere' does not exist"),
         (["init", "extra"], 2, "unexpected"),
         (["test", "tool:pre"], 1, "amplifier-hooks init"),
@@ -483,7 +483,9 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
     with pytest.raises(HookRefused, match=r"validate .*amplifier-hooks\.yaml --trust"):
         hooks_of_folder(guarded)
     (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
+    assert f"amplifier-hooks validate {FILE} --trust" in called("validate").stderr
     assert "trusted as it is now" in called("validate", "--trust").stdout
+    assert "--trust" not in called("validate").stderr
     assert [hook.name for hook in hooks_of_folder(guarded).registry.hooks()] == ["guard", "watch"]
     (guarded / "guard.sh").write_text("exit 0\n")
     with pytest.raises(HookRefused):

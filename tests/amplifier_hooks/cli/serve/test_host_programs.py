@@ -132,6 +132,8 @@ async def test_serving_tells_the_hooks_in_force(own_state: Path) -> None:
         )
         host.hooks.registry.observe("tool:post", name="watch")(lambda event, data, outcome: None)
         assert host.hooks_line == "1 hook is in force."
+        host.hooks.registry.observe("tool:error", name="watch")(lambda event, data, outcome: None)
+        assert host.hooks_line == "1 hook is in force."  # at two events
 
 
 @contextmanager
