@@ -9,6 +9,7 @@ import httpx2
 from attrs import define
 
 from amplifier_hooks import HookRegistry
+from amplifier_hooks.definitions.model import DefinitionSettings
 from amplifier_hooks.server import ManagedApi, open_api
 from amplifier_hooks.server.edge.authentication import RateLimiter
 from amplifier_hooks.testing import CollectingAudit
@@ -51,7 +52,8 @@ class Office:
 
 @asynccontextmanager
 async def office(database: Database | None = None, **options: Any) -> AsyncIterator[Office]:
-    """An API with no hooks yet. It has no rate limit, unless a test sets one."""
+    """An API with no hooks yet. It has no rate limit, and hooks time to share, unless a test sets one."""
+    options.setdefault("settings", DefinitionSettings(hooks_chain_timeout_ms=60_000))
     registry, broker = HookRegistry(), Broker(MemoryStore())
     audit: CollectingAudit = options.pop("record", None) or CollectingAudit()
     async with open_api(database, registry=registry, broker=broker, record=audit, **options) as api:

@@ -41,6 +41,10 @@ class Meanwhile(Broker):
     allows = True
     resolution: Resolution | None = None
 
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._answering = asyncio.Lock()  # a slow store is asked to withdraw a second time meanwhile
+
     async def give_up(self, request_id: str) -> RequestRecord | Refusal:
         """Withdraw the question because the time is up."""
         return await self._while_answered(request_id, lambda: super(Meanwhile, self).give_up(request_id))
@@ -52,16 +56,17 @@ class Meanwhile(Broker):
     async def _while_answered(
         self, request_id: str, take_back: Callable[[], Awaitable[RequestRecord | Refusal]]
     ) -> RequestRecord | Refusal:
-        when, self.when = self.when, None
-        with self.watch() as watch:
-            while when and await self.show(request_id, ROBIN) is None:  # the session can be quicker than the store
-                await watch.wait(1)
-        if when == BEFORE:
-            await self._answer(request_id)
-        result = await take_back()
-        if when == AFTER:
-            await self._answer(request_id)
-        return result
+        async with self._answering:
+            when, self.when = self.when, None
+            with self.watch() as watch:
+                while when and await self.show(request_id, ROBIN) is None:  # the session can be quicker than the store
+                    await watch.wait(1)
+            if when == BEFORE:
+                await self._answer(request_id)
+            result = await take_back()
+            if when == AFTER:
+                await self._answer(request_id)
+            return result
 
     async def _answer(self, request_id: str) -> None:
         record = await self.store.get(request_id)

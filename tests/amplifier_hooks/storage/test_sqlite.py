@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -303,6 +303,7 @@ async def test_locked(tmp_path: Path) -> None:
         async with another_process(path, program):
             with pytest.raises(StoreBusy):
                 await database.run(adding("a"))
+            await cast("Any", database._thread).run(int)  # a busy machine's write gives up after its caller
         assert await database.run(adding("b")) == [1]
 
 

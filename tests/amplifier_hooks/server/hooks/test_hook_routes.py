@@ -545,7 +545,7 @@ async def test_the_101st_definition(there: Office) -> None:
 @pytest.mark.fault("F-API-11")
 async def test_a_thousand_creates(there: Office) -> None:
     """Of a burst of creates some get through and the rest are told to wait; another tenant is not."""
-    there.api.caller_check.writes = RateLimiter(20.0, 3)
+    there.api.caller_check.writes = RateLimiter(20.0, 3, clock=float)
     client, other = await there.client(), await there.client(tenant="b")
     answers = await asyncio.gather(*(client.post("/v1/hooks", json=new_hook(f"h{n}")) for n in range(100)))
     assert {answer.status_code for answer in answers} == {201, 429}
@@ -612,10 +612,13 @@ async def test_a_hook_that_cannot_be_built_any_more(there: Office) -> None:
     admin, client = await there.admin(), await there.client()
     await made(client, python("strict", "denies", event_type="tool:post"))
     hook = await made(admin, python("gone", "says", priority=10))
-    kept = await there.api.keeper.store.get(hook["hook_id"])
+    store = there.api.keeper.store
+    kept = await store.get(hook["hook_id"])
     assert kept is not None
     broken = kept.definition.model_copy(update={"handler_ref": "guards:nothing"})
-    there.api.stored_hooks.put(broken)
+    await store.delete(hook["hook_id"], 1)
+    await store.create(broken)
+    await until(lambda: there.api.stored_hooks.problem(broken) is not None)
     assert (await there.registry.emit("tool:pre", CALL)).denied
     assert (await there.registry.emit("tool:post", CALL)).reason == "not today"
     shown = {one["name"]: one["problem"] for one in (await admin.get("/v1/hooks")).json()["hooks"]}
