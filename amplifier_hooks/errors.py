@@ -20,7 +20,7 @@ HookError                             base of all; catch it to catch any of ours
 │   └── EmitTooDeep (RecursionError)  hooks emit events whose hooks emit events …
 ├── HookUnavailable                   a hook that could not be run at all; preflight what it needs
 │   ├── EndpointForbidden             a webhook's name stands for an address that may not be reached
-│   └── MissingExtra                  an extra of this package is not installed; its sentence has the command
+│   └── MissingExtra (ImportError)    an extra of this package is not installed; its sentence has the command
 ├── SettingsError                     another program's settings file that cannot be read; mend the file
 ├── HookFailed                        a hook's command or service ended without an answer; look at its own log
 ├── HookAbortError                    an around hook stopped the operation; its reason is for the user
@@ -339,7 +339,7 @@ class EndpointForbidden(HookUnavailable):
         )
 
 
-class MissingExtra(HookUnavailable):
+class MissingExtra(HookUnavailable, ImportError):
     """Something needs an extra that is not installed. The sentence has the command that installs it.
 
     Args:

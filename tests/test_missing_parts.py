@@ -24,6 +24,21 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 import pytest
 sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
 """
+ADAPTERS = """
+import sys
+from importlib import import_module
+
+from amplifier_hooks.errors import EXTRAS, MissingExtra
+
+for name in EXTRAS:
+    sys.modules[name] = None
+for extra in sys.argv[1:]:
+    try:
+        import_module(f"amplifier_hooks.adapters.{extra.replace('-', '_')}")
+    except ImportError as error:
+        assert isinstance(error, MissingExtra), repr(error)
+        print(error)
+"""
 IMPORTS = "tests/end_to_end/test_fifty_calls.py"
 """A test file that imports a module of an extra."""
 CALLS = "tests/amplifier_hooks/library/parts/test_ready_made.py::test_entry_points"
@@ -61,3 +76,13 @@ def test_skipped_or_failed() -> None:
     status, output = run_without_extras(IMPORTS, CALLS, "--continue-on-collection-errors", required="chromium")
     assert (status, " 1 failed, 1 error in" in output) == (1, True), output
     assert output.count("AMPLIFIER_REQUIRE is chromium, but server is not installed") >= 2
+
+
+@pytest.mark.rule("PKG-1")
+def test_an_adapter_names_its_extra() -> None:
+    """Importing an adapter whose SDK is not installed raises an `ImportError` with the command that installs it."""
+    extras = ["agent-hooks", "claude-agent-sdk", "langchain", "openai-agents", "pydantic-ai"]
+    done = subprocess.run([sys.executable, "-c", ADAPTERS, *extras], check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.splitlines() == [
+        f"this adapter needs the extra '{extra}': pip install 'amplifier-hooks[{extra}]'" for extra in extras
+    ]

@@ -20,22 +20,26 @@ import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_hooks import (
-    AgentContextBuilder,
-    ApprovalOutcome,
-    ApprovalResolution,
-    Decision,
-    InterceptionPoint,
-    Transform,
-    Verdict,
-)
 from attrs import define, field, frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.adapters.shared import Texts, call_at_end, plain_message
-from amplifier_hooks.errors import HookAbortError
+from amplifier_hooks.errors import HookAbortError, MissingExtra
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall
+
+try:
+    from agent_hooks import (
+        AgentContextBuilder,
+        ApprovalOutcome,
+        ApprovalResolution,
+        Decision,
+        InterceptionPoint,
+        Transform,
+        Verdict,
+    )
+except ModuleNotFoundError as error:
+    raise MissingExtra.from_import(error, "this adapter") or error from None
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -19,12 +19,16 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
-
 from amplifier_hooks.adapters.shared import Texts, call_at_end
+from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.events import APPROVAL_REQUIRED
 from amplifier_hooks.programs.dialects import CLAUDE_CODE
 from amplifier_hooks.programs.program_session import ProgramSession
+
+try:
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, PermissionResultAllow, PermissionResultDeny
+except ModuleNotFoundError as error:
+    raise MissingExtra.from_import(error, "this adapter") or error from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

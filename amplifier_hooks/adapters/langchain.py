@@ -18,14 +18,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
-from langchain.agents.middleware.types import AgentState
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
-from langgraph.config import get_config
-from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command, interrupt
-
 from amplifier_hooks.adapters.shared import (
     HOSTED,
     NESTED,
@@ -38,7 +30,18 @@ from amplifier_hooks.adapters.shared import (
     is_readable,
     with_nested,
 )
-from amplifier_hooks.errors import HookUsageError
+from amplifier_hooks.errors import HookUsageError, MissingExtra
+
+try:
+    from langchain.agents.middleware import AgentMiddleware
+    from langchain.agents.middleware.human_in_the_loop import ApproveDecision, RejectDecision, ToolApprovalRequest
+    from langchain.agents.middleware.types import AgentState
+    from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+    from langgraph.config import get_config
+    from langgraph.errors import GraphBubbleUp
+    from langgraph.types import Command, interrupt
+except ModuleNotFoundError as error:
+    raise MissingExtra.from_import(error, "this adapter") or error from None
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence

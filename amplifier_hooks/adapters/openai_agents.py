@@ -19,20 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from agents import (
-    Agent,
-    FunctionTool,
-    Handoff,
-    Model,
-    ModelProvider,
-    RunConfig,
-    Runner,
-    RunState,
-    ToolGuardrailFunctionOutput,
-    ToolInputGuardrail,
-)
-from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
-
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.adapters.shared import (
     Copies,
@@ -46,8 +32,25 @@ from amplifier_hooks.adapters.shared import (
     plain_message,
 )
 from amplifier_hooks.admission.judge import frozen_object
-from amplifier_hooks.errors import HookUsageError
+from amplifier_hooks.errors import HookUsageError, MissingExtra
 from amplifier_hooks.session.program_call import ProgramToolCall
+
+try:
+    from agents import (
+        Agent,
+        FunctionTool,
+        Handoff,
+        Model,
+        ModelProvider,
+        RunConfig,
+        Runner,
+        RunState,
+        ToolGuardrailFunctionOutput,
+        ToolInputGuardrail,
+    )
+    from agents.tool import set_function_tool_failure_error_function, with_function_tool_failure_error_handler
+except ModuleNotFoundError as error:
+    raise MissingExtra.from_import(error, "this adapter") or error from None
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence

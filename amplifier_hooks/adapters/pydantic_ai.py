@@ -18,15 +18,20 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
-from pydantic_ai import UserPromptNode
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
-from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
-from pydantic_ai.toolsets import WrapperToolset
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from amplifier_hooks.act import freeze
 from amplifier_hooks.adapters.shared import Texts, as_bytes, check_reach, check_turn, hosted_tools
+from amplifier_hooks.errors import MissingExtra
+
+try:
+    from pydantic_ai import UserPromptNode
+    from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+    from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
+    from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
+    from pydantic_ai.toolsets import WrapperToolset
+except ModuleNotFoundError as error:
+    raise MissingExtra.from_import(error, "this adapter") or error from None
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
