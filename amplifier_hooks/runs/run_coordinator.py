@@ -306,8 +306,7 @@ class RunCoordinator(Openable):
 
         Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
-        self._check_result(await self.store.get(run, tenant=tenant), text, data)
-        after = await self.store.report(run, by, text, data, tenant=tenant)
+        after = await self.store.report(run, by, text, data, check=self._check_result, tenant=tenant)
         await self.run_hooks.tell_result(after)
         return after
 
@@ -334,12 +333,17 @@ class RunCoordinator(Openable):
         Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
         completed without a result.
         """
-        record = await self.store.get(run, tenant=tenant)
-        if ending == "completed" and not record.reported and record.stage not in ENDED:
-            raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
-        owed = self.leases.coordinator if self._owes(record) else None
+        repeated = True
+
+        def owed(record: RunRecord) -> float | None:
+            nonlocal repeated
+            repeated = False
+            if ending == "completed" and not record.reported and record.stage not in ENDED:
+                raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
+            return self.leases.coordinator if self._owes(record) else None
+
         after = await self.store.end(run, by, ending, error, owed=owed, tenant=tenant)
-        if after.owes and record.stage not in ENDED:
+        if after.owes and not repeated:
             self._finish(after)
         return after
 

@@ -28,7 +28,7 @@ RunRefused (HookError)          the request has no effect; the reason says why
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -250,6 +250,8 @@ class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 Change = tuple[RunRecord, Sequence[NewRunEvent]]
 """A run after a change, and the events of the change."""
+Owed = Callable[[RunRecord], float | None]
+"""A function that returns the seconds to run the finish hooks of a run, None for a run without any. It may raise."""
 
 
 def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
@@ -307,14 +309,15 @@ def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutc
 
 
 def end_run(
-    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, *, error: str | None, owed: float | None
+    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, *, error: str | None, owed: Owed
 ) -> Change:
-    """End a run. Repeating the same ending by the same holder changes nothing. `owed`: seconds to run finish hooks."""
+    """End a run. Repeating the same ending by the same holder changes nothing, and does not call `owed`."""
     if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
         return record, ()
+    seconds = owed(record)
     after = move_run(record, ending, now, by)
-    until = None if owed is None else now + timedelta(seconds=owed)
-    after = replace(after, error=error, owes=owed is not None, held_until=until)
+    until = None if seconds is None else now + timedelta(seconds=seconds)
+    after = replace(after, error=error, owes=seconds is not None, held_until=until)
     return after, (end_event(after),)
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Change, Holder, RunEnding, StartOutcome
+    from amplifier_hooks.runs.run_states import Change, Holder, Owed, RunEnding, StartOutcome
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database, Script
 
@@ -111,6 +111,12 @@ class ClaimFilter:
 
 Decide = Callable[[RunRecord, datetime], "Change"]
 """A function that returns a run after a change, from the run as it is and the time."""
+Check = Callable[[RunRecord, str | None, Any], None]
+"""A function that raises if a run cannot have this result."""
+
+
+def _accept(*_: object) -> None:
+    """Return None for every run and every result."""
 
 
 class RunStore(Openable):
@@ -126,7 +132,8 @@ class RunStore(Openable):
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
         self._clock = clock or SystemClock().now
-        self._taking = asyncio.Lock()
+        self._taking: dict[str, asyncio.Future[None]] = {}
+        """Runs that claims of this process are writing, each with a future that is done after it."""
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date. A second call does nothing."""
@@ -246,13 +253,22 @@ class RunStore(Openable):
         conditions.append("stage IN ('queued', 'ready')")  # as in the index
         if not wanted.begin:
             conditions.append(f"(stage = 'ready' OR bare = 1{'' if wanted.heard else ' OR hooked = 0'})")
-        text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT 1"
-        async with self._taking:  # claims of one process would only get in each other's way
-            while found := await self._find(text, *values):
-                record, now = found[0]
+        text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT "
+        while found := await self._find(f"{text}{(most := len(self._taking) + 1):d}", *values):
+            free = [one for one in found if one[0].id not in self._taking]  # claims of one process never compete
+            if not free:
+                if len(found) < most:
+                    await asyncio.wait(self._taking.values(), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            record, now = free[0]
+            written = self._taking[record.id] = asyncio.get_running_loop().create_future()
+            try:
                 change = take_run(record, now, (runner, coordinator), leases, heard=wanted.heard)
                 if (after := await self._write(UPDATE, *change, now)) is not None:
                     return after
+            finally:
+                del self._taking[record.id]
+                written.set_result(None)
         return None
 
     async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord:
@@ -272,11 +288,12 @@ class RunStore(Openable):
         return await self._change(run, extend, tenant=tenant)
 
     async def report(
-        self, run: str, by: Holder, text: str | None, data: Any, *, tenant: str | None = None
+        self, run: str, by: Holder, text: str | None, data: Any, *, check: Check = _accept, tenant: str | None = None
     ) -> RunRecord:
-        """Store the result of a run that is going on; a later result replaces it."""
+        """Store the result of a run that is going on; a later result replaces it. `check` may raise for the run."""
 
         def keep(record: RunRecord, now: datetime) -> Change:
+            check(record, text, data)
             after = move_run(record, "report", now, by)
             after = replace(after, reported=True, result_text=text, result_data=data)
             return after, (NewRunEvent("run_result", result_fields(after)),)
@@ -290,13 +307,14 @@ class RunStore(Openable):
         ending: RunEnding,
         error: str | None,
         *,
-        owed: float | None = None,
+        owed: Owed = _accept,
         tenant: str | None = None,
     ) -> RunRecord:
         """End a run. Repeating the same ending by the same holder changes nothing.
 
         Args:
-            owed: Seconds for which the caller holds the finish hooks, which it will run; None for a run without any.
+            owed: Function that returns the seconds for which the caller holds the finish hooks, which it will run. It
+                is not called for an ending that is repeated.
         """
         return await self._change(
             run, lambda record, now: end_run(record, now, by, ending, error=error, owed=owed), tenant=tenant
@@ -400,13 +418,18 @@ class RunStore(Openable):
         values = [_column(name, getattr(done, name)) for name in NAMES]
         values += [encode(msgspec.to_builtins(done)), lines, *([after.version] if sql is UPDATE else [])]
 
+        return done if await self._execute(sql, values, (done.id, *topics)) else None
+
+    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> bool:
+        """Execute a statement, and wake the watchers of topics. Return False, and wake none, if it writes no row."""
+
         def script() -> Script[bool]:
             written = bool((yield Statement(sql, tuple(values))))
-            for topic in (done.id, *topics) if written else ():
+            for topic in topics if written else ():
                 yield Wake(topic)
             return written
 
-        return done if await self.database.run(script()) else None
+        return await self.database.run(script())
 
 
 class MemoryRuns(RunStore):
@@ -434,7 +457,14 @@ class PostgresRuns(RunStore):
     NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
 
     def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
-        super().__init__(PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn)
+        self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
+        super().__init__(self._postgres)
+
+    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> bool:
+        """Execute without a transaction around the statement, which would take two more round trips."""
+        written = bool(await self.database.fetch(sql, *values))
+        self._postgres.tell(*(topics if written else ()))
+        return written
 
 
 def runs_in(database: Database) -> RunStore:

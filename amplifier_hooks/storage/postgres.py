@@ -82,6 +82,9 @@ class PostgresDatabase(Openable):
         self._quoted_schema = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._own: set[int] = set()
+        self._untold: dict[str, None] = {}
+        """Topics that other machines are not notified of yet."""
+        self._telling: asyncio.Task[None] | None = None
         self._chance = chance
         self._pause = AGAIN
         self._ear: asyncio.Task[None] | None = None
@@ -118,6 +121,8 @@ class PostgresDatabase(Openable):
 
     async def close(self) -> None:
         """Close all connections, and wake all waiters. A second call does nothing."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=self._limit)
         pool, self._pool = self._pool, None
         ear, self._ear = self._ear, None
         if ear is not None:
@@ -180,6 +185,28 @@ class PostgresDatabase(Openable):
         `news` is the state that the statement returned; the watchers then need not read it again.
         """
         self._signals.notify(topic, news)
+
+    def tell(self, *topics: str) -> None:
+        """Wake the watchers of topics, after a statement: in this process at once, and on other machines soon.
+
+        A statement that notifies itself would be slower: the server commits those one by one.
+        """
+        for topic in topics:
+            self._signals.notify(topic)
+            self._untold[topic] = None
+        if topics and self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_others())
+
+    async def _tell_others(self) -> None:
+        """Notify other machines of all topics, those that come meanwhile included."""
+        try:
+            while self._untold:
+                topics, self._untold = [*self._untold], {}
+                await self.fetch(NOTIFY, self.schema, topics)
+        except StoreUnavailable:  # watchers on other machines look by themselves
+            pass
+        finally:
+            self._telling = None
 
     def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
         """Watch one topic, or all."""

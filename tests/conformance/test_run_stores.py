@@ -19,13 +19,16 @@ from amplifier_hooks.runs.run_states import (
     UnknownRun,
     UnknownSession,
 )
-from amplifier_hooks.runs.run_store import ClaimFilter
+from amplifier_hooks.runs.run_store import UPDATE, ClaimFilter, MemoryRuns, PostgresRuns
+from amplifier_hooks.storage.postgres import PostgresDatabase
 from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
+from tests.stores import DSN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from amplifier_hooks.runs.run_states import Owed
     from amplifier_hooks.runs.run_store import RunStore
 
 DEEP = 4
@@ -182,6 +185,50 @@ async def test_many_claim_at_once(shelf: Shelf) -> None:
     assert sorted(taken) == [f"run_{number:032x}" for number in range(1, 17)]
 
 
+class HeldRuns(MemoryRuns):
+    """Runs whose claims are written once `go` is set; `begun` counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = asyncio.Semaphore(0), asyncio.Event()
+
+    async def _execute(self, sql: str, *others: Any) -> bool:
+        if sql == UPDATE:
+            self.begun.release()
+            await self.go.wait()
+        return await super()._execute(sql, *others)
+
+
+@pytest.mark.rule("RUN-7")
+async def test_claims_of_one_process() -> None:
+    """Claims write their runs at the same time; a run whose claim is cancelled goes to a claim that found no other."""
+    async with HeldRuns() as store:
+        for number in range(1, 3):
+            await store.submit(new_run(number), DEEP)
+        first, second, third = [asyncio.create_task(take(store, name)) for name in ("one", "two", "three")]
+        for _ in range(2):
+            await asyncio.wait_for(store.begun.acquire(), 60)
+        assert not third.done()
+        first.cancel()
+        store.go.set()
+        found = [await asyncio.wait_for(one, 60) for one in (third, second)]
+        assert [(record.parameters["amount"], record.holder) for record in found] == [(1, "three"), (2, "two")]
+
+
+@pytest.mark.rule("RUN-7")
+async def test_a_change_is_one_statement(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change on PostgreSQL needs no transaction, and wakes those who wait in other processes all the same."""
+    database = shelf.store.database
+    if not isinstance(database, PostgresDatabase):
+        pytest.skip("a script on the other stores is no round trip")
+    await shelf.store.submit(new_run(), DEEP)
+    async with PostgresRuns(DSN, schema=database.schema) as other:
+        with other.watch(f"run_{1:032x}") as watch:
+            monkeypatch.delattr(PostgresDatabase, "run")
+            await take(shelf.store)
+            assert await watch.wait(60)
+
+
 @pytest.mark.rule("RUN-7", "RUN-16")
 async def test_a_runner_that_died(shelf: Shelf) -> None:
     """A run whose runner is not heard of goes to another one; a later message of the first does not count."""
@@ -274,7 +321,7 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
-    await store.end(record.id, by(record), "completed", None, owed=30.0)
+    await store.end(record.id, by(record), "completed", None, owed=lambda _: 30.0)
     assert await store.take_owing(30) == []
     await shelf.advance(29)
     await store.owe(record.id, 30)
@@ -404,9 +451,10 @@ async def test_purging(shelf: Shelf) -> None:
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
-    for seconds in (None, 1.0):
+    owing: tuple[Owed, ...] = (lambda _: None, lambda _: 1.0)
+    for owed in owing:
         record = await take(store)
-        await store.end(record.id, by(record), "completed", None, owed=seconds)
+        await store.end(record.id, by(record), "completed", None, owed=owed)
     assert await store.purge(3600) == 0
     await shelf.advance(3601)
     assert await store.purge(3600) == 1
@@ -435,7 +483,7 @@ async def test_letting_go(shelf: Shelf) -> None:
     await store.submit(new_run(1), DEEP)
     await store.submit(new_run(2, hooked=True), DEEP)
     ended = await take(store)
-    await store.end(ended.id, by(ended), "completed", None, owed=30.0)
+    await store.end(ended.id, by(ended), "completed", None, owed=lambda _: 30.0)
     begun = await take(store)
     await store.let_go("another")
     assert (await store.get(begun.id)).stage == "starting"

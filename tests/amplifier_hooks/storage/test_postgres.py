@@ -114,6 +114,24 @@ async def test_migrations(name: str) -> None:
 
 
 @pytest.mark.rule("BCK-8")
+async def test_wakes_after_a_statement(name: str) -> None:
+    """Other machines are told of a statement before the store closes; one that could not be told stops no later one."""
+    one = PostgresDatabase(DSN, NOTES, schema=name)
+    other = PostgresDatabase(DSN, NOTES, schema=name, recheck=300)
+    async with other, PostgresDatabase(DSN, NOTES, schema=name) as third:
+        with other.watch("c") as c:
+            while not await c.wait(0.05):
+                await third.run(adding("c"))  # until it listens
+        with other.watch("a") as a:
+            one.tell("lost")  # it is not open
+            await turns(3)
+            await one.open()
+            one.tell("a")
+            await one.close()
+            assert await a.wait(60)
+
+
+@pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("wakeup", ["listen", "poll"])
 async def test_wakes(wakeup: Any, name: str) -> None:
     """A write by one program wakes a watcher in another: by a notification, or by polling."""
