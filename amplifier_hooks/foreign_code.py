@@ -73,11 +73,17 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     `asyncio.timeout` would wait for work that swallows a cancellation, and would accept a late result. Cancelling
     `within` cancels the work. Raises `TooLate`, and what the work raises.
     """
-    async with underway(work) as task:
+    with without_capture():
+        task = asyncio.ensure_future(work)
+    try:
         await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            raise TooLate(f"no answer within {seconds:g} s")
-        return result_of(task)
+    except BaseException:
+        await cancel_all({task})
+        raise
+    if not task.done():
+        await cancel_all({task})
+        raise TooLate(f"no answer within {seconds:g} s")
+    return result_of(task)
 
 
 @asynccontextmanager

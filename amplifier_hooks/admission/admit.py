@@ -341,7 +341,7 @@ class Attempt(msgspec.Struct, eq=False):
         elif not approval.allowed:
             refused = await self._refuse(denied_by(approval, outcome))
             return replace(refused, used=approval.used)
-        elif approval.edited_arguments is not None:
+        elif approval.edited is not None:
             return await self._take_edit(approval, outcome)
         elif not approval.grants and self.judged.in_force is not None:
             self.judged = await self.judge.look_again(self.judged)
@@ -382,7 +382,7 @@ class Attempt(msgspec.Struct, eq=False):
         if not self.kind:
             return await self._refuse(deny_outcome(outcome, "session", EDITED, "approval_unavailable"))
         try:
-            self.act = replace(self.judged.act, input=freeze_input(dict(approval.edited_arguments or {})))
+            self.act = replace(self.judged.act, input=freeze_input(dict(approval.edited or {})))
         except InputNotFreezable as error:
             return await self._refuse(deny_outcome(outcome, type(error).__name__, str(error)))
         self.judged = await self.judge.judge(self.act, self.call, self.handles)

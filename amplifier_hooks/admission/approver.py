@@ -113,21 +113,14 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the call that used the approval up."""
     digest: str = ""
     """Digest of the action that was decided about; by default, of the action that the request shows."""
+    option: Option | None = None
+    """The chosen option."""
+    edited: Mapping[str, Any] | None = None
+    """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
 
     def __post_init__(self) -> None:
         if not self.digest:
             force_setattr(self, "digest", self.request.digest)
-
-    @property
-    def option(self) -> Option | None:
-        """The chosen option."""
-        chosen = self.decision.option if self.decision is not None else None
-        return next((option for option in self.request.options if option.id == chosen), None)
-
-    @property
-    def edited_arguments(self) -> Mapping[str, Any] | None:
-        """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
-        return self.decision.arguments if self.allowed and self.decision is not None else None
 
     @property
     def claimable(self) -> bool:
@@ -305,7 +298,7 @@ class Approver(msgspec.Struct, eq=False):
         Raises `RecordUnavailable`.
         """
         await self._settle_all()
-        keep, now = self._keep, self.clock.now()
+        keep, durable, now = self._keep, self.lease.durable, self.clock.now()
         request = resumed or build_request(
             outcome,
             act,
@@ -313,7 +306,7 @@ class Approver(msgspec.Struct, eq=False):
             now,
             call=call,
             attempt=attempt,
-            durable=self.lease.durable,
+            durable=durable,
             given=given,
             impacts=await predict_impacts(act, self.origin.cwd),
             keep=keep,
@@ -471,7 +464,7 @@ class Approver(msgspec.Struct, eq=False):
             return None
         said, grants = found
         allows, first = said == "allow", grants[0]
-        option = next((option.id for option in request.options if option.allows is allows), None)
+        option = next((option for option in request.options if option.allows is allows), None)
         if option is None:
             return None
         if request.id in self.lease.waiting:
@@ -481,7 +474,8 @@ class Approver(msgspec.Struct, eq=False):
             allowed=allows,
             reason=f"Allowed for good by {first.by}" if allows else f"User denied: {request.prompt}",
             request=request,
-            decision=Decision(option=option, by=first.by, channel="grant", id=first.id, at=first.created),
+            option=option,
+            decision=Decision(option=option.id, by=first.by, channel="grant", id=first.id, at=first.created),
             grants=grants,
         )
 
@@ -583,8 +577,10 @@ class Approver(msgspec.Struct, eq=False):
             reason=f"Allowed by {decision.by}" if allows else f"User denied: {request.prompt}",
             request=request,
             decision=decision,
+            option=chosen,
             took=took,
             digest=digest if allows else request.digest,
+            edited=decision.arguments if allows else None,
         )
 
     async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
@@ -716,7 +712,7 @@ def decision_facts(approval: Approval) -> dict[str, Any]:
             "took": approval.took,
             "message": decision.message,
         }
-    if approval.edited_arguments is not None:
+    if approval.edited is not None:
         facts["edited"] = approval.digest
     if approval.grants:
         facts["grants"] = [grant.id for grant in approval.grants]

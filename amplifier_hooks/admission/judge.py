@@ -344,10 +344,6 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         folder = self.origin.cwd if cwd is None else cwd
         return Act(self.tenant, self.id, event, name if isinstance(name, str) else "", folder, data)
 
-    def tool_act(self, name: str, given: object, cwd: str | None = None) -> Act:
-        """Return a tool call as an act; bytes are the sender's own JSON. Raises `InputNotFreezable`."""
-        return self.act(TOOL_PRE, name, frozen_object(given), cwd)
-
     async def judge(self, act: Act, call: Call, handles: Mapping[str, Any]) -> Judged:
         """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it.
 

@@ -32,7 +32,7 @@ def ask_file_system(path: str) -> FileFact:
 class FileSystem:
     """Answers about the paths of one call, which looks at each folder of them once."""
 
-    _facts: dict[str, FileFact] = field(factory=lambda: {"/": FileFact("/", "folder")})
+    _facts: dict[str, FileFact] = field(factory={"/": FileFact("/", "folder")}.copy)
 
     def __call__(self, path: str) -> FileFact:
         """Return what `ask_file_system` returns."""

@@ -126,7 +126,9 @@ class ToolCall(msgspec.Struct, eq=False):
                 reason = session.stopped or session.denial_of_answer(self.call_id if self.chosen else "")
                 if reason is not None:
                     return await self._refuse("session", reason)
-                act = session.tool_act(self.tool, self.arguments, self.cwd)
+                frozen = frozen_object(self.arguments)
+                folder = session.origin.cwd if self.cwd is None else self.cwd
+                act = Act(session.tenant, session.id, TOOL_PRE, self.tool, folder, frozen)
                 call = Call(id=self.call_id, chosen=self.chosen)
                 with self.rests:
                     verdict = await session.admission.admit(act, call, kind="tool")

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import TokenCounter
 
 
+LONGEST_CHARACTER: Final = 4
+"""Bytes of UTF-8 that one character takes at most."""
+
 LONGEST_TOKEN: Final = 128  # bytes, in the shipped encodings; no known tokenizer averages more
 _PIECE: Final = 16_384
 _STRETCH: Final = 262_144
@@ -133,7 +136,7 @@ class Counter:
 
     def _is_fast(self, text: str) -> bool:
         most = self._cache.at_once if self._cache else -1
-        return len(text) <= most and (text.isascii() or utf8_size(text) <= most)
+        return LONGEST_CHARACTER * len(text) <= most or utf8_size(text) <= most
 
     def _tokenizer(self) -> Tokenizer:
         if self._cache is None:
