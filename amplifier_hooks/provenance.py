@@ -68,23 +68,20 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def tag(items: Sequence[Provenance], tokens: int) -> dict[str, Any]:
-    """Return a message's metadata: every text under `items`, and at the top the facts that hold for all of them.
+def tag(items: Sequence[Mapping[str, Any]], tokens: int) -> dict[str, Any]:
+    """Return a message's metadata: the facts of every text under `items`, and at the top those that hold for all.
 
     For one text, all its facts stand at the top. `tokens` is the count of the whole message.
     """
+    first, copies = items[0], [{**item} for item in items]
     if len(items) == 1:
-        facts = items[0].facts()
-        return {"source": SOURCE, **facts, "items": [facts]}
+        return {"source": SOURCE, **first, "items": copies}
     return {
         "source": SOURCE,
-        "event": items[0].event,
-        "timestamp": items[0].timestamp,
-        "tenant": items[0].tenant,
+        **{name: first[name] for name in ("event", "timestamp", "tenant", "counter")},
         "tokens": tokens,
-        "counter": items[0].counter,
-        "trimmed": any(item.trimmed for item in items),
-        "items": [item.facts() for item in items],
+        "trimmed": any(item["trimmed"] for item in items),
+        "items": copies,
     }
 
 

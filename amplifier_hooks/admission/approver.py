@@ -7,7 +7,6 @@ the backend, until the deadline → the record → the event of the result. A de
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
@@ -115,6 +114,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the action that was decided about; by default, of the action that the request shows."""
     option: Option | None = None
     """The chosen option."""
+    lasts: bool = False
+    """True if the decision makes a grant."""
     edited: Mapping[str, Any] | None = None
     """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
 
@@ -254,8 +255,10 @@ class Approver(msgspec.Struct, eq=False):
     origin: Origin
     lease: Lease
     grants: GrantStore
-    announce: Callable[[str, Callable[[], dict[str, Any]]], Awaitable[Outcome | None]] = cast("Any", None)
-    """Calls the hooks of an event, and returns the outcome if there are hooks; only then is the data made."""
+    hears: Callable[[str], bool] = lambda _event: False
+    """The function that returns True if a hook listens to an event."""
+    announce: Callable[[str, dict[str, Any]], Awaitable[Outcome]] = cast("Any", None)
+    """The function that calls the hooks of an event, and returns their outcome."""
     stop_source: StopSource | None = None
     """The backend, if it knows the stops of acts."""
     _stops: dict[str, Stop] = {}
@@ -512,8 +515,10 @@ class Approver(msgspec.Struct, eq=False):
 
     async def _denial_by_hook(self, request: ApprovalRequest, call: str | None) -> Approval | None:
         """Return the denial of a hook at `approval:required`. Any other answer there has no effect."""
-        outcome = await self.announce(APPROVAL_REQUIRED, partial(event_data, request, call))
-        if outcome is None or not outcome.denied:
+        if not self.hears(APPROVAL_REQUIRED):
+            return None
+        outcome = await self.announce(APPROVAL_REQUIRED, event_data(request, call))
+        if not outcome.denied:
             return None
         by, reason = outcome.denied_by or "registry", outcome.reason or "no reason given"
         if request.id in self.lease.waiting:
@@ -570,7 +575,7 @@ class Approver(msgspec.Struct, eq=False):
         took = decision.took
         if took is None:
             took = max(0.0, (now - request.created).total_seconds())
-        allows = chosen.allows
+        allows, lasts = chosen.allows, chosen.lasts
         return Approval(
             status="approved" if allows else "denied",
             allowed=allows,
@@ -578,6 +583,7 @@ class Approver(msgspec.Struct, eq=False):
             request=request,
             decision=decision,
             option=chosen,
+            lasts=lasts,
             took=took,
             digest=digest if allows else request.digest,
             edited=decision.arguments if allows else None,
@@ -625,7 +631,9 @@ class Approver(msgspec.Struct, eq=False):
                 await self.lease.mark_recorded(request)  # an approval is marked when it is claimed
             if not approval.allowed:
                 await self._remember(approval)  # an allowance is kept when it is claimed
-            await self.announce(EVENT_OF[approval.status], partial(event_data, request, call, approval))
+            event = EVENT_OF[approval.status]
+            if self.hears(event):
+                await self.announce(event, event_data(request, call, approval))
         except asyncio.CancelledError:
             await finish_despite_cancel(self.withdraw(request, "cancelled"))
             raise
@@ -633,10 +641,8 @@ class Approver(msgspec.Struct, eq=False):
 
     async def _remember(self, approval: Approval) -> None:
         """Store a decision that lasts as a grant. If that fails, a person is asked again the next time."""
-        decision = approval.decision
-        if decision is None or approval.grants or approval.option is None or not approval.option.lasts:
-            return
-        await answer_of(lambda: self.grants.remember(approval.request, decision), "approval_grants_failed")
+        if approval.lasts and (decision := approval.decision) is not None:
+            await answer_of(lambda: self.grants.remember(approval.request, decision), "approval_grants_failed")
 
 
 async def answer_of(asking: Callable[[], Awaitable[T]], failure: str, *passed_on: type[Exception]) -> T | None:

@@ -391,18 +391,19 @@ class Injector:
             counts = [fitted.count]
             if len(fitted.blocks) > 1:
                 counts = await asyncio.gather(*(self._counter.count_async(one.render()) for one in fitted.blocks))
-            tags = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
-            target = await self._write(fitted, tag(tags, fitted.count.tokens), target)
+            sources = [self._provenance(one, count) for one, count in zip(fitted.blocks, counts, strict=True)]
+            facts = [one.facts() for one in sources]
+            target = await self._write(fitted, tag(facts, fitted.count.tokens), target)
         except Exception as error:
             await self._leave_out(blocks, describe(error))
             raise
         injected = [
             Injection(provenance=provenance, role=one.role, text=one.text, size=one.size, target=target)
-            for one, provenance in zip(fitted.blocks, tags, strict=True)
+            for one, provenance in zip(fitted.blocks, sources, strict=True)
         ]
         self._injections.extend(injected)
         del self._injections[:-INJECTIONS_KEPT]
-        await self._report(list(zip(fitted.blocks, injected, strict=True)), over)
+        await self._report(list(zip(fitted.blocks, injected, facts, strict=True)), over)
         if fitted.rest:
             await self._leave_out(fitted.rest, self._budget_text(), "budget")
         return fitted.blocks
@@ -473,11 +474,11 @@ class Injector:
             origin=one.source.origin,
         )
 
-    async def _report(self, injections: list[tuple[Block, Injection]], over: int) -> None:
+    async def _report(self, injections: list[tuple[Block, Injection, dict[str, Any]]], over: int) -> None:
         """Record the injected texts; report cut texts, and texts over the budget, to the user."""
-        for one, injected in injections:
+        for one, injected, source in injections:
             facts = {
-                **injected.provenance.facts(),
+                **source,
                 "role": one.role,
                 "asked_role": one.item.role,
                 "size": one.size,
@@ -501,7 +502,7 @@ class Injector:
                 await self._tell_user([one], said)
         if over:
             said = f"went in all the same, {over:,} tokens over: {self._budget_text()}"
-            await self._tell_user([one for one, _ in injections], said)
+            await self._tell_user([one for one, *_ in injections], said)
 
     async def _leave_out(self, blocks: Sequence[Block], problem: str, why: SkipReason | None = None) -> None:
         """Record and report texts that are left out: because of the session's limits, or without `why` of an error."""

@@ -57,7 +57,7 @@ class Session(Judge, eq=False, kw_only=True):
     """The path of this session's acts, up to their beginning."""
 
     def __post_init__(self) -> None:
-        self.approver.announce = self.announce
+        self.approver.hears, self.approver.announce = self.hooks.is_heard, self.announce
         self.admission = Admission(self, self.approver)
 
     def begin_turn(self) -> None:
@@ -185,11 +185,9 @@ class Session(Judge, eq=False, kw_only=True):
 
     # -- words and facts -----------------------------------------------------------------------------------------
 
-    async def announce(self, event: str, data: Callable[[], dict[str, Any]]) -> Outcome | None:
-        """Emit an event about an approval, if any hook listens. Questions of its hooks are not asked."""
-        if not self.hooks.is_heard(event):
-            return None
-        outcome = await self.decide(event, data(), stops=self.hooks.can_be_stopped(event))
+    async def announce(self, event: str, data: dict[str, Any]) -> Outcome:
+        """Emit an event about an approval. Questions of its hooks are not asked."""
+        outcome = await self.decide(event, data, stops=self.hooks.can_be_stopped(event))
         await self.inject(outcome)
         await self.notify(outcome)
         return outcome

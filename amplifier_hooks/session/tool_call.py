@@ -157,7 +157,8 @@ class ToolCall(msgspec.Struct, eq=False):
     async def _run(self, permit: Permit) -> ToolOutcome[Any]:
         """Run the tool inside its around hooks, and report its result. The model reads injections after that."""
         session, act = self.session, permit.act
-        self.notes = notes_of(permit.outcome, TOOL_POST)
+        if permit.outcome.modified:
+            self.notes = notes_of(permit.outcome, TOOL_POST)
         began, before = perf_counter(), cancellations()
         try:
             if self.notifying is not None:

@@ -32,13 +32,13 @@ def test_facts() -> None:
 @pytest.mark.rule("INJ-6", "INJ-9")
 def test_one_text() -> None:
     """A message of one text has all its facts at the top, and once more in the list of items."""
-    assert tag([ONE], 12) == {"source": "hook", **ONE.facts(), "items": [ONE.facts()]}
+    assert tag([ONE.facts()], 12) == {"source": "hook", **ONE.facts(), "items": [ONE.facts()]}
 
 
 @pytest.mark.rule("INJ-6", "INJ-9")
 def test_several_texts() -> None:
     """A batch keeps one provenance for each item, and at the top the facts of the whole message."""
-    assert tag([ONE, TWO], 50) == {
+    assert tag([ONE.facts(), TWO.facts()], 50) == {
         "source": "hook",
         "event": "tool:post",
         "timestamp": "2026-01-01T12:00:00+00:00",
@@ -48,7 +48,7 @@ def test_several_texts() -> None:
         "trimmed": True,
         "items": [ONE.facts(), TWO.facts()],
     }
-    assert tag([ONE, ONE], 24)["trimmed"] is False
+    assert tag([ONE.facts(), ONE.facts()], 24)["trimmed"] is False
 
 
 @pytest.mark.rule("INJ-6")
@@ -61,7 +61,7 @@ def test_frozen() -> None:
 @pytest.mark.parametrize(
     ("metadata", "injected"),
     [
-        (tag([ONE], 12), True),
+        (tag([ONE.facts()], 12), True),
         (MappingProxyType({"source": "hook"}), True),
         ({"source": "host"}, False),
         ({}, False),

@@ -56,9 +56,7 @@ class Office:
         """Return an approver that asks through this backend, for a session without hooks."""
         recorder = Recorder(self.audit, self.clock, "s1", "acme")
         lease, grants = Lease(backend, recorder, "", "", ignore), SessionGrants(self.clock)
-        made = Approver(backend, recorder, self.clock, Origin(agent="coder"), lease=lease, grants=grants)
-        made.announce = ignore
-        return made
+        return Approver(backend, recorder, self.clock, Origin(agent="coder"), lease=lease, grants=grants)
 
     async def ask(self, *asks: Ask) -> Approval:
         """Ask the questions of these hooks."""
