@@ -345,7 +345,7 @@ class Places:
 
     def fact(self, path: str) -> FileFact:
         """Return what lies at an absolute path, and the path behind its links. A glob is asked about up to its mark."""
-        known = path
+        known = path or "/"  # the folder of a path that is nothing but a mark
         if not path.isascii() and (mark := MARKED.search(path)):
             known = path[: mark.start()].rpartition("/")[0] or "/"
         for link, target in self.links.items():

@@ -296,6 +296,8 @@ class ShellWalk:
                 return self._give_up("too many parts to be read", state)
             if root.has_error:
                 self._give_up("the shell's grammar does not read it", state)
+            if "\0" in text:
+                self._give_up("a sign that some shells drop", state)
             if "<<" in text and (misread := find_misread(root, text, joined=joined)):
                 self._give_up(misread, state)
             self.text = text

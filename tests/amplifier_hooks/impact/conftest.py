@@ -21,6 +21,7 @@ Predict = Callable[[str], CallImpact]
 
 def stat(path: str) -> FileFact:
     """Answer about a made-up file system: three links in the project, a few folders, and nothing else."""
+    assert path[:1] == "/", "a question about a path that depends on the folder of this process"
     for link, target in LINKS.items():
         if path == link or path.startswith(f"{link}/"):
             path = target + path[len(link) :]

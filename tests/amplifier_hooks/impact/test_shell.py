@@ -206,6 +206,7 @@ def test_the_walk_follows_folders_variables_and_files(command: str, kinds: str, 
         "frobnicate --all",
         "\ue000",
         "\x00",
+        "cat .e\x00nv",
     ],
 )
 def test_a_part_that_only_a_run_can_tell_is_not_harmless(command: str, predict: Predict) -> None:

@@ -41,6 +41,7 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("Write", {"file_path": "./.GIT/hooks/pre-commit", "content": "x"}, "writes_guarded"),
         ("write_file", {"path": "/tmp/x", "content": "x"}, "writes_temporary"),
         ("Write", {"content": "x"}, "unreadable"),
+        ("Write", {"file_path": "a\0b", "content": "x"}, "unreadable"),
         ("Edit", {"file_path": "package.json", "new_string": '"postinstall": "x"'}, "writes_guarded"),
         ("Edit", {"file_path": "package.json", "new_string": '"version": "2"'}, "writes_tree"),
         ("Write", {"file_path": "package.json", "content": " " * 250_000 + '"postinstall"'}, "writes_guarded"),
