@@ -45,6 +45,8 @@ VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.I
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
 INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 """Characters that some file systems leave out of a name."""
+SOCKETS: Final = ("/dev/tcp/", "/dev/udp/")
+CONNECTION: Final = "a connection of the shell"
 LONGEST_PLACE: Final = 300
 GUARD: Final = "guards of this session depend on it"
 
@@ -392,8 +394,8 @@ class Places:
         place = show(path)
         if path in names_of("devices") or path.startswith("/dev/fd/"):
             return
-        if path.startswith(("/dev/tcp/", "/dev/udp/")):
-            yield Impact("network_sends", place, "a connection of the shell")
+        if path.startswith(SOCKETS):
+            yield Impact("network_sends", place, CONNECTION)
             return
         if content is not None:
             self.written[path] = content
@@ -578,6 +580,10 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     match = HOST.match(url.strip().replace("\\", "/"))
     host, port = (match[1].lower(), match[2]) if match else ("", None)
     place = show(host or url)
+    if "\\" in url:
+        return Impact(
+            "network_sends" if sends else "network_new", show(url), "programs read its host in different ways"
+        )
     if url.lower().startswith("file:"):
         return Impact("reads", place)
     if LOCAL.fullmatch(host) or (set(host) & set(MARKS) and _is_guarded(port, policy)):

@@ -57,6 +57,9 @@ SKIPPED: Final = ("skip*",)
 """The roles of operands without an impact."""
 LINKING: Final = re.compile(r"-extld(?!flags)|-fplugin|-specs|-wrapper")
 """Options of linkers that name a program."""
+STARTING: Final = frozenset(("command", "tail"))
+"""Roles of the first word of another program, behind which all options belong to that program."""
+OPTION: Final = re.compile(r"--?[A-Za-z]")
 HELP: Final = frozenset(("--help", "--version", "-V", "version", "help", "-version"))
 
 
@@ -69,6 +72,8 @@ class Row:
         values: Options whose value has no role.
         options: Roles of the values of options.
         flags: Kinds that options without a value add; also `recursive`, or `operands: …` to replace the roles.
+        pairs: Options that take a name besides their value.
+        joined: Options of one letter whose value, if they have one, stands in the same word.
         instead: Options whose value stands for the first operand.
         assignments: Roles of operands of the form `name=value`.
         plus: Role of operands that begin with `+`.
@@ -91,6 +96,8 @@ class Row:
     values: frozenset[str] = frozenset()
     options: dict[str, str] = field(factory=dict)
     flags: dict[str, str] = field(factory=dict)
+    pairs: frozenset[str] = frozenset()
+    joined: frozenset[str] = frozenset()
     instead: frozenset[str] = frozenset()
     assignments: dict[str, str] = field(factory=dict)
     plus: str = ""
@@ -138,7 +145,7 @@ def _names(text: str) -> frozenset[str]:
 
 READ: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("operands", "otherwise", "kinds"), _words),
-    **dict.fromkeys(("values", "instead", "listing", "looks"), _names),
+    **dict.fromkeys(("values", "pairs", "joined", "instead", "listing", "looks"), _names),
     **dict.fromkeys(("options", "flags"), _split_keys),
 }
 """The keys of a row that hold several words, each with the function that reads them."""
@@ -217,6 +224,8 @@ class ProgramRun:
         for before, word in zip(["", *words], words, strict=False):
             joined = word[:1] == "-" and word[2:3] in ("/", "~")
             text = word[2:] if joined else word.rpartition("=")[2].removeprefix("@")
+            if "://" in text:
+                self.url(text)
             loads = before in LOADING_OPTIONS or word[:1] == "@" or (joined and word[:2] in LOADING_OPTIONS)
             for path in self.paths(text) if text[:1] in ("/", "~") or text[:2] == ".." else ():
                 if any(one.place == show(path) for one in self.walk.impacts):
@@ -280,7 +289,9 @@ class ProgramRun:
     def is_known_tool(self, name: str) -> bool:
         """Return True if a table names a program, and the program runs code of the project or has subcommands."""
         row = program_rows().get(name)
-        return row is not None and ("runs_project" in row.kinds or bool(row.verbs)) and not row.by
+        if row is None or row.by not in ("", "running.interpreter"):
+            return False
+        return "runs_project" in row.kinds or bool(row.verbs)
 
 
 @cache
@@ -350,7 +361,9 @@ def _read_by_row(run: ProgramRun, words: Sequence[str], path: list[str]) -> None
     row = run.row
     run.recursive = run.recursive or row.recursive
     run.roles = row.operands
-    run.operands, found = split_words(row, words, single=row.single, stop=bool(row.verbs) or "command" in row.operands)
+    run.operands, found = split_words(
+        row, words, single=row.single, stop=bool(row.verbs) or not STARTING.isdisjoint(row.operands)
+    )
     run.settings += found
     if any(name in row.looks for name, _ in found):
         run.add("reads", " ".join(path))
@@ -429,7 +442,9 @@ def split_words(
         following = words[place] if place < len(words) else ""
         for name, value, used in _options_of(row, word, following, more, single=single):
             found.append((name, value))
-            place += used
+            place += used + (used and name in row.pairs)
+            if used and OPTION.match(value):  # Where the option takes no value after all, its value is an option.
+                found += [(one, "") for one, _, _ in _options_of(row, value, "", more, single=single)]
     return operands, found
 
 
@@ -458,6 +473,8 @@ def _options_of(
         if takes_value(name):
             rest = word[place + 1 :]
             return [*options, (name, rest or following, not rest)]
+        if name in row.joined:
+            return [*options, (name, word[place + 1 :], False)]
         options.append((name, "", False))
     return options
 
@@ -621,10 +638,24 @@ def _moves(run: ProgramRun, text: str, _argument: str) -> None:
 
 def _runs(run: ProgramRun, text: str, argument: str) -> None:
     """Run a file: `runs:shell` or `runs:python` names its language, as far as the program fixes it."""
-    if "://" in text or text.startswith("data:"):
+    if "://" in text or text.startswith("data:") or text == "-":
         run.add("runs_unread", text, "code that is no file of the project")
         return
     run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
+
+
+def _search(run: ProgramRun, text: str, _argument: str) -> None:
+    """Look for code in the folders and files of a search path."""
+    for part in filter(None, re.split("[:;]", text)):
+        _runs(run, part, "")
+
+
+def _loads(run: ProgramRun, text: str, _argument: str) -> None:
+    """Load a file that a setting names, as `-D NAME=file` does; one of the system is as good as the project's."""
+    value = text.rpartition("=")[2]
+    for path in run.paths(value) if value[:1] in ("/", "~") or value[:2] == ".." else ():
+        if run.walk.places.is_elsewhere(path) or run.is_scratch(value):
+            run.walk.note(run.walk.places.runs(path))
 
 
 def _setup(run: ProgramRun, text: str, argument: str) -> None:
@@ -668,7 +699,7 @@ def _package(run: ProgramRun, text: str, _argument: str) -> None:
 
 
 def _resource(run: ProgramRun, text: str, _argument: str) -> None:
-    if any(name.partition("/")[0] in ("secret", "secrets") for name in text.lower().split(",")):
+    if any(re.split(r"[/.]", name)[0] in ("secret", "secrets") for name in text.lower().split(",")):
         run.add("reads_secret", text, "secrets of a cluster")
 
 
@@ -782,6 +813,8 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "moves": _moves,
     "runs": _runs,
     "setup": _setup,
+    "search": _search,
+    "loads": _loads,
     "shell": _shell,
     "code": _code,
     "sql": lambda run, text, _: run.walk.note(*read_sql(text, run.name)),

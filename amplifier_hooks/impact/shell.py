@@ -16,7 +16,9 @@ from attrs import define, field, frozen
 from amplifier_hooks.impact.places import (
     ANY,
     BUILT,
+    CONNECTION,
     NAME,
+    SOCKETS,
     UNKNOWN,
     Places,
     decides_loading,
@@ -453,7 +455,9 @@ class ShellWalk:
         for word in self._words(redirect.children_by_field_name("destination")[:1], state)[0]:
             for folder in state.folders:
                 path = self.places.absolute(word, folder)
-                if path not in names_of("devices") and not path.startswith("/dev/fd/"):
+                if path.startswith(SOCKETS):
+                    self.add("network_sends", show(path), CONNECTION)
+                elif path not in names_of("devices") and not path.startswith("/dev/fd/"):
                     self.note(self.places.reads(path))
                     text = self.places.written.get(path, UNKNOWN)
         return text

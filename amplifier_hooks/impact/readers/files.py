@@ -18,6 +18,8 @@ FLAGS: Final = re.compile(r"[gpiImM0-9]*(e?)[gpiImM0-9]*(?:w\s*([^\n;}]+))?")
 TAR_PROGRAMS: Final = (
     "-I --use-compress-program --to-command --checkpoint-action -F --info-script --new-volume-script --rsh-command"
 )
+TAR_VALUES: Final = "fCTbXNgHKFI"
+"""Letters of options of `tar` that take a value."""
 COMPRESSORS: Final = frozenset(
     ["zstd", "gzip", "pigz", "xz", "bzip2", "lz4", "brotli", "pbzip2", "pixz", "dot", "echo"]
 )
@@ -190,7 +192,7 @@ def read_awk(run: ProgramRun, words: list[str]) -> None:
 def read_tar(run: ProgramRun, words: list[str]) -> None:
     """Read `tar`: an archive that is unpacked writes into a folder, and some options run programs."""
     if words and not words[0].startswith("-"):
-        words = [f"-{words[0]}", *words[1:]]
+        words = _old_words(words[0], words[1:])
     given = run.split(
         words,
         f"{TAR_PROGRAMS} -f --file -C --directory -T --files-from -b --exclude --transform --xform -X --exclude-from "
@@ -215,6 +217,17 @@ def read_tar(run: ProgramRun, words: list[str]) -> None:
                 run.deletes(path, recursive=True)
     else:
         run.add("reads", archive)
+
+
+def _old_words(letters: str, words: list[str]) -> list[str]:
+    """Return the words behind `tar` with a dash for each letter. The values of letters stand behind all letters."""
+    waiting = list(words)
+    found = []
+    for letter in letters:
+        found.append(f"-{letter}")
+        if letter in TAR_VALUES and waiting:
+            found.append(waiting.pop(0))
+    return [*found, *waiting]
 
 
 def _read_tar_files(run: ProgramRun, given: SplitWords, archive: str) -> None:
@@ -245,7 +258,7 @@ def read_rsync(run: ProgramRun, words: list[str]) -> None:
         "--files-from -e --rsh --rsync-path --write-batch --temp-dir -T --password-file -M --remote-option",
     )
     _read_rsync_files(run, given)
-    for value in given.all("-e", "--rsh", "--rsync-path"):
+    for value in given.all("-e", "--rsh", "--rsync-path", "-M", "--remote-option"):
         if not RSH.fullmatch(value):
             run.add("runs_unread", value, "an option that names a program")
     for source in given.operands[:-1]:

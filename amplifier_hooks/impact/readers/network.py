@@ -69,6 +69,10 @@ def _read_curl_way(run: ProgramRun, given: SplitWords) -> None:
     for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
         if "=" not in value:
             run.reads(value)
+    for value in given.all("-w", "--write-out"):
+        run.reads(value[1:] if value.startswith("@") else "")
+        for name in re.findall(r"%output\{(?:>>)?([^}]*)", value):
+            run.writes(name)
 
 
 def read_wget(run: ProgramRun, words: list[str]) -> None:
@@ -150,7 +154,9 @@ def read_cloud(run: ProgramRun, words: list[str]) -> None:
 
 # -- services ---------------------------------------------------------------------------------------------------------
 
-FILE_DATABASES: Final = ("sqlite3", "sqlite", "duckdb")
+FILE_DATABASES: Final = ("sqlite3", "sqlite", "duckdb", "litecli")
+REDIS_LOOKS: Final = ("--scan", "--bigkeys", "--memkeys", "--hotkeys", "--stat", "--latency", "--version", "--help")
+UNREAD: Final = "statements that only a run can tell"
 RIGHTS: Final = ("--privileged", "--cap-add", "--device", "--security-opt", "--userns", "--pid", "--uts")
 RUN_VALUES: Final = (
     "-p --publish -e --env --env-file --name --network --net -w --workdir -u --user --entrypoint --platform --memory "
@@ -173,15 +179,14 @@ def read_database(run: ProgramRun, words: list[str]) -> None:
     if run.name in FILE_DATABASES and given.operands:
         run.reads(given.operands[0])
         statements += given.operands[1:]
-    if given.has("-A", "-Ax", "-Axf"):
-        run.add("unreadable", run.name, "an archive in a database")
+        if given.has("-A", "-Ax", "-Axf"):
+            run.add("unreadable", run.name, "an archive in a database")
     if not statements and run.stdin != UNKNOWN:
         statements = [run.stdin]
     _note_statements(run, statements, "".join(given.operands[:1]))
-    if not statements and (given.operands or given.has("-l", "--list", "--version", "-V", "-version")):
-        run.add("service_reads", run.name)
-    elif not statements:
-        run.add("unreadable", run.name, "statements that only a run can tell")
+    looks = given.has("-l", "--list", "--version", "-V", "-version", "--help")
+    if not statements:
+        run.add("service_reads" if looks else "unreadable", run.name, "" if looks else UNREAD)
 
 
 def _note_statements(run: ProgramRun, statements: list[str], file: str) -> None:
@@ -196,12 +201,13 @@ def _note_statements(run: ProgramRun, statements: list[str], file: str) -> None:
 
 def read_redis(run: ProgramRun, words: list[str]) -> None:
     """Read `redis-cli`: its operands are one command."""
-    operands = run.split(words, stop=True).operands
+    given = run.split(words, stop=True)
+    operands, looks = given.operands, given.has(*REDIS_LOOKS)
     lines = [" ".join(operands)] if operands else [] if run.stdin == UNKNOWN else run.stdin.splitlines()
     for line in lines:
         run.walk.note(*read_sql(line, run.name))
     if not lines:
-        run.add("service_reads", run.name)
+        run.add("service_reads" if looks else "unreadable", run.name, "" if looks else UNREAD)
 
 
 def read_docker_run(run: ProgramRun, words: list[str]) -> None:

@@ -103,10 +103,9 @@ def _assign(run: ProgramRun, words: list[str], state: ShellState) -> list[str]:
 
 def read_timeout(run: ProgramRun, words: list[str]) -> None:
     """Read `timeout`, `flock` and `watch`: a duration or a file, then a program."""
-    given = run.split(words, "-k -s --kill-after --signal -n --interval -w -E --timeout", stop=True)
-    rest = given.operands
+    rest = run.split(words, stop=True).operands
     if run.name in ("watch", "entr", "watchexec"):
-        run.walk.script(" ".join(rest or ["".join(value for _, value in given.found)]), run.state.copy(), UNKNOWN)
+        run.walk.script(" ".join(rest) or UNKNOWN, run.state.copy(), UNKNOWN)
         return
     rest = rest[1:] if run.name in ("timeout", "gtimeout", "flock") else rest
     rest = ["sh", *rest] if rest[:1] == ["-c"] else rest

