@@ -156,14 +156,14 @@ class WatchedFiles:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _read(self) -> _Reading | HookError:
+    def _read(self) -> _LoadedSet | HookError:
         kept = None if self.trust is None else self.trust.trusted_list(self.source)
         if kept is not None and is_gone(self.path):
-            return _Reading(DefinitionSet(path=self.path, folder=Path(kept.folder)), kept.removal())
+            return _LoadedSet(DefinitionSet(path=self.path, folder=Path(kept.folder)), kept.removal())
         try:
             found = load_files(self.path, environment=self.environment)
             if self.trust is None:
-                return _Reading(found)
+                return _LoadedSet(found)
             listed = list_files(found, self._digests, kept)
             if kept is None or kept.digest != listed.digest:
                 TrustedFiles(
@@ -173,11 +173,11 @@ class WatchedFiles:
             return problem
         except Exception as problem:  # noqa: BLE001  # whatever the files are, the watcher goes on
             return HookUnavailable(f"{self.path}: {problem}")
-        return _Reading(found, listed)
+        return _LoadedSet(found, listed)
 
-    def _apply(self, result: _Reading | HookError) -> Replaced | None:
+    def _apply(self, result: _LoadedSet | HookError) -> Replaced | None:
         self.waiting, self._found, self._tried = None, None, self._in_force
-        if not isinstance(result, _Reading):
+        if not isinstance(result, _LoadedSet):
             self._read_before |= set(getattr(result, "files", ()))
             replaced = self._install_trusted()
             self._note_failure(str(result))
@@ -257,7 +257,7 @@ def signature_of(paths: Iterable[str | os.PathLike[str]]) -> Signature:
 
 
 @frozen
-class _Reading:
+class _LoadedSet:
     """A set that was read, and its files if trust matters."""
 
     found: DefinitionSet

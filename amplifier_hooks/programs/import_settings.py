@@ -1,8 +1,8 @@
 """Another program's settings come in; hooks that can be registered here go out.
 
-Reading runs nothing. The returned `Settings` has every hook, its command and event, the policy for its failure, and all
-parts that are not supported; the importing command shows them to the operator, and asks. Before each run a registered
-hook checks that the operator trusts its current content.
+Reading runs nothing. The returned `ImportedSettings` has every hook, its command and event, the policy for its failure,
+and all parts that are not supported; the importing command shows them to the operator, and asks. Before each run a
+registered hook checks that the operator trusts its current content.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Skipped:
 
 
 @frozen(kw_only=True)
-class Settings:
+class ImportedSettings:
     """The hooks of one settings file, and the parts of it that do not run here."""
 
     path: Path
@@ -247,7 +247,7 @@ def read_settings(
     project: Path,
     reach: AllowedUrls = PUBLIC,
     tools: Mapping[str, str] | None = None,
-) -> Settings:
+) -> ImportedSettings:
     """Read one settings file. Raises `SettingsError` if it is not a settings file at all.
 
     Args:
@@ -265,7 +265,7 @@ def read_settings(
         raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
     for name, groups in table.items():
         reading.read_event(str(name), groups)
-    return Settings(
+    return ImportedSettings(
         path=path,
         dialect=dialect,
         hooks=tuple(reading.hooks),

@@ -22,7 +22,7 @@ from amplifier_hooks.text.escape import for_terminal
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.programs.dialects import Dialect
-    from amplifier_hooks.programs.import_settings import Settings
+    from amplifier_hooks.programs.import_settings import ImportedSettings
     from amplifier_hooks.programs.install_hook import Bridge
 
 
@@ -104,7 +104,7 @@ def import_hooks(
     print(f"Trusted: {len(new)}. Kept in {trust.path}.")
 
 
-def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
+def settings_facts(found: ImportedSettings, trust: TrustStore) -> dict[str, Any]:
     """Return the hooks of a settings file as JSON facts, for programs."""
     return {
         "program": found.dialect.name,
@@ -127,7 +127,7 @@ def settings_facts(found: Settings, trust: TrustStore) -> dict[str, Any]:
     }
 
 
-def print_settings(found: Settings, trust: TrustStore) -> None:
+def print_settings(found: ImportedSettings, trust: TrustStore) -> None:
     """Print the hooks of a settings file, for people."""
     print(f"{found.dialect.title}, {for_terminal(os.fspath(found.path))}")
     for hook in found.hooks:

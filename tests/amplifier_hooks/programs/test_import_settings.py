@@ -12,7 +12,7 @@ from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions.trust import FileList, TrustStore
 from amplifier_hooks.errors import InvalidRegistration, SettingsError
 from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI, Dialect
-from amplifier_hooks.programs.import_settings import Settings, compile_their_matcher, read_settings
+from amplifier_hooks.programs.import_settings import ImportedSettings, compile_their_matcher, read_settings
 from amplifier_hooks.result import Outcome
 
 CALL: dict[str, Any] = {"session_id": "s", "tool_name": "Bash", "tool_call_id": "c", "tool_input": {"command": "ls"}}
@@ -25,17 +25,17 @@ class Project:
     root: Path
     trust: TrustStore
 
-    def settings(self, hooks: Any, dialect: Dialect = CLAUDE_CODE, **extra: Any) -> Settings:
+    def settings(self, hooks: Any, dialect: Dialect = CLAUDE_CODE, **extra: Any) -> ImportedSettings:
         """Return the settings with these hooks."""
         path = self.root / "settings.json"
         path.write_text(json.dumps({"hooks": hooks, **extra}))
         return read_settings(path, dialect, project=self.root)
 
-    def gate(self, command: str, **options: Any) -> Settings:
+    def gate(self, command: str, **options: Any) -> ImportedSettings:
         """Return settings with one command before every tool."""
         return self.settings({"PreToolUse": [{"hooks": [{"type": "command", "command": command, **options}]}]})
 
-    def trusted(self, settings: Settings) -> HookRegistry:
+    def trusted(self, settings: ImportedSettings) -> HookRegistry:
         """Return a registry with the hooks, all of them trusted."""
         self.trust.trust("settings", [hook.files for hook in settings.hooks])
         registry = HookRegistry()
