@@ -178,8 +178,6 @@ def validate(
         state = "" if project is None else f", {'' if project.trusted else 'not '}trusted as it is now"
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
         tell_state(project)
-        if project is not None and not project.trusted:
-            print_text(f"To read and trust it: {join(['amplifier-hooks', 'validate', where, '--trust'])}", err=True)
     raise typer.Exit(1 if flaws else 0)
 
 
@@ -326,10 +324,11 @@ def load_project(file: Path | None) -> Project:
 
 def tell_state(project: Project | None) -> None:
     """Print on standard error why the hooks in force may be others than those of the file, or were not read."""
-    if project is not None and project.changed:
-        print_text(f"{project.path} {CHANGED}.", err=True)
-    if project is not None and project.unread:
-        print_text(f"{project.path} is not trusted as it is now: no Python of it was imported.", err=True)
+    if project is None or project.trusted:
+        return
+    unread = "is not trusted as it is now" + ": no Python of it was imported" * project.unread
+    trusting = join(["amplifier-hooks", "validate", str(project.path), "--trust"])
+    print_text(f"{project.path} {CHANGED if project.changed else unread}; read it, then: {trusting}", err=True)
 
 
 def free_name(path: Path) -> Path:

@@ -483,7 +483,7 @@ def test_a_project_runs_nothing_unread(guarded: Path) -> None:
     with pytest.raises(HookRefused, match=r"validate .*amplifier-hooks\.yaml --trust"):
         hooks_of_folder(guarded)
     (guarded / "shop_hooks.py").write_text("def watch(event, data):\n    return None\n")
-    assert f"amplifier-hooks validate {FILE} --trust" in called("validate").stderr
+    assert f"amplifier-hooks validate {guarded / FILE} --trust\n" in called("validate").stderr
     assert "trusted as it is now" in called("validate", "--trust").stdout
     assert "--trust" not in called("validate").stderr
     assert [hook.name for hook in hooks_of_folder(guarded).registry.hooks()] == ["guard", "watch"]
