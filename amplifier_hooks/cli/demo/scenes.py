@@ -207,7 +207,7 @@ async def tell(telling: Telling) -> None:
         pauses = Pauses(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
         record = telling.record or folder / "record.jsonl"
         introduce(say, linter, pauses)
-        async with approver(telling, say) as approvals, AuditLog.open(record) as log:
+        async with approver(telling) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext(mark="5f3c9e21")
             session = SessionCoordinator(
                 hooks=hooks(folder, linter, ON_THE_PAGE if telling.web else TO_ANSWER),
@@ -239,14 +239,14 @@ def introduce(say: Narrator, linter: Linter, pauses: Pauses) -> None:
 
 
 @asynccontextmanager
-async def approver(telling: Telling, say: Narrator) -> AsyncIterator[ApprovalBackend | None]:
+async def approver(telling: Telling) -> AsyncIterator[ApprovalBackend | None]:
     """Yield the approver: the page, the terminal, or None without a person to ask."""
     if telling.web:
         from amplifier_hooks.cli.common.inbox import inbox
         from approval_backends import WebSocketApprovals
 
         async with WebSocketApprovals(port=0) as web, inbox(web.gateway, in_browser=True) as there:
-            say.line(f"The inbox is at {web.gateway.address}; the link to it is in {there.page}.")
+            there.announce()
             yield web
     elif telling.ask:
         from approval_backends import TerminalApprovals

@@ -187,7 +187,8 @@ async def test_demo_on_the_page(tmp_path: Path) -> None:
     """With --web the demo waits for an answer at the page; its token is in a file of the owner's, and nowhere else."""
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "BROWSER": "true"}
     command = [sys.executable, "-m", "amplifier_hooks", "demo", "--web"]
-    told = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+    pipe = asyncio.subprocess.PIPE
+    told = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
     assert told.stdout is not None
     printed = b""
     while b"wants a person to look" not in printed:
@@ -200,10 +201,11 @@ async def test_demo_on_the_page(tmp_path: Path) -> None:
                 card = await client.show(client.queue[0].request_id)
                 await client.decide(client.queue[0], card.options[0].option_id)
                 break
-    rest, _ = await told.communicate()
+    rest, messages = await told.communicate()
     assert told.returncode == 0
     assert b"payment_provider: live" in rest
-    assert there["token"].encode() not in printed + rest
+    assert f"cat {file}".encode() in messages
+    assert there["token"].encode() not in printed + rest + messages
 
 
 @pytest.mark.rule("CLI-1")
