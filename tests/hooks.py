@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks import Outcome
 
-__all__ = ["hang", "saying", "statuses", "swallow"]
+__all__ = ["Hands", "hang", "saying", "statuses", "swallow"]
 
 
 async def hang(event: str, data: Mapping[str, Any]) -> None:
@@ -38,3 +38,23 @@ def saying(answer: object) -> Callable[..., Any]:
 def statuses(outcome: Outcome) -> dict[str, str]:
     """Return the status of each hook."""
     return {answer.hook_name: answer.status for answer in outcome.hook_results}
+
+
+class Hands:
+    """A clock for the dispatcher. It stands still until a hook moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        """Read it."""
+        return self.now
+
+    def taking(self, seconds: float, answer: object = None) -> Callable[..., Any]:
+        """Return a hook that takes so long, without waiting."""
+
+        async def hook(event: str, data: Mapping[str, Any]) -> Any:
+            self.now += seconds
+            return answer
+
+        return hook

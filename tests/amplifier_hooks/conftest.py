@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.foreign_code import LEFT_BEHIND
+from tests.hooks import Hands
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +37,25 @@ async def timers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(loop, "call_later", noted)
     return delays
+
+
+@pytest.fixture
+async def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
+    """Return the clock of the dispatcher and of the loop, which jumps to the next timer when everything waits.
+
+    No pause of the machine is a hook's time then. Nothing waits for the jump: a test with threads needs a real clock.
+    """
+    loop: Any = asyncio.get_running_loop()
+    hands, select = Hands(), loop._selector.select
+
+    def jump(timeout: float | None) -> Any:
+        ready = select(timeout and 0)
+        if timeout and not ready:
+            hands.now += timeout + 1e-6  # no timer comes to the digit
+        return ready
+
+    monkeypatch.setattr(loop._selector, "select", jump)
+    monkeypatch.setattr(loop, "time", hands)
+    for module in ("run_hooks", "timeouts", "middleware"):
+        monkeypatch.setattr(f"amplifier_hooks.dispatch.{module}.clock", hands)
+    return hands

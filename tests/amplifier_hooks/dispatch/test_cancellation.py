@@ -10,7 +10,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, Outcome
 from amplifier_hooks.foreign_code import GRACE
-from tests.hooks import hang, statuses, swallow
+from tests.hooks import Hands, hang, statuses, swallow
 from tests.stores import turns
 
 TOOL_PRE: Final = "tool:pre"
@@ -138,7 +138,7 @@ async def test_a_hook_that_swallows_the_callers_cancellation() -> None:
 
 
 @pytest.mark.rule("DSP-6", "DSP-5")
-async def test_the_grace_after_the_callers_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_grace_after_the_callers_cancellation(monkeypatch: pytest.MonkeyPatch, hands: Hands) -> None:
     """A hook whose caller is cancelled has its whole grace to clean up, however short its own limit."""
     assert GRACE == 0.1
     monkeypatch.setattr("amplifier_hooks.dispatch.timeouts.GRACE", 0.5)

@@ -18,6 +18,7 @@ from amplifier_hooks.events import ALL_EVENTS, CATALOGUE
 from amplifier_hooks.payloads import HookCompletePayload, HookFailedPayload, Payload
 from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.testing import CollectingAudit
+from tests.hooks import Hands
 from tests.stores import until
 
 CALL = {"tool_name": "Write", "tool_call_id": "1", "tool_input": {}, "session_id": "s"}
@@ -734,11 +735,11 @@ async def test_default_fields() -> None:
 
 
 @pytest.mark.rule("REG-8", "DSP-9")
-async def test_gathering_shares_the_time_of_a_chain() -> None:
+async def test_gathering_shares_the_time_of_a_chain(hands: Hands) -> None:
     """Definitions that contribute share their half second with each other, and a chain's limit holds for all."""
 
     def slow(event: str, data: Mapping[str, Any]) -> HookResult:
-        time.sleep(0.03)
+        hands.now += 0.03
         return HookResult(data={"n": 1})
 
     definitions, chain = HookRegistry(), HookRegistry(chain_timeout=0.05)
