@@ -86,11 +86,21 @@ class Impact(msgspec.Struct, frozen=True, gc=False):
     unguards: bool = False
     """True if the impact can switch a hook off, or decides in a person's place."""
 
+    @property
+    def is_told(self) -> bool:
+        """True if kind and place tell the harm; False where only a run can: a place with a gap, code without a file."""
+        if self.kind in BOUNDED:
+            return True
+        if GAP in self.place or self.reason.startswith(UNTOLD):
+            return False
+        is_file = posixpath.isabs(self.place) and not self.place.startswith(("/dev/", "/proc/"))
+        return is_file or self.kind not in ("runs_unread", "unreadable")
+
     def is_within(self, named: Impact) -> bool:
         """Return True if a card that names an impact names this one, too.
 
         The name of a kind in `BOUNDED` covers every place; a file that is written outside covers its folder. An
-        impact that can switch a hook off is named by itself alone.
+        impact that can switch a hook off is named by itself alone, and so is a place with a gap.
         """
         if self == named:
             return True
@@ -99,8 +109,14 @@ class Impact(msgspec.Struct, frozen=True, gc=False):
         if self.kind in BOUNDED:
             return True
         folder = posixpath.dirname(named.place)
-        return self.kind == "writes_outside" and folder not in ("", "/") and posixpath.dirname(self.place) == folder
+        files = self.kind == "writes_outside" and folder not in ("", "/") and self.is_told and named.is_told
+        return files and posixpath.dirname(self.place) == folder
 
+
+GAP: Final = "…"
+"""The mark in a place for a part that only a run can tell, or that the place leaves out."""
+UNTOLD: Final = "only a run tells"
+"""The beginning of a reason for what only a run can tell."""
 
 BOUNDED: Final[frozenset[ImpactKind]] = frozenset(
     (

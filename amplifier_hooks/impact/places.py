@@ -575,7 +575,8 @@ SECRET: Final = re.compile(
 def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact:
     """Return the impact of a connection.
 
-    Data in a request counts as sent, and so does text in the name of a host that only a run can tell.
+    Data in a request counts as sent, and so does text in the name of a host that only a run can tell. Such text in the
+    rest of the address is the reason, so that an "always" for the host does not cover it.
     """
     match = HOST.match(url.strip().replace("\\", "/"))
     host, port = (match[1].lower(), match[2]) if match else ("", None)
@@ -594,7 +595,10 @@ def url_impact(url: str, policy: ImpactPolicy, *, sends: bool = False) -> Impact
     if sends or SECRET.search(url):
         return Impact("network_sends", place, "data in the request")
     known = any(host == one or (one.startswith(".") and host.endswith(one)) for one in policy.trusted_hosts)
-    return Impact("network_known" if known else "network_new", place)
+    untold = UNKNOWN in url and not known
+    return Impact(
+        "network_known" if known else "network_new", place, "only a run tells a part of the address" if untold else ""
+    )
 
 
 def _local_impact(host: str, port: str | None, place: str, policy: ImpactPolicy) -> Impact:

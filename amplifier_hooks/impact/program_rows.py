@@ -30,7 +30,7 @@ from amplifier_hooks.impact.places import (
     url_impact,
 )
 from amplifier_hooks.impact.tables import load_table
-from amplifier_hooks.impacts import Impact
+from amplifier_hooks.impacts import GAP, Impact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -488,12 +488,17 @@ def _apply_flag(run: ProgramRun, flag: str) -> None:
         _add_kinds(run, flag.split(), "", [run.name])
 
 
+TOLD_BY_WORDS: Final = frozenset(("reads_secret", "git_configures", "network_new", "installs_new", "process"))
+"""Kinds whose harm the name of a program does not tell: an "always" for `pass show a` is none for `pass show b`."""
+
+
 def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequence[str]) -> None:
     for kind in kinds:
         if kind == "system" and run.row.unguards:
             run.walk.note(Impact("system", show(" ".join(path)), reason, unguards=True))
         else:
-            run.add(kind, " ".join(path), reason)  # type: ignore[arg-type]
+            more = [GAP] if kind in TOLD_BY_WORDS and [run.name, *run.words] != [*path] else []
+            run.add(kind, " ".join([*path, *more]), reason)  # type: ignore[arg-type]
 
 
 def _apply_roles(run: ProgramRun) -> None:

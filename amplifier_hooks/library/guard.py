@@ -172,10 +172,12 @@ class Guard(ReadyMade[GuardSettings]):
         if not asked:
             return CONTINUE
         risk = max((ROWS[one.kind].risk for one in asked), key=RISKS.index)
+        told = all(one.is_told for one in impacts)
         return HookResult.ask(
             f"This call {_sentence(asked)}. Allow it?",
             options=("Allow once", "Allow always", "Deny"),
-            approval_key=_shape(asked),
+            approval_key=_shape(asked) if told else None,
+            scope="prompt" if told else "action",
             risk=risk,
             risk_reason=_sentence([one for one in asked if ROWS[one.kind].risk == risk]),
         )

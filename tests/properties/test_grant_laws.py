@@ -71,7 +71,8 @@ PIECES: Final = (
     "pip install a", "pip install b", "pip install -r requirements.txt", "pytest -q", "npm test", "./a.sh",
     "python -c 'print(1)'", "eval $A", "eval $B", "frob", "frob2", "sudo true", "kill 1", "export PATH=/x", "cat $A/b",
     "echo x >> ~/.bashrc", "echo x > .github/workflows/ci.yml", "aws s3 rm s3://a",
-    "aws s3 ls", "psql -c 'drop table a'",
+    "aws s3 ls", "psql -c 'drop table a'", "git -C /q push origin main", "tar xf a -C /srv/a", "bash /srv/a.sh",
+    "git remote set-url origin a", "tmux send-keys a", "gem install a", "curl --unix-socket /run/a.sock localhost",
 )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def card_words(request: ApprovalRequest) -> set[str]:
         one.kind
         if one.kind in BOUNDED
         else f"{one.kind} {one.place.rpartition('/')[0]}/"
-        if one.kind == "writes_outside"
+        if one.kind == "writes_outside" and "…" not in one.place
         else f"{one.kind} {one.place} {one.reason}"
         for one in request.impacts
     }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from amplifier_hooks.impact.places import show
+from amplifier_hooks.impacts import GAP
+
 if TYPE_CHECKING:
     from amplifier_hooks.impact.program_rows import ProgramRun
 
@@ -28,6 +31,7 @@ GLOBAL_VALUES: Final = frozenset(("-C", "--git-dir", "--work-tree", "--namespace
 CHANGES: Final = "--unset --unset-all --add --replace-all -e --edit --remove-section --rename-section"
 LOOKS: Final = ("--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "--get-color", "--name-only")
 FORCES: Final = ["-f", "--force", "--force-with-lease", "--force-if-includes", "--mirror", "--delete", "-d", "--prune"]
+MORE_REFS: Final = ("--all", "--branches", "--tags", "--follow-tags")
 ADDRESS: Final = re.compile(r".*://|[\w.-]+@[\w.-]+:")
 DISCARDS: Final = "-f --force --discard-changes -B -C --pathspec-from-file --ours --theirs -p --patch"
 """Options of `git checkout` and its kin that give up changes of files."""
@@ -80,23 +84,27 @@ def read_config(run: ProgramRun, words: list[str]) -> None:
     for file in files:
         run.writes(file)
     harmless = HARMLESS.fullmatch(name) and not wide
-    run.add("git_local" if harmless else "git_configures", name, "every repository" if wide else "")
+    more = f" {GAP}" if rest[1:] and not harmless else ""
+    run.add("git_local" if harmless else "git_configures", f"{name}{more}", "every repository" if wide else "")
 
 
 def read_push(run: ProgramRun, words: list[str]) -> None:
     """Read `git push`: what it sends where, and if it can lose work there."""
     given = run.split(words, "-o --push-option --receive-pack --exec --repo --recurse-submodules")
-    target = " ".join(given.operands) or "its remote"
+    more = [one for one in MORE_REFS if given.may_have(one)]
+    target = " ".join([" ".join(given.operands) or given.one("--repo") or "its remote", *more])
+    folders = [folder for folder in run.state.folders if folder != run.walk.places.policy.root]
     if given.has("--receive-pack", "--exec"):
         run.add("runs_unread", "--receive-pack", "a program on the other side")
     if given.has("-n", "--dry-run"):
         run.add("network_known", "git push --dry-run")
         return
-    run.add("git_publishes", target)
+    run.add("git_publishes", target, f"in {show(' or '.join(folders))}" if folders else "")
     if given.may_have(*FORCES) or any(one[:1] in ("+", ":") for one in given.operands[1:]):
         run.add("git_loses_work", target, "the other side can lose commits")
-    if given.operands and ADDRESS.match(given.operands[0]):
-        run.url(given.operands[0], sends=True)
+    remote = given.operands[0] if given.operands else given.one("--repo")
+    if ADDRESS.match(remote):
+        run.url(remote, sends=True)
 
 
 def read_checkout(run: ProgramRun, words: list[str]) -> None:

@@ -21,7 +21,7 @@ CURL_VALUES: Final = (
     "-A --user-agent -e --referer -m --max-time --connect-timeout --retry --retry-delay --retry-max-time -w "
     "--write-out -x --proxy -u --user -H --header -b --cookie -r --range -z --time-cond -E --cert --key --cacert "
     "--capath --ciphers --interface --limit-rate -y -Y --max-redirs --resolve --connect-to --dns-servers -C "
-    "--continue-at --max-filesize --proto --preproxy --socks5 --unix-socket "
+    "--continue-at --max-filesize --proto --preproxy --socks5 --unix-socket --abstract-unix-socket "
     "--doh-url --noproxy --oauth2-bearer --url-query -X --request --output-dir "
     "-K --config --url"
 )
@@ -31,6 +31,7 @@ WGET_VALUES: Final = (
     "--execute --use-askpass -t --tries -T --timeout -U --user-agent --header -w --wait -l --level -A -R -D "
     "--limit-rate --user --password -Q"
 )
+SOCKET: Final = "a socket of another program"
 SSH_PROGRAM: Final = re.compile(r"(?:Proxy|Local|PermitLocal|KnownHosts)Command\b", re.IGNORECASE)
 
 
@@ -66,6 +67,10 @@ def _read_curl_way(run: ProgramRun, given: SplitWords) -> None:
         run.add("network_new", value, "another way to the host")
     for value in given.all("--unix-socket"):
         run.unguards(value)
+        if not all(run.walk.places.is_own(run.walk.places.fact(path).path) for path in run.paths(value)):
+            run.add("service_writes", value, SOCKET)
+    for value in given.all("--abstract-unix-socket"):
+        run.add("service_writes", value, SOCKET)
     for value in given.all("-b", "--cookie", "-E", "--cert", "--key"):
         if "=" not in value:
             run.reads(value)
