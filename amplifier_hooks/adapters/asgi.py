@@ -412,7 +412,7 @@ def readable_body(body: bytes, content_type: str) -> Any:
     """
     if not body:
         return None
-    if JSON.fullmatch(content_type.partition(";")[0].strip().lower()):
+    if any(JSON.fullmatch(one.partition(";")[0].strip().lower()) for one in content_type.split(",")):  # named twice
         return load_json(body, deepest=MAX_DEPTH)
     try:
         return body.decode()

@@ -75,6 +75,8 @@ class Permit(msgspec.Struct, frozen=True):
     allowed: bool
     """True if a person, a rule or a grant allowed the act; False if no part of the path denied it."""
     approvals: tuple[Approval, ...] = ()
+    stops: int = 0
+    """Number of the session's stops before the act began."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -201,10 +203,12 @@ class Attempt(msgspec.Struct, eq=False):
     why: str = TOO_MANY_QUESTIONS
     recorded: str = ""
     """Digest of the act that is on record as about to run."""
+    stops: int = 0
+    """Number of the session's stops before this attempt."""
     claimed: list[Approval] = []
 
     def __post_init__(self) -> None:
-        self.given = self.act.digest
+        self.given, self.stops = self.act.digest, self.judge.stops
 
     async def carry_out(self, judged: Judged | None = None) -> Verdict:
         """Return the end of the way to the effect; a look that is given takes the place of the first one.
@@ -308,8 +312,8 @@ class Attempt(msgspec.Struct, eq=False):
         outcome = replace(self.judged.outcome, asks=questions)
         if self.problem:
             return await self._refuse(deny_outcome(outcome, "InputNotFreezable", self.problem))
-        if self.judge.stopped is not None:
-            return await self._refuse(deny_outcome(outcome, "session", self.judge.stopped, "session_cancelled"))
+        if (stopped := self.judge.stopped_since(self.stops)) is not None:
+            return await self._refuse(deny_outcome(outcome, "session", stopped, "session_cancelled"))
         act, known, self.known = self.judged.act, self.known, None
         attempt = f"{self.after}{self.rounds}"
         try:
@@ -374,7 +378,7 @@ class Attempt(msgspec.Struct, eq=False):
         if approval.status not in ("approved", "unavailable", "cancelled") or approval.used is not None:
             return False
         changed = any(self.judge.origin.version(one.hook) != one.version for one in approval.request.questions)
-        return changed and self.judge.stopped is None
+        return changed and self.judge.stopped_since(self.stops) is None
 
     async def _take_edit(self, approval: Approval, outcome: Outcome) -> Verdict | None:
         """Judge the approver's own arguments like the caller's. An edit that a hook changes is asked about again."""
@@ -413,12 +417,12 @@ class Attempt(msgspec.Struct, eq=False):
             self.recorded = act.digest
         if (why := await self._find_stop()) is not None:
             return await self._refuse_stopped(why)
-        if judge.stopped is not None:
-            return await self._refuse(deny_outcome(judged.outcome, "session", judge.stopped, "session_cancelled"))
+        if (stopped := judge.stopped_since(self.stops)) is not None:
+            return await self._refuse(deny_outcome(judged.outcome, "session", stopped, "session_cancelled"))
         if judge.has_changed_since(judged):
             return await self._look_once_more()
         if not self.approvals:
-            return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule)
+            return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule, stops=self.stops)
         return await self._claim_approvals()
 
     async def _look_once_more(self) -> Verdict | None:
@@ -450,10 +454,13 @@ class Attempt(msgspec.Struct, eq=False):
         if objection is not None:
             return await self._refuse(objection)
         outcome = replace(outcome, action="continue", reason=self.claimed[-1].reason)
-        return Permit(self.judged.act, outcome, self.judged, self.kind, True, tuple(self.claimed))  # noqa: FBT003
+        used = tuple(self.claimed)
+        return Permit(self.judged.act, outcome, self.judged, self.kind, True, used, self.stops)  # noqa: FBT003
 
     async def _look_after_claim(self) -> Outcome | None:
-        """Return an objection to the act if hooks or rules have changed while the store claimed."""
+        """Return an objection to the act if hooks or rules have changed, or the session was stopped, meanwhile."""
+        if (stopped := self.judge.stopped_since(self.stops)) is not None:
+            return deny_outcome(self.judged.outcome, "session", stopped, "session_cancelled")
         while self.judge.has_changed_since(self.judged):
             self.judged = await self.judge.look_again(self.judged)
             outcome = self.judged.outcome

@@ -300,23 +300,28 @@ class Approver(msgspec.Struct, eq=False):
 
         Raises `RecordUnavailable`.
         """
-        await self._settle_all()
-        keep, durable, now = self._keep, self.lease.durable, self.clock.now()
-        request = resumed or build_request(
-            outcome,
-            act,
-            self.origin,
-            now,
-            call=call,
-            attempt=attempt,
-            durable=durable,
-            given=given,
-            impacts=await predict_impacts(act, self.origin.cwd),
-            keep=keep,
-        )
-        if unread is not None:
-            return failed_approval(request, unread)
-        approval = await self._match_grants(request) or await self._ask_person(request, call.id or None)
+        stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open.add(stop)  # before the first await: from here on it can be withdrawn
+        try:
+            await self._settle_all()
+            keep, durable, now = self._keep, self.lease.durable, self.clock.now()
+            request = resumed or build_request(
+                outcome,
+                act,
+                self.origin,
+                now,
+                call=call,
+                attempt=attempt,
+                durable=durable,
+                given=given,
+                impacts=await predict_impacts(act, self.origin.cwd),
+                keep=keep,
+            )
+            if unread is not None:
+                return failed_approval(request, unread)
+            approval = await self._match_grants(request) or await self._ask_person(request, call.id or None, stop)
+        finally:
+            self._open.discard(stop)
         if approval.status == "pending":
             await self.recorder.note("approval.pending", request_summary(request), durable=True)
             self.lease.waiting[request.id] = request
@@ -482,12 +487,10 @@ class Approver(msgspec.Struct, eq=False):
             grants=grants,
         )
 
-    async def _ask_person(self, request: ApprovalRequest, call: str | None) -> Approval:
+    async def _ask_person(self, request: ApprovalRequest, call: str | None, stop: asyncio.Future[str]) -> Approval:
         """Ask a person, and return the approval or the substitute for it."""
         if self.backend is None:
             return Approval(status="unavailable", reason="No approval system available", request=request)
-        stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open.add(stop)  # before the first await: from here on it can be withdrawn
         try:
             if not self.lease.begun:
                 await self.lease.begin()
@@ -496,7 +499,10 @@ class Approver(msgspec.Struct, eq=False):
             await self.recorder.write("approval.requested", facts | resumed)
             hooks = asking_hooks(request)
             log.info("approval_requested", hook=hooks, prompt=facts["prompt"], options=facts["options"])
-            return await self._denial_by_hook(request, call) or await self._await_answer(self.backend, request, stop)
+            denial = await self._denial_by_hook(request, call)
+            if denial is None and stop.done():
+                return await self._unanswered(request, stop.result())
+            return denial or await self._await_answer(self.backend, request, stop)
         except asyncio.CancelledError:
             await finish_despite_cancel(self._record_cancelled(request))
             raise
@@ -504,8 +510,6 @@ class Approver(msgspec.Struct, eq=False):
             raise
         except Exception as error:  # noqa: BLE001  # after any error the act is not approved
             return failed_approval(request, error)
-        finally:
-            self._open.discard(stop)
 
     async def _record_cancelled(self, request: ApprovalRequest) -> None:
         """Withdraw a question whose caller was cancelled, and record its end."""

@@ -209,6 +209,10 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
     turn: int = 0
     halted: str | None = None
     """The reason why this session runs nothing more in this turn; see `stopped`."""
+    stops: int = 0
+    """Number of times that the session was stopped."""
+    last_stop: str = ""
+    """The reason of the last stop."""
     closed: bool = False
     denied_answers: DeniedAnswers = msgspec.field(default_factory=DeniedAnswers)
     undecided: Undecided = msgspec.field(default_factory=Undecided)
@@ -229,6 +233,13 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         The session, or one above it, was cancelled or closed, or its prompt was denied.
         """
         return self.halted or (self.parent.stopped if self.parent is not None else None)
+
+    def stopped_since(self, stops: int) -> str | None:
+        """Return the reason why an act does not run that began after so many stops, or None.
+
+        A new turn lets no act run that waited when the session was stopped.
+        """
+        return self.stopped or (None if stops == self.stops else self.last_stop)
 
     def denial_of_answer(self, call: str) -> str | None:
         """Return the reason why a tool call of this session does not run, or None.

@@ -35,6 +35,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 from msgspec.structs import replace
 
+from amplifier_hooks.act import freeze
 from amplifier_hooks.errors import HookError
 
 Stage = Literal["queued", "starting", "ready", "running", "completed", "failed", "stopped"]
@@ -304,7 +305,8 @@ def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutc
     if passed.error is not None:
         after = replace(after, error=passed.error, blocked=passed.blocked, holder=None)
         return after, (*passed.told, end_event(after))
-    changed = passed.parameters is not None and passed.parameters != record.parameters
+    # by their bytes, because 1, 1.0 and True are equal
+    changed = passed.parameters is not None and freeze(dict(passed.parameters)) != freeze(dict(record.parameters))
     return replace(after, ran_with=passed.parameters if changed else None), (*passed.told, NewRunEvent("run_ready", {}))
 
 

@@ -71,6 +71,8 @@ class ModelCall(msgspec.Struct, eq=False):
     """The model's own answer: the host may have read its tool calls already."""
     denials: int = 0
     """Number of the session's denied answers before this call."""
+    stops: int = 0
+    """Number of the session's stops before this call."""
     failure: BaseException | None = None
     """The exception that the provider itself raised."""
     ephemeral: list[dict[str, Any]] = []
@@ -89,7 +91,7 @@ class ModelCall(msgspec.Struct, eq=False):
 
     async def _carry_out(self, call: Callable[..., Awaitable[Any] | Any]) -> ModelOutcome:
         session = self.session
-        self.denials = session.denied_answers.count
+        self.denials, self.stops = session.denied_answers.count, session.stops
         if session.stopped is not None:
             return await self._refuse("session", session.stopped)
         messages, outcome = await self._assemble()
@@ -179,7 +181,7 @@ class ModelCall(msgspec.Struct, eq=False):
             self.answer = answer
             return answer
 
-        return await self.session.wrap("model", lambda: around, operate, self.rests.layers)
+        return await self.session.wrap("model", lambda: around, operate, self.rests.layers, self.stops)
 
     async def _decide_answer(self, response: Any, duration: float) -> ModelOutcome:
         """Let the hooks decide on the model's answer, and return the outcome."""

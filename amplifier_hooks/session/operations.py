@@ -101,7 +101,7 @@ class OperationCall(msgspec.Struct, eq=False):
         try:
             await self._deliver(permit)
             began = perf_counter()
-            result = await session.wrap(self.kind, lambda: around, operate, rests.layers)
+            result = await session.wrap(self.kind, lambda: around, operate, rests.layers, permit.stops)
             became = "done"
         except HookAbortError as abort:
             await self._record_denial(abort)

@@ -68,7 +68,8 @@ class Session(Judge, eq=False, kw_only=True):
 
     def stop(self, reason: str) -> None:
         """Withdraw open questions and cancel the hooks that run; nothing more begins in this turn."""
-        self.halted = reason
+        self.halted = self.last_stop = reason
+        self.stops += 1
         self.approver.cancel(reason)
         self.cancel_hooks()
 
@@ -155,23 +156,25 @@ class Session(Judge, eq=False, kw_only=True):
         operation: str,
         context: Callable[[], HookContext],
         call: Callable[[], Awaitable[T]],
-        rests: tuple[Hook, ...] = (),
+        rests: tuple[Hook, ...],
+        stops: int,
     ) -> T:
         """Run `call` inside these rests and the around hooks of this operation; without any, `context` is not used.
 
-        Raises the errors of `call`, and `HookAbortError` when a hook stops it, or when the session is stopped before
-        the operation has begun. From then on stopping the session leaves operation and hooks alone.
+        The operation came after so many stops of the session. Raises the errors of `call`, and `HookAbortError` when a
+        hook stops it, or when the session is stopped before the operation has begun. From then on stopping the session
+        leaves operation and hooks alone.
         """
         if not rests and not self.hooks.wraps(operation):
-            if self.stopped is not None:
-                raise HookAbortError(self.stopped, "session", "session_cancelled")
+            if (why := self.stopped_since(stops)) is not None:
+                raise HookAbortError(why, "session", "session_cancelled")
             return await call()
         task = running_task()
         inside_a_hook = task in self.deciding
 
         async def call_unless_stopped() -> T:
-            if self.stopped is not None:
-                raise HookAbortError(self.stopped, "session", "session_cancelled")
+            if (why := self.stopped_since(stops)) is not None:
+                raise HookAbortError(why, "session", "session_cancelled")
             if task is not None and not inside_a_hook:
                 self.deciding.pop(task, None)
             return await call()

@@ -168,6 +168,7 @@ class ToolCall(msgspec.Struct, eq=False):
                 lambda: self._context(act),
                 lambda: self._operate(act),
                 self.rests.layers if self.rests.waiting else (),
+                permit.stops,
             )
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if isinstance(error, asyncio.CancelledError) and was_cancelled_since(before):

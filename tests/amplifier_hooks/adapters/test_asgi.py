@@ -288,7 +288,10 @@ async def test_json_is_read_as_strictly_as_a_call(kind: str) -> None:
             answer = await http.post("/echo", content=text, headers={"content-type": kind})
             assert (answer.status_code, answer.json()["code"]) == (400, "no_json")
         assert (await http.post("/echo", content=b'{ "a": 1}', headers={"content-type": kind})).text == '{ "a": 1}'
-    assert bodies == [{"a": 1}]
+        twice = [("content-type", "text/plain"), ("content-type", kind)]
+        assert (await http.post("/echo", content=b'{"a": 1, "a": 2}', headers=twice)).status_code == 400
+        assert (await http.post("/echo", content=b'{"a": 1}', headers=twice)).text == '{"a": 1}'
+    assert bodies == [{"a": 1}, {"a": 1}]
 
 
 @pytest.mark.rule("API-2", "DSP-7")

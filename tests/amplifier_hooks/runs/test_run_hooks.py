@@ -375,6 +375,17 @@ async def test_an_agent_that_answers_in_text() -> None:
             assert str((await here.until(run)).error).startswith(status)
 
 
+@pytest.mark.rule("RUN-16")
+async def test_parameters_that_only_seem_equal() -> None:
+    """A change to values that Python calls equal is a change: the runner gets exactly what the hooks decided about."""
+    async with house(agent(start=python_hook())) as here:
+        here.functions["hook"] = lambda *_: {"action": "continue", "parameters": {"force": False, "amount": 1}}
+        await here.runs.submit("writer", {"force": 0, "amount": 1.0})
+        record = await here.runs.claim("runner", wait=60)
+        assert record is not None
+        assert repr(record.effective) == repr({"amount": 1, "force": False})
+
+
 @pytest.mark.rule("RUN-4", "RUN-5")
 async def test_an_agent_that_fails() -> None:
     """A hook's agent that fails, or is stopped, is a failure of the hook."""

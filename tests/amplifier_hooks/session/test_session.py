@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookAbortError, HookRegistry, HookResult, SessionCoordinator
+from amplifier_hooks.approvals import SessionGrants
+from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import InjectionTooLarge, InvalidCollaborator, InvalidResult, UnknownTool
 from amplifier_hooks.events import canonical
 from amplifier_hooks.session.options import LIMITS, SECOND_NAMES, SessionOptions, Settings
@@ -29,6 +31,96 @@ if TYPE_CHECKING:
 def never(*_args: Any) -> None:
     """Fail: this operation must not run."""
     pytest.fail("it ran")
+
+
+class Slow(CollectingAudit):
+    """A record that keeps its writer waiting once, at the first record of a kind."""
+
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self.kind = kind
+        self.waiting, self.go = asyncio.Event(), asyncio.Event()
+
+    async def write(self, kind: str, facts: Any, *, durable: bool = False) -> None:
+        """Wait, and append."""
+        if kind == self.kind:
+            self.kind = ""
+            await self.wait()
+        await super().write(kind, facts, durable=durable)
+
+    async def wait(self) -> None:
+        """Wait until the test lets everything go on."""
+        self.waiting.set()
+        await self.go.wait()
+
+
+class SlowGrants(SessionGrants):
+    """Grants that keep the caller waiting."""
+
+    def __init__(self, slow: Slow) -> None:
+        super().__init__(SystemClock())
+        self.slow = slow
+
+    async def match_grants(self, request: Any) -> None:
+        """Wait, and know no grant."""
+        await self.slow.wait()
+
+
+class SlowClaim(ScriptedApprover):
+    """An approver who says yes, and whose claim keeps the caller waiting."""
+
+    slow: Slow
+
+    async def claim(self, request_id: str, digest: str) -> bool:
+        """Wait, and claim."""
+        await self.slow.wait()
+        return await super().claim(request_id, digest)
+
+
+@pytest.mark.rule("COO-9")
+@pytest.mark.parametrize("at", ["grants", "outcome", "approval.requested", "approval.decided", "tool.running", "claim"])
+async def test_a_new_turn_saves_no_waiting_call(at: str) -> None:
+    """A call that waits while its session is cancelled does not run, though a new turn begins before it goes on."""
+    slow = Slow(at)
+    approver = SlowClaim("Allow") if at == "claim" else ScriptedApprover("Allow")
+    if isinstance(approver, SlowClaim):
+        approver.slow = slow
+    registry = HookRegistry()
+    registry.gate("tool:pre", lambda *_: HookResult.ask("Really?"), name="asks")
+    grants = SlowGrants(slow) if at == "grants" else None
+    session = SessionCoordinator(registry, approvals=approver, audit=slow, grants=grants)
+    calling = asyncio.create_task(session.call_tool("Write", {}, never))
+    await slow.waiting.wait()
+    await session.cancel("no more")
+    session.reset_turn()
+    slow.go.set()
+    outcome = await calling
+    assert (outcome.denied, outcome.cause) == (True, "session_cancelled")
+    assert "no more" in str(outcome.reason)
+    assert bool(approver.requests) is (at in {"approval.decided", "tool.running", "claim"})
+
+
+@pytest.mark.rule("COO-9")
+async def test_a_new_turn_saves_no_waiting_operation() -> None:
+    """An unasked call, an agent and a model call do not run either once their session was cancelled."""
+    for kind in ("tool.running", "agent.running", "outcome"):
+        slow = Slow(kind)
+        session = SessionCoordinator(HookRegistry(), audit=slow)
+        ways: dict[str, Any] = {
+            "tool.running": lambda: session.call_tool("Write", {}, never),  # noqa: B023  # called at once
+            "agent.running": lambda: session.invoke_agent("scout", {}, never),  # noqa: B023
+            "outcome": lambda: session.call_model(never, []),  # noqa: B023
+        }
+        calling = asyncio.create_task(ways[kind]())
+        await slow.waiting.wait()
+        await session.cancel("no more")
+        session.reset_turn()
+        slow.go.set()
+        if kind == "agent.running":
+            with pytest.raises(HookAbortError, match="no more"):
+                await calling
+        else:
+            assert (await calling).denied
 
 
 class Hanging:
