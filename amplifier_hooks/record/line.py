@@ -37,6 +37,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
 from attrs import asdict, astuple, define, evolve, frozen
 
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
@@ -216,14 +217,16 @@ _SEAL: Final = re.compile(rb',"h":"([0-9a-f]{64})"\}\n')
 _FIRST: Final = b'{"seq":'
 
 
-@frozen
-class LogEntry:
-    """The content of one line. A checkpoint has no time, because it holds nothing that is not signed."""
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The content of one line, in the order of the line.
+
+    A checkpoint has no time, because it holds nothing that is not signed.
+    """
 
     seq: int
+    time: str | None = None
     kind: str
     facts: dict[str, Any]
-    time: str | None = None
 
 
 def seal(body: bytes, head: bytes) -> bytes:
@@ -266,7 +269,7 @@ def read(body: bytes) -> LogEntry:
         raise MalformedLine("has a member of the wrong type")
     if time is not None and not isinstance(time, str):
         raise MalformedLine("has a time that is no text")
-    return LogEntry(seq, kind, facts, time)
+    return LogEntry(seq=seq, time=time, kind=kind, facts=facts)
 
 
 FORMAT: Final = "amplifier-hooks/audit/1"

@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import stat
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -36,7 +36,7 @@ from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLin
 from amplifier_hooks.record.report import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -104,37 +104,49 @@ def open_segment(path: Path) -> Iterator[SegmentFile]:
 
 # -- the content of a line ---------------------------------------------------------------------------------------------
 
-_USUAL: Final = re.compile(
-    rb'\{"seq":([1-9][0-9]{0,17}),(?:"time":"([0-9T:.+-]{1,40})",)?"kind":"([a-z._]{1,64})","facts":(?=\{)'
-)
+
+class SealedEntry(LogEntry, frozen=True, kw_only=True, gc=False):
+    """The content of one line, with the hash that the line claims."""
+
+    h: str
+
+
+BATCH: Final = 32
+"""Lines that are parsed at once."""
+
 _ALLOWED: Final = bytes(range(0x20, 0x80))
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
-_encode: Final = msgspec.json.Encoder().encode
+_decoder: Final = msgspec.json.Decoder(SealedEntry)
+_encoder: Final = msgspec.json.Encoder()
 
 
-def parse_parts(body: bytes) -> tuple[int, str, dict[str, Any], str | None]:
-    """Return number, kind, facts and time of a body. Equals `line.read`, but is several times faster for usual lines.
+def parse_usual(lines: Sequence[bytes]) -> Sequence[SealedEntry | None]:
+    """Return the content of each line whose bytes are the encoder's own, and None for the others.
+
+    Such a line is valid JSON, and no name occurs twice in it: all of that is tested at once, for many lines.
+    """
+    data = b"".join(lines)
+    try:
+        entries = _decoder.decode_lines(data) if data.isascii() else []
+        if len(entries) != len(lines):
+            return [None] * len(lines)
+        if _encoder.encode_lines(entries) == data:
+            return entries
+        spelled = map(_encoder.encode, entries)
+        return [
+            entry if line == b"%b\n" % own else None for entry, line, own in zip(entries, lines, spelled, strict=True)
+        ]
+    except (msgspec.DecodeError, OverflowError, RecursionError):
+        return [None] * len(lines)
+
+
+def parse_body(body: bytes) -> LogEntry:
+    """Return what `line.read` returns.
 
     Raises `MalformedLine` for every body that `line.read` refuses, and for bytes that no line may have.
     """
-    usual = _USUAL.match(body) if body.isascii() else None
-    facts = None if usual is None else _parse_plain(body[usual.end() :])
-    if usual is not None and facts is not None:
-        seq, time, kind = usual.groups()
-        return int(seq), kind.decode("ascii"), facts, None if time is None else time.decode("ascii")
     if body.translate(None, _ALLOWED):
         raise MalformedLine("has bytes that are not allowed in a line")
-    record = read(body)
-    return record.seq, record.kind, record.facts, record.time
-
-
-def _parse_plain(data: bytes) -> dict[str, Any] | None:
-    """Return an object if its bytes are the encoder's own, so that no name occurs twice, and otherwise None."""
-    try:
-        facts = _decode(data)
-        return facts if _encode(facts) == data else None
-    except (msgspec.DecodeError, OverflowError, RecursionError):
-        return None
+    return read(body)
 
 
 CLOSED: Final = "log.closed"
@@ -169,6 +181,23 @@ def iter_chained(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, b
             unseal(line)
             raise MalformedLine("is not the one that was written here: its hash is another")
         yield body, head
+
+
+def iter_entries(lines: Iterable[bytes], head: bytes) -> Iterator[tuple[bytes, bytes, LogEntry]]:
+    """Yield the content of each line after its body and hash, as `iter_chained` does, and raise what that raises.
+
+    Raises `MalformedLine` also for a line without a valid content.
+    """
+    lines = iter(lines)
+    while batch := list(islice(lines, BATCH)):
+        for line, usual in zip(batch, parse_usual(batch), strict=True):
+            before, body = head, line[:-SEAL]
+            head = chain_hash(before, body)
+            if usual is not None and usual.h == head.hex():
+                yield body, head, usual
+            else:
+                for _ in iter_chained([line], before):
+                    yield body, head, parse_body(body)
 
 
 @define
@@ -255,23 +284,24 @@ class Walk:
             raise MalformedLine(f"does not follow line {before.seq}, the last one of the segment before that counts")
         self.due = before.seq + 1
 
-    def take(self, body: bytes, head: bytes) -> int:
+    def take(self, body: bytes, head: bytes, entry: LogEntry) -> int:
         """Take the next line, whose hash is right, and return its number.
 
         Raises `MalformedLine` or `BadNote` if the line does not belong there.
         """
-        seq, kind, facts, time = parse_parts(body)
+        seq, kind, time = entry.seq, entry.kind, entry.time
         if seq != self.due and self.due is not None:
             raise MalformedLine(f"has the number {seq}, and {self.due} is due")
         if self.end and kind not in _MAY_FOLLOW[self.end]:
             raise MalformedLine(f"is of the kind {kind!r:.80}, and stands behind the end")
         if (kind == _OPENED) is not (self.lines == 0):
             raise MalformedLine("opens a segment in the middle of one")
-        self.end = ""
-        if kind not in _KEEP_IT_CLOSED:
-            self.closing = ""
-        if kind in _MEANINGS:
-            _MEANINGS[kind](self, LogEntry(seq, kind, facts, time), body)
+        if kind in _MEANINGS or self.closing:
+            self.end = ""
+            if kind not in _KEEP_IT_CLOSED:
+                self.closing = ""
+            if kind in _MEANINGS:
+                _MEANINGS[kind](self, entry, body)
         if time is not None:
             if time < self.clock:
                 self.count(Observation.CLOCK)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from attrs import frozen
 
 from amplifier_hooks.record.line import FORMAT, Opening
-from amplifier_hooks.record.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_chained, open_segment
+from amplifier_hooks.record.read_segment import CLOSED, GOES_ON, Walk, is_torn, iter_entries, open_segment
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine, TornLine
 from amplifier_hooks.record.report import HeadComparison, LogFinding, Observation, Report, SegmentReport
 
@@ -178,8 +178,8 @@ class _Verification:
         for known in self._heads:
             if (known.log, known.segment) == (walk.opening.log, walk.number):
                 wanted.setdefault(known.seq, []).append(known)
-        for body, head in iter_chained(lines, walk.opening.head()):
-            seq = walk.take(body, head)
+        for body, head, entry in iter_entries(lines, walk.opening.head()):
+            seq = walk.take(body, head, entry)
             for known in wanted.get(seq, ()):
                 self._matches[known] = known.hash == head
                 if known.hash != head:

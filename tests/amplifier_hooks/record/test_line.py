@@ -57,8 +57,9 @@ def test_no_line(line: bytes, problem: str) -> None:
 @pytest.mark.rule("AUD-2")
 def test_read() -> None:
     """A body has exactly the members of a record; a checkpoint has no time."""
-    assert read(BODY) == LogEntry(7, "outcome", {"event": "tool:pre"}, "2026-11-18T15:02:11+00:00")
-    assert read(b'{"seq":8,"kind":"log.checkpoint","facts":{"note":""}') == LogEntry(8, "log.checkpoint", {"note": ""})
+    assert read(BODY) == LogEntry(seq=7, time="2026-11-18T15:02:11+00:00", kind="outcome", facts={"event": "tool:pre"})
+    checkpoint = LogEntry(seq=8, kind="log.checkpoint", facts={"note": ""})
+    assert read(b'{"seq":8,"kind":"log.checkpoint","facts":{"note":""}') == checkpoint
 
 
 @pytest.mark.rule("AUD-2")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amplifier_hooks.record.line import LONGEST_LINE, LogEntry, read
-from amplifier_hooks.record.read_segment import open_segment, parse_parts
+from amplifier_hooks.record.line import LONGEST_LINE, LogEntry, chain_hash, read, seal
+from amplifier_hooks.record.read_segment import iter_entries, open_segment
 from amplifier_hooks.record.record_errors import MalformedLine, UnsafeLog
 
 if TYPE_CHECKING:
@@ -100,6 +100,20 @@ VALUES = st.recursive(
 )
 
 
+def parse(*bodies: bytes) -> list[tuple[int, str | None, str, dict[str, Any]]]:
+    """Return the content of lines with these bodies, as the verifier reads them. Raises `MalformedLine`."""
+    head, lines = b"h" * 32, []
+    for body in bodies:
+        head = chain_hash(head, body)
+        lines.append(seal(body, head))
+    return [parts(entry) for _, _, entry in iter_entries(lines, b"h" * 32)]
+
+
+def parts(entry: LogEntry) -> tuple[int, str | None, str, dict[str, Any]]:
+    """Return the parts of an entry."""
+    return entry.seq, entry.time, entry.kind, entry.facts
+
+
 @given(
     st.fixed_dictionaries(
         {"seq": st.integers(), "kind": st.text(max_size=10) | st.just("outcome"), "facts": VALUES},
@@ -113,12 +127,12 @@ def test_same_as_read(record: dict[str, Any], separators: tuple[str, str]) -> No
     body = json.dumps(ordered, separators=separators).removesuffix("}").encode("ascii")
     expected: object
     try:
-        expected = read(body)
+        expected = [parts(read(body))]
     except MalformedLine as problem:
         expected = str(problem)
     got: object
     try:
-        got = LogEntry(*parse_parts(body))
+        got = parse(body)
     except MalformedLine as problem:
         got = str(problem)
     assert got == expected
@@ -135,14 +149,26 @@ def test_refused(facts: str) -> None:
     with pytest.raises(MalformedLine):
         read(body)
     with pytest.raises(MalformedLine):
-        parse_parts(body)
+        parse(body)
+
+
+@pytest.mark.rule("AUD-2")
+def test_lines_beside_each_other() -> None:
+    """An unusual line among usual ones is read as it would be alone; so are those beside it."""
+    usual = [b'{"seq":%d,"kind":"a","facts":{"x":[%d]}' % (seq, seq) for seq in range(1, 100)]
+    odd = b'{"seq":7, "time":"\\u2014","kind":"a","facts":{}'
+    expected = [(seq, None, "a", {"x": [seq]}) for seq in range(1, 100)]
+    assert parse(*usual) == expected
+    assert parse(*usual[:50], odd, *usual[50:]) == [*expected[:50], (7, "\u2014", "a", {}), *expected[50:]]
+    with pytest.raises(MalformedLine, match="'x' stands twice"):
+        parse(*usual, b'{"seq":9,"kind":"a","facts":{"x":1,"x":1}', *usual)
 
 
 @pytest.mark.rule("AUD-2")
 def test_odd_numbers() -> None:
     """Numbers that JSON reads differently than they are written come out as the thorough parser reads them."""
     body = b'{"seq":1,"kind":"a","facts":{"x":%s,"y":1e5,"z":-0.0,"w":1E+2}' % (b"9" * 30)
-    assert LogEntry(*parse_parts(body)) == LogEntry(1, "a", {"x": int("9" * 30), "y": 1e5, "z": -0.0, "w": 100.0})
+    assert parse(body) == [(1, None, "a", {"x": int("9" * 30), "y": 1e5, "z": -0.0, "w": 100.0})]
 
 
 @pytest.mark.rule("AUD-2")
@@ -155,7 +181,7 @@ def test_bytes(byte: bytes) -> None:
         b'{"seq":1,"kind":"a%s","facts":{}',
     ):
         with pytest.raises(MalformedLine, match="has bytes that are not allowed in a line"):
-            parse_parts(body % byte)
+            parse(body % byte)
     with pytest.raises(MalformedLine, match="has bytes that are not allowed in a line"):
-        parse_parts('{"seq":1,"kind":"a","facts":{"x":"é"}'.encode())
-    assert parse_parts(b'{"seq":1,"kind":"a\x7f","facts":{}')[1] == "a\x7f"
+        parse('{"seq":1,"kind":"a","facts":{"x":"é"}'.encode())
+    assert parse(b'{"seq":1,"kind":"a\x7f","facts":{}') == [(1, None, "a\x7f", {})]

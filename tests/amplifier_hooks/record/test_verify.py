@@ -777,10 +777,10 @@ def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     files = book.files(tmp_path)
     length = 0
 
-    def take(walk: Walk, body: bytes, head: bytes) -> int:
+    def take(walk: Walk, *line: Any) -> int:
         if walk.lines == 50:
             os.truncate(files[1], length)
-        return really(walk, body, head)
+        return really(walk, *line)
 
     really = Walk.take
     monkeypatch.setattr(Walk, "take", take)
@@ -805,10 +805,10 @@ def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     book.segments[0].append(b"{torn")
     path = book.files(tmp_path)[1]
 
-    def take(walk: Walk, body: bytes, head: bytes) -> int:
+    def take(walk: Walk, *line: Any) -> int:
         with path.open("ab") as file:
             file.write(b"abc")
-        return really(walk, body, head)
+        return really(walk, *line)
 
     really = Walk.take
     monkeypatch.setattr(Walk, "take", take)
@@ -823,10 +823,10 @@ def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails during the reading leaves the rest open, and is reported."""
 
-    def take(walk: Walk, body: bytes, head: bytes) -> int:
+    def take(walk: Walk, *line: Any) -> int:
         if walk.lines == 2:
             raise OSError(5, "the disk fails")
-        return really(walk, body, head)
+        return really(walk, *line)
 
     really = Walk.take
     monkeypatch.setattr(Walk, "take", take)
