@@ -42,7 +42,7 @@ class FileSystem:
             plain = os.sep == "/" and path[:1] == "/" and path == posixpath.normpath(path) and path[:2] != "//"
             return self._look(path) if plain else _resolve(path)
         except ValueError:  # a text that no path can be
-            return FileFact(path)
+            return _resolve_text(path)
 
     def _look(self, path: str) -> FileFact:
         """Look at every part of a path, from the last one that is known."""
@@ -67,6 +67,14 @@ def _look_at(path: str) -> FileFact:
     except OSError:
         return FileFact(path)
     return _resolve(path) if stat.S_ISLNK(mode) else FileFact(path, _kind(mode))
+
+
+def _resolve_text(path: str) -> FileFact:
+    """Return the path behind links of a text that no path can be: behind a loop of links the system asks nothing."""
+    try:
+        return _resolve(path)
+    except ValueError:
+        return FileFact(path)
 
 
 def _resolve(path: str) -> FileFact:

@@ -33,6 +33,8 @@ HEAD: Final = re.compile(rf"\b[A-Za-z_]{{{HEAD_LENGTH}}}")
 NAME_OF_PATTERN: Final = re.compile(
     r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
 )
+NAMES_OF_PATTERN: Final = re.compile(r"\\b\(\?:([\w|]+)\)")
+"""The beginning of an expression with several names, each of which counts as an expression of its own."""
 GROUPS: Final = re.compile(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)")
 """Classes and groups of an expression."""
 INNER: Final = re.compile(r"(?<![\\A-Za-z_])[A-Za-z_]{3,}(?![A-Za-z_?*{])")
@@ -147,10 +149,16 @@ def _code_tables() -> dict[str, _CodeTable]:
     }
     for entry, languages in entries:
         row = _CodeRow(entry["kind"], entry["reason"], entry.get("literals", False), entry.get("unguards", False))
-        found = [(row, _expression(pattern, any_case=entry.get("any_case", False))) for pattern in entry["patterns"]]
+        patterns = [one for pattern in entry["patterns"] for one in _one_name_each(pattern)]
+        found = [(row, _expression(pattern, any_case=entry.get("any_case", False))) for pattern in patterns]
         for language in languages or tables:
             tables[language] += found
     return {language: _code_table(expressions) for language, expressions in tables.items()}
+
+
+def _one_name_each(pattern: str) -> list[str]:
+    match = NAMES_OF_PATTERN.match(pattern)
+    return [rf"\b{name}{pattern[match.end() :]}" for name in match[1].split("|")] if match else [pattern]
 
 
 def _code_table(expressions: list[tuple[_CodeRow, _Expression]]) -> _CodeTable:

@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from amplifier_hooks.impact.file_facts import FileSystem, ask_file_system
@@ -54,6 +54,7 @@ def make(root: str, kind: str, name: str, target: str) -> None:
         return
 
 
+@example([("link", "b", "b/a")], ["b/\ud800"])
 @given(st.lists(ENTRIES, max_size=12), st.lists(PATHS, min_size=1, max_size=12))
 def test_a_call_gets_the_answers_of_the_system(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[str, str, str]], paths: list[str]

@@ -33,6 +33,8 @@ def examples() -> Iterator[tuple[str, str]]:
     """Yield the examples of all rows."""
     for row in rows():
         yield from row.examples.items()
+    for entry in load_table("inline_code")["code"]:
+        yield from entry.get("examples", {}).items()
 
 
 @pytest.mark.rule("IMP-4")
