@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, frozen
 
@@ -98,6 +98,10 @@ class ApiHost:
             yield runs
 
 
+API_OBSERVERS: Final = frozenset({"execution-log", "metrics"})
+"""Names of the observers that the API itself registers."""
+
+
 @frozen
 class Host:
     """A host of program sessions, ready to serve. Only this user can use its socket."""
@@ -118,7 +122,8 @@ class Host:
     @property
     def hooks_line(self) -> str:
         """A sentence with the number of hooks in force; without any it says that nothing is stopped, and the remedy."""
-        count = len({hook.name for hook in self.hooks.registry.hooks()})  # one of a file may be at many events
+        names = {hook.name for hook in self.hooks.registry.hooks()}  # a hook of a file may be at many events
+        count = len(names if self.api is None else names - API_OBSERVERS)
         if count:
             return f"{count_text(count, 'hook')} {'is' if count == 1 else 'are'} in force."
         return "No hook is in force, so no call is stopped. Name your hooks, such as: --hooks amplifier-hooks.yaml"

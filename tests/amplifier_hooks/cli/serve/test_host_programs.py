@@ -95,6 +95,7 @@ async def test_runs_of_agents(own_state: Path, named: bool) -> None:
     agents = Agents([agent("writer")]) if named else None
     async with hosted(own_state, agents) as host, host.serving():
         assert host.api is not None
+        assert host.hooks_line.startswith("No hook is in force")
         async with SqliteDatabase(own_state / "hooks.db", *API_TABLES) as database:
             _, secret = await AccessTokens(database).create("ada", scopes=["runs:create", "runs:claim"], tenant="acme")
         headers = {"authorization": f"Bearer {secret}"}
