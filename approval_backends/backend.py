@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
 
-from amplifier_hooks.errors import NO_ANSWER, AlreadyRun, ApprovalPending, ApprovalTimeout, StopInForce
+from amplifier_hooks.errors import (
+    NO_ANSWER,
+    AlreadyRun,
+    ApprovalPending,
+    ApprovalTimeout,
+    InvalidCollaborator,
+    StopInForce,
+)
 from amplifier_hooks.foreign_code import cancel_all, finish_despite_cancel
 from amplifier_hooks.ports import Decision, KnownCall, Unfinished
 from amplifier_hooks.storage.database import Openable
@@ -301,7 +308,8 @@ class RacingApprovals(StoreApprovals):
     """Asks through all `channels` and the broker's store at once.
 
     A channel that fails is out of the race, and the others go on. When none is left and no other client can see the
-    store, `request` raises `BackendUnavailable`. Without a `broker`, decisions live in memory.
+    store, `request` raises `BackendUnavailable`. Without a `broker`, decisions live in memory. Raises
+    `InvalidCollaborator` for a channel that cannot ask, such as a list of channels.
 
     Args:
         channels: Backends that ask at the same time; the first answer counts.
@@ -310,6 +318,12 @@ class RacingApprovals(StoreApprovals):
 
     def __init__(self, *channels: ApprovalBackend, broker: Broker | None = None) -> None:
         super().__init__(broker or MemoryStore())
+        for channel in channels:
+            if isinstance(channel, type) or not hasattr(channel, "request"):
+                raise InvalidCollaborator(
+                    f"channel {channel!r:.80} has no method `request`; pass backends one by one: "
+                    "RacingApprovals(TerminalApprovals(), page)"
+                )
         self._channels = channels
 
     async def _ask_approvers(self, request: ApprovalRequest) -> RequestRecord:

@@ -43,6 +43,7 @@ from amplifier_hooks.registry.permissions import (
 )
 from amplifier_hooks.registry.registration import (
     Handler,
+    HookOptions,
     check_timeout,
     handler_name,
     make_hook,
@@ -603,6 +604,12 @@ class HookRegistry(Registrar):
 
     def _admit(self, scope: Scope, intent: Intent, event: str, handler: Handler, /, **options: Any) -> Hook:
         """Register a hook on behalf of a scope. Every way to register ends here."""
+        for unknown in options.keys() - HookOptions.__optional_keys__:
+            from amplifier_hooks.text.strict_parsing import suggestion  # for a mistake only
+
+            raise TypeError(
+                f"{intent}() takes no option {unknown!r}; {suggestion(unknown, sorted(HookOptions.__optional_keys__))}"
+            )
         tenant = options.setdefault("tenant", scope.tenant)
         if scope.report_only and intent != "observe":
             options["report_only"] = True

@@ -108,6 +108,31 @@ def as_id(session_id: object) -> str:
     return session_id or uuid4().hex
 
 
+def as_display(display: object) -> DisplaySystem:
+    """Return the display. Raises `InvalidCollaborator` for an object that cannot show a message."""
+    if isinstance(display, type) or not hasattr(display, "show_message"):
+        raise InvalidCollaborator(
+            f"display is {kind_text(display)}; pass an object with show_message(message, level, source), such as "
+            "TerminalDisplay()"
+        )
+    return cast("DisplaySystem", display)
+
+
+def as_approver(approvals: object) -> ApprovalBackend | UpstreamMethod:
+    """Return the approver. Raises `InvalidCollaborator` for an object that has no method to ask with."""
+    if isinstance(approvals, type) or not (hasattr(approvals, "request") or hasattr(approvals, "request_approval")):
+        raise InvalidCollaborator(
+            f"approvals is {kind_text(approvals)}; pass a backend such as TerminalApprovals(), and several as "
+            "RacingApprovals(first, second)"
+        )
+    return cast("ApprovalBackend | UpstreamMethod", approvals)
+
+
+def kind_text(value: object) -> str:
+    """Return the kind of a value that cannot be used, for an error."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
 def misplaced(name: str, value: object) -> InvalidCollaborator:
     """Return the error for an argument that stands in the place of another one."""
     problem = f"{name} is of type {type(value).__name__}"
@@ -147,6 +172,8 @@ def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
 CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "hooks": as_registry,
     "session_id": as_id,
+    "approvals": as_approver,
+    "display": as_display,
     "tools": dict,
     "cwd": fspath,
     "approval_wait": check_wait,

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from amplifier_hooks import SessionCoordinator
-from amplifier_hooks.errors import AlreadyRun, ApprovalPending, ApprovalTimeout
+from amplifier_hooks.errors import AlreadyRun, ApprovalPending, ApprovalTimeout, InvalidCollaborator
 from amplifier_hooks.ports import ApprovalRequest, Decision
 from amplifier_hooks.storage.database import StoreClosed
 from amplifier_hooks.testing import ScriptedApprover
@@ -313,3 +313,11 @@ async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path)
             seen.add(claimed)
             await broker.end_session("acme", "session-1")
     assert False in seen
+
+
+@pytest.mark.rule("BCK-7")
+@pytest.mark.parametrize("wrong", [[ScriptedApprover()], ScriptedApprover, None])
+def test_a_channel_that_cannot_ask(wrong: Any) -> None:
+    """A list of channels, or a class, in the place of a channel is refused at once, with the call that is meant."""
+    with pytest.raises(InvalidCollaborator, match=r"pass backends one by one: RacingApprovals\("):
+        RacingApprovals(wrong)

@@ -647,3 +647,11 @@ def test_options_are_those_of_a_hook() -> None:
     hook = inspect.signature(make_hook).parameters.values()
     keywords = {one.name for one in hook if one.kind is one.KEYWORD_ONLY} - {"chain_timeout", "timing"}
     assert {*HookOptions.__optional_keys__} == keywords | {"own_event"}
+
+
+@pytest.mark.rule("REG-1", "PKG-4")
+def test_an_option_that_there_is_not() -> None:
+    """A misspelt option is refused in the name of the call that has it, with the option that was meant."""
+    misspelt: dict[str, Any] = {"prioritty": 1}
+    with pytest.raises(TypeError, match=r"gate\(\) takes no option 'prioritty'; did you mean 'priority'\?"):
+        HookRegistry().gate("tool:pre", lambda event, data: None, **misspelt)

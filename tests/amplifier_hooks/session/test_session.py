@@ -219,6 +219,22 @@ def test_no_session_id() -> None:
 
 
 @pytest.mark.rule("COO-1")
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("approvals", [ScriptedApprover()], r"approvals is of type list; .* RacingApprovals\(first, second\)"),
+        ("approval_system", ScriptedApprover, "approvals is the class ScriptedApprover; pass a backend such as"),
+        ("display", print, r"display is of type builtin_function_or_method; .* show_message\(message, level, source\)"),
+    ],
+)
+def test_no_collaborator(name: str, value: Any, said: str) -> None:
+    """A value that cannot ask, or cannot show a message, is refused at once, and not at the first question."""
+    wrong: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidCollaborator, match=said):
+        SessionCoordinator(**wrong)
+
+
+@pytest.mark.rule("COO-1")
 async def test_original_names() -> None:
     """Approver and screen are accepted under the names of the original description, also for a child."""
     approver, screen = ScriptedApprover("Allow"), CollectingDisplay()
