@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys, make_grants, match_grants, offered
@@ -24,7 +25,7 @@ from approval_backends.card.changes import ChangeLine, change
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, GrantKey
+    from amplifier_hooks.ports import ApprovalRequest, GrantKey, Option
 
     Escape = Callable[[str], str]
     from collections.abc import Callable, Sequence
@@ -112,8 +113,9 @@ def headline(request: ApprovalRequest, escape: Escape) -> Headline:
     arguments, tool = request.arguments, clip(escape(request.tool), LONGEST_HEADLINE)
     for keys, kind, key in SHAPES:
         if keys <= arguments.keys() and isinstance(arguments[key], str):
-            first, _newline, more = arguments[key].partition("\n")
-            what = clip(escape(first), LONGEST_HEADLINE) + (" …" if more else "")
+            lines = arguments[key].split("\n")
+            first = next(filter(str.strip, lines), "")
+            what = clip(escape(first), LONGEST_HEADLINE) + (" …" if len(lines) > 1 else "")
             return Headline(kind=kind, verb=VERBS.get(kind, tool), what=what)
     return Headline(kind="other", verb="Use", what=tool)
 
@@ -181,8 +183,10 @@ def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuesti
     )
 
 
-def reach(request: ApprovalRequest, escape: Escape) -> GrantReach:
-    """Return the reach of an "always" for this request: a sentence for each grant that it would make."""
+def reach(request: ApprovalRequest, escape: Escape, option: Option | None = None) -> GrantReach:
+    """Return the reach of an "always" for this request, or of one option: a sentence for each grant that it makes."""
+    if option is not None:
+        request = replace(request, options=(option,), keep=None if option.session_only else request.keep)
     keep = request.keep
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     if keep is not None and any(option.session_only for option in request.options):

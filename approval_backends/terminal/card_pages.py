@@ -29,7 +29,7 @@ from approval_backends.card.impact_lines import NO_FACTS, impact_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest
+    from amplifier_hooks.ports import ApprovalRequest, Option
     from approval_backends.card.changes import ChangeLine
     from approval_backends.card.impact_lines import CardFacts
 
@@ -270,10 +270,11 @@ def subject_name(request: ApprovalRequest) -> str | None:
 
 
 def subject_text(request: ApprovalRequest, script: Script) -> str:
-    """Return the object of the tool in a line, with secrets covered: of a command its first line."""
+    """Return the object of the tool in a line, with secrets covered: of a command its first line that is not blank."""
     name = subject_name(request)
-    first, *more = script.lines(request.arguments[name]) if name else [""]
-    return _cover_secrets(first, script) + (" …" if more else "")
+    lines = script.lines(request.arguments[name]) if name else [""]
+    first = next(filter(str.strip, lines), "")
+    return _cover_secrets(first, script) + (" …" if len(lines) > 1 else "")
 
 
 def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
@@ -422,16 +423,16 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 # -- the reach of an "always" ------------------------------------------------------------------------------------------
 
 
-def reach_page(request: ApprovalRequest, script: Script, *, allows: bool, facts: CardFacts = NO_FACTS) -> Page:
-    """Return the reach of an "always" from now on, its limits, and its end."""
-    always, so_far = reach(request, script.inline), would_have_covered(request, facts.earlier)
+def reach_page(request: ApprovalRequest, script: Script, option: Option, facts: CardFacts = NO_FACTS) -> Page:
+    """Return the reach of one "always" from now on, its limits, and its end."""
+    always, so_far = reach(request, script.inline, option), would_have_covered(request, facts.earlier)
     return (
-        Strip(f"{'Allowed' if allows else 'Denied'} without asking again:", style="class:strong", words=True),
+        Strip(f"{'Allowed' if option.allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in always.covers),
         Strip(""),
         Strip(f"Not covered: {always.leaves[:1].lower()}{always.leaves[1:]}", words=True),
         Strip(f"Ends: {always.ends[:1].lower()}{always.ends[1:]}", words=True),
-        *([Strip(so_far, words=True)] if allows and so_far else []),
+        *([Strip(so_far, words=True)] if option.allows and so_far else []),
     )
 
 

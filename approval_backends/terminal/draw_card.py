@@ -51,6 +51,11 @@ EDGE: Final = 2
 MINUTE: Final = 60
 DAYS: Final = 48
 """Hours from which on the time is in days."""
+SHORTER: Final = {
+    "Allow always in this session": "Always: session",
+    "Allow always in this project": "Always: project",
+}
+"""Labels that would be the same if they were cut."""
 WRITING: Final = {"message": "for the model", "edit": "what would run instead"}
 HINTS: Final = {
     "exact": "v goes back",
@@ -119,7 +124,7 @@ class CardPages:
 
     def lines(self, form: Form, scene: Scene) -> tuple[Line, ...]:
         """Return the lines of the page that the person is on."""
-        of = (form.page, form.verb.allows) if form.page == "reach" else form.page
+        of = (form.page, form.verb.option) if form.page == "reach" else form.page
         alike = tuple(one.id for one in form.alike) if form.page == "group" else ()
         key = (of, scene.width, scene.script, form.digest, alike)
         if key not in self._layouts:
@@ -154,8 +159,8 @@ def page_of(form: Form, script: Script, facts: CardFacts = NO_FACTS) -> tuple[St
     """Return the rows of the page that the person is on."""
     if form.page == "exact":
         return raw_page(form.request, script)
-    if form.page == "reach":
-        return reach_page(form.request, script, allows=form.verb.allows, facts=facts)
+    if form.page == "reach" and form.verb.option is not None:
+        return reach_page(form.request, script, form.verb.option, facts)
     if form.page == "group":
         return group_page((form.request, *form.alike), script)
     if form.page == "changes" and form.arguments is not None:
@@ -258,7 +263,7 @@ def _bar(form: Form, scene: Scene) -> list[Line]:
 
 def _label(verb: Verb, form: Form, scene: Scene) -> str:
     short = "Message" if scene.narrow and verb.does == "message" else scene.script.inline(verb.label)
-    label = clip_text(short, MIN_WIDTH // 2)
+    label = SHORTER.get(short) or clip_text(short, MIN_WIDTH // 2)
     if not _is_awake(verb, form):
         return "(read on)" if scene.narrow else f"{label} (read on)"
     return f"{label}…" if verb.lasts else label

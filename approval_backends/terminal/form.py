@@ -331,6 +331,9 @@ def _select(form: Form, index: int, now: float) -> Form:
     form = evolve(form, selected=index % len(form.verbs), code="")
     if form.page == "changes":
         return form
+    if form.verb.lasts:  # its reach is another one than that of the "always" before
+        page: Page = "action" if form.page == "reach" else form.page
+        form = evolve(form, page=page, whole=form.whole - {"reach"}, read={**form.read, "reach": 0})
     return _to(form, "group" if form.verb.every else "reach" if form.verb.lasts else "action", now)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
@@ -91,9 +89,7 @@ def action(record: RequestRecord) -> Iterator[str]:
 
 def always(request: ApprovalRequest, option: Option | None = None) -> Iterator[str]:
     """Return the lines about the reach of an "always", and its end; of this option alone, if one is given."""
-    if option is not None:
-        request = replace(request, options=(option,), keep=None if option.session_only else request.keep)
-    scope = reach(request, inline)
+    scope = reach(request, inline, option)
     yield 'An "always" covers:'
     yield from (f"{MARK}{covered}" for covered in scope.covers)
     yield f"  Not covered: {scope.leaves}"

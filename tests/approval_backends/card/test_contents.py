@@ -27,6 +27,7 @@ from approval_backends.testing import ALLOW, DENY, a_request
     [
         ("Bash", {"command": "make"}, ("execute", "Run a command", "make")),
         ("Bash", {"command": "make \\\n all"}, ("execute", "Run a command", "make \\ …")),
+        ("Bash", {"command": "\n \nmake"}, ("execute", "Run a command", "make …")),
         ("Edit", {"file_path": "a", "old_string": "", "new_string": ""}, ("edit", "Edit", "a")),
         ("Write", {"path": "a", "content": ""}, ("edit", "Write", "a")),
         ("WebFetch", {"url": "https://x/\u202e"}, ("fetch", "WebFetch", "https://x/\\u{202E}")),

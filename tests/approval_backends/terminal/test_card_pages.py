@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
@@ -27,7 +28,7 @@ from approval_backends.terminal.card_pages import (
     text_of,
     wrap_text,
 )
-from approval_backends.testing import a_request
+from approval_backends.testing import ALWAYS, a_request
 
 TOKEN = "sk-" + "a1b2" * 6
 VALUES = st.recursive(
@@ -159,17 +160,21 @@ def test_masked_arguments() -> None:
 def test_reach() -> None:
     """The reach page covers every hook that asks, and states the end of the grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="", scope="action"))
-    page = reach_page(a_request(questions=questions), Script(), allows=True)
+    page = reach_page(a_request(questions=questions), Script(), ALWAYS)
     lines = [text_of(line) for line in lay_out(page, 200)]
     assert lines[0] == " Allowed without asking again:"
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
     assert lines[-2].startswith(" Ends: with this session")
     assert lines[-1] == " Would have covered 0 calls of this session so far."
-    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), allows=True)
+    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), ALWAYS)
     lines = [text_of(line) for line in lay_out(kept, 200)]
     assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
     assert lines[-2].startswith(" Ends: after 1 day")
+    here = replace(ALWAYS, session_only=True)
+    lines = [text_of(line) for line in lay_out(reach_page(a_request(keep=86_400.0), Script(), here), 200)]
+    assert "in every session" not in lines[1]
+    assert lines[-2].startswith(" Ends: with this session")
 
 
 @given(st.text(max_size=300), st.integers(2, 60), st.booleans())

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth as width_of
 
+from amplifier_hooks.approvals import with_project
 from amplifier_hooks.ports import Assessment, Option, Question
 from approval_backends.terminal.card_pages import Script, text_of
 from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, CardPages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.form import Form, begin, change_arguments, press
-from approval_backends.testing import a_request
+from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
 
 UNTIL = datetime(2026, 1, 1, 14, 32, 10, tzinfo=UTC)
 ODD = "\x1b\x9b\x07\x08\r\n\t\u202e\u200b\u00ad\u0301\u0489\U0001f468\U0001f3fd\U0001f1e9字é \\u{}⟨│─"
@@ -209,3 +210,14 @@ def test_pages_are_laid_out_once() -> None:
     assert isinstance(allow, Form)
     assert isinstance(deny, Form)
     assert pages.lines(allow, scene()) != pages.lines(deny, scene())
+
+
+@pytest.mark.rule("APR-5", "BCK-1")
+@pytest.mark.parametrize("width", [MIN_WIDTH, 80, 200])
+def test_the_two_kinds_of_always_differ(width: int) -> None:
+    """An "always" for the session and one for the project have labels of their own at every width."""
+    request = a_request(options=with_project([ALLOW, ALWAYS, DENY]), keep=60.0)
+    _form, lines = card(begin(request, 0.0), width, 24)
+    shown = " ".join(lines)
+    assert "w Always: session…" in shown
+    assert "1 Always: project…" in shown

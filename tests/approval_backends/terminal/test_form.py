@@ -9,6 +9,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amplifier_hooks.approvals import with_project
 from amplifier_hooks.ports import Option
 from approval_backends.terminal.form import (
     ARMING,
@@ -24,7 +25,7 @@ from approval_backends.terminal.form import (
     press,
     refuse_with,
 )
-from approval_backends.testing import a_request
+from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
 
 LATER = 10.0
 STEPS = st.lists(
@@ -184,6 +185,18 @@ def test_always_is_read_first() -> None:
         assert unread.asleep
         assert not unread.wants_code
         assert confirmed(unread) == unread
+
+
+@pytest.mark.rule("APR-5")
+def test_each_always_is_read_first() -> None:
+    """The reach of another "always" is another text: it has to be on screen too, and Enter waits for it."""
+    options = with_project([ALLOW, ALWAYS, DENY])
+    card = after(begin(a_request(options=options), 0.0).after_drawing(width=80, rows=9, length=3, fits=True), "w")
+    other = press(card, "1", LATER * 3)
+    assert isinstance(other, Form)
+    assert [one.verb.option for one in (card, other)] == [options[1], options[2]]
+    assert (card.unread, other.page, other.unread, other.is_ready(LATER * 3 + PAUSE)) == (False, "reach", True, False)
+    assert other.after_drawing(width=80, rows=3, length=4, fits=True).unread
 
 
 @pytest.mark.rule("BCK-1")
