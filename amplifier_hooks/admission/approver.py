@@ -48,15 +48,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.act import Act
     from amplifier_hooks.admission.approval_request import Origin
-    from amplifier_hooks.ports import (
-        ApprovalBackend,
-        Clock,
-        GrantStore,
-        KeptResult,
-        Option,
-        Settlement,
-        Stop,
-    )
+    from amplifier_hooks.ports import ApprovalBackend, Clock, GrantStore, KeptResult, Option, Settlement, Stop
     from amplifier_hooks.record.recorder import Recorder
     from amplifier_hooks.result import Outcome
 
@@ -694,10 +686,17 @@ def request_facts(request: ApprovalRequest) -> dict[str, Any]:
     """Return a request in the form of the record: arguments by their digest."""
     return request_summary(request) | {
         "hooks": [question.hook for question in request.questions],
+        "assessments": [asdict(one) for one in request.assessments],
+        **card_facts(request),
+    }
+
+
+def card_facts(request: ApprovalRequest) -> dict[str, Any]:
+    """Return what an approver is shown of a request, in the form of record and events."""
+    return {
         "prompt": request.prompt,
         "options": [option.label for option in request.options],
         "risk": request.risk,
-        "assessments": [asdict(one) for one in request.assessments],
         "impacts": [asdict(one) for one in request.impacts],
         "expires": request.expires.isoformat(),
     }
@@ -763,12 +762,8 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "tool_call_id": call,
         "tool_input": act_of(request).arguments(),
         "digest": request.digest,
-        "prompt": request.prompt,
-        "options": [option.label for option in request.options],
-        "risk": request.risk,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
-        "impacts": [asdict(one) for one in request.impacts],
-        "expires": request.expires.isoformat(),
+        **card_facts(request),
     }
     if approval is not None:
         data |= {

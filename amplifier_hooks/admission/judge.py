@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
 
@@ -51,6 +52,8 @@ MOST_HOOKS: Final = 200
 
 MOST_CHANGES: Final = 1_000
 """Changes that wait to be written; of further changes only the number is kept."""
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -312,27 +315,43 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
 
         `stops` is True for an event that can be stopped.
         """
-        payload = self.payload(data, cwd)
-        if self.rules is None:
-            return await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
-        rules = self.rules_in_force if self._has_rules(event) else None
-        name, tool, cwd = events.canonical(event), str(payload.get("tool_name", "")), payload["cwd"]
-        verdict = None
-        if rules is not None:
-            verdict = await rules.judge(self._facts(name, tool, cwd, event_arguments(name, payload)))
+        name = str(data.get("tool_name", ""))
+        return (await self._judge(event, name, self.payload(data, cwd), stops=stops))[0]
+
+    async def _judge(
+        self,
+        event: str,
+        name: str,
+        payload: dict[str, Any],
+        act: Act | None = None,
+        given: Mapping[str, Any] = NOTHING,
+        *,
+        stops: bool = True,
+    ) -> tuple[Outcome, Act | None, bool]:
+        """Return the outcome, the act as the hooks left it, and True if a rule answered a question.
+
+        The rules look first at the data as it was given, where only a denial counts, and then as the hooks left it. The
+        record of an act becomes durable with its next one, before anything follows from the outcome.
+        """
+        rules = self.rules_in_force if self.rules is not None and self._has_rules(event) else None
+        verdict = None if rules is None else await rules.judge(self._facts(event, name, payload))
         if verdict is not None and verdict.action == "deny":
-            outcome = Outcome(name, payload)
+            outcome = Outcome(events.canonical(event), payload)
         else:
-            outcome, verdict = await self._ask_hooks(event, payload), None
-            if rules is not None and not outcome.denied:
-                arguments = event_arguments(name, outcome.data)
-                verdict = await rules.judge(self._facts(name, tool, cwd, arguments, outcome))
+            verdict, outcome = None, await self._ask_hooks(event, payload, given)
+            if act is not None and outcome.modified and outcome.action != "deny":
+                outcome, act = self._left_by_hooks(outcome, act, given)
+            if rules is not None and outcome.action != "deny":
+                left = outcome.data if act is None else {key: outcome.data[key] for key in payload}
+                verdict = await rules.judge(self._facts(event, name, left, outcome))
+        by_rule, durable = False, act is None
         if verdict is None:
-            outcome = await self.record_outcome(outcome, stops=stops)
+            outcome = await self.record_outcome(outcome, stops=stops, durable=durable)
         else:
-            outcome, _ = await self._apply_rules(outcome, tool, verdict, durable=True)
-        await self._report_rules(outcome, tool, cwd, payload)
-        return outcome
+            outcome, by_rule = await self._apply_rules(outcome, name, verdict, durable=durable)
+        if self.rules is not None:
+            await self._report_rules(outcome, name, payload)
+        return outcome, act, by_rule
 
     @property
     def rules_in_force(self) -> FailClosedRules | None:
@@ -356,33 +375,12 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         return Act(self.tenant, self.id, event, name if isinstance(name, str) else "", folder, data)
 
     async def judge(self, act: Act, call: Call, handles: Mapping[str, Any]) -> Judged:
-        """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it.
-
-        The rules look first at the act as it was given, where only a denial counts, and then as the hooks left it.
-        """
+        """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it."""
         in_force = self.in_force(act.event)
         given = act.fields()
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
-        rules = self.rules_in_force if self.rules is not None and self._has_rules(act.event) else None
-        about = (act.event, act.name, act.cwd)
-        verdict = None if rules is None else await rules.judge(self._facts(*about, arguments_of(act, handles)))
-        if verdict is not None and verdict.action == "deny":
-            outcome = Outcome(act.event, payload)
-        else:
-            verdict = None
-            outcome = await self._ask_hooks(act.event, payload, given)
-            if outcome.modified and outcome.action != "deny":
-                outcome, act = self._left_by_hooks(outcome, act, given)
-            if rules is not None and outcome.action != "deny":
-                verdict = await rules.judge(self._facts(*about, arguments_of(act, handles), outcome))
-        by_rule = False
-        if verdict is None:
-            outcome = await self.record_outcome(outcome, stops=True, durable=False)
-            if self.rules is not None:
-                await self._report_rules(outcome, act.name, act.cwd, payload)
-        else:
-            outcome, by_rule = await self._apply_rules(outcome, act.name, verdict)
-        return Judged(act, call, outcome, in_force, handles, by_rule)
+        outcome, left, by_rule = await self._judge(act.event, act.name, payload, act, given)
+        return Judged(left or act, call, outcome, in_force, handles, by_rule)
 
     async def look_again(self, judged: Judged, *, whole: bool = False) -> Judged:
         """Return another look at the same bytes: the rules, the gates, and the hooks that have not seen this act.
@@ -401,8 +399,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         verdict = None
         rules = self.rules_in_force
         if rules is not None and outcome.action != "deny" and self._has_rules(act.event):
-            arguments = arguments_of(act, judged.handles)
-            verdict = await rules.judge(self._facts(act.event, act.name, act.cwd, arguments, outcome))
+            verdict = await rules.judge(self._facts(act.event, act.name, payload, outcome))
         applied, answered = (outcome, ()) if verdict is None else apply_verdict(outcome, verdict)
         new = applied.asks and not set(applied.asks) <= set(judged.outcome.asks)
         if applied.action == "deny" or new:  # only an objection goes on record
@@ -453,7 +450,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
                 outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         return outcome, bool(answered)
 
-    async def _report_rules(self, outcome: Outcome, name: str, cwd: str, given: Mapping[str, Any]) -> None:
+    async def _report_rules(self, outcome: Outcome, name: str, given: Mapping[str, Any]) -> None:
         """Record the verdict that report-only rules would have given, on the input as it was given and as it is now."""
         event = outcome.event
         rules = None if self.rules is None else self.rules.select(report_only=True)
@@ -462,7 +459,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         verdict = None
         for data in (given, outcome.data) if outcome.modified else (outcome.data,):
             if verdict is None or verdict.action != "deny":
-                verdict = await rules.judge(self._facts(event, name, cwd, event_arguments(event, data), outcome))
+                verdict = await rules.judge(self._facts(event, name, data, outcome))
         if (facts := report_facts(outcome, name, verdict)) is not None:
             await self.recorder.note("rules.reported", facts)
 
@@ -479,11 +476,10 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         outcome = Outcome(events.canonical(event), payload)
         return deny_outcome(outcome, "session", self.stopped or "cancelled", "session_cancelled")
 
-    def _facts(
-        self, event: str, name: str, cwd: str, arguments: Mapping[str, Any], outcome: Outcome | None = None
-    ) -> ActionFacts:
+    def _facts(self, event: str, name: str, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
         """Return the facts of an act or event for the rules; with an outcome, the hooks' risk counts, too."""
-        arguments = DataView(arguments)
+        event = events.canonical(event)
+        arguments = DataView(event_arguments(event, data))
         return ActionFacts(
             tool=name,
             arguments=arguments,
@@ -491,7 +487,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
             session=self.id,
             tenant=self.tenant,
             agent=self.agent,
-            cwd=cwd,
+            cwd=data["cwd"],
             root=self.origin.cwd,
             risk=self.origin.risk(name, arguments, outcome),
         )
@@ -516,11 +512,6 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         if outcome.messages or (outcome.answers and any(answer.output for answer in outcome.answers)):
             await self.show(outcome)
         return outcome
-
-
-def arguments_of(act: Act, handles: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of an act for the rules, its handles among them."""
-    return event_arguments(act.event, {**handles, **act.fields()})
 
 
 def event_arguments(event: str, data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -107,21 +107,22 @@ async def _wait_for(answer: Awaitable[object]) -> object:
 
 def is_report_only(policy: RulePolicy) -> bool:
     """Return True if the verdicts of a policy have no effect. A policy that cannot tell is in force."""
-    try:
-        return getattr(policy, "report_only", False) is True
-    except Exception as error:  # noqa: BLE001  # as in `digest_of`
-        log.warning("rules_report_only_failed", error=describe(error))
-        return False
+    return read_attribute(policy, "report_only") is True
 
 
 def digest_of(policy: RulePolicy) -> str:
     """Return the digest of a policy's rules; empty if it has none."""
-    try:
-        digest = getattr(policy, "digest", "")
-    except Exception as error:  # noqa: BLE001  # a policy may raise anything; its verdict counts all the same
-        log.warning("rules_digest_failed", error=describe(error))
-        return ""
+    digest = read_attribute(policy, "digest")
     return digest if isinstance(digest, str) else ""
+
+
+def read_attribute(policy: RulePolicy, name: str) -> object:
+    """Return an attribute of a policy; None if it has none, or if reading it fails."""
+    try:
+        return getattr(policy, name, None)
+    except Exception as error:  # noqa: BLE001  # a policy may raise anything; its verdict counts all the same
+        log.warning("rules_attribute_failed", attribute=name, error=describe(error))
+        return None
 
 
 def can_ask(event: str) -> bool:

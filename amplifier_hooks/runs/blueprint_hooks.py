@@ -17,12 +17,7 @@ from attrs import field, frozen
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder
-from amplifier_hooks.definitions.kinds.event_codec import (
-    LARGEST_PAYLOAD,
-    LONGEST_REASON,
-    decode_answer,
-    encode_message,
-)
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, LONGEST_REASON, decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookUnavailable, InputNotFreezable, InvalidResult

@@ -62,9 +62,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.dispatch.chain import PayloadData
     from amplifier_hooks.injection.inject import Injection
-    from amplifier_hooks.ports import (
-        Grant,
-    )
+    from amplifier_hooks.ports import Grant
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import UserMessage
     from amplifier_hooks.session.tool_call import Returned
