@@ -93,7 +93,7 @@ def _parts_of(one: object) -> Iterable[object]:
     called = [*named, *(method for owner in (*owners, *inside) for method in _methods(owner, names))]
     return [
         function.__code__,
-        function.__dict__.get("__wrapped__"),
+        getattr(function, "__wrapped__", None),  # `__dict__` would be made, and kept
         *(part for part in inside if type(part) in (FunctionType, MethodType, partial) and _package_of(part) != OURS),
         *(part for part in called if _package_of(part) != OURS and home in (_package_of(part), OURS)),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta, timezone
 from decimal import Decimal
@@ -54,7 +55,9 @@ LEAVES: Final[tuple[tuple[Any, Callable[[Any], bytes]], ...]] = (
 
 def fingerprint(handler: object) -> str:
     """Return the version of a handler: its `hook_version`, or a digest of its code and its values. Never raises."""
-    return stated_version(handler) or _Digest().of(handler, own=True).hex()[:16]
+    return stated_version(handler) or sys.intern(
+        _Digest().of(handler, own=True).hex()[:16]
+    )  # one text for all its hooks
 
 
 class _Digest:

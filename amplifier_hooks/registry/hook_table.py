@@ -21,7 +21,7 @@ from amplifier_hooks.registry.permissions import may_change
 from amplifier_hooks.result import STOPS_NOTHING, Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from amplifier_hooks.dispatch.chain import Chain
     from amplifier_hooks.events import Event
@@ -52,17 +52,18 @@ class Roster:
     def __init__(self, report: Callable[[RegistryChange], None]) -> None:
         self._report = report
         self._hooks: list[Hook] = []
-        self._by_name: dict[str, tuple[Hook, ...]] = {}
         self._news: list[RegistryChange] | None = None
         self._public = self._hooks
-        self.named: Mapping[str, tuple[Hook, ...]] = self._by_name
-        """The hooks whose answers carry a name, by that name. The end of `at_once` replaces this mapping."""
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(tuple(self._hooks))
 
     def __len__(self) -> int:
         return len(self._hooks)
+
+    def named(self, name: str) -> list[Hook]:
+        """Return the public hooks whose answers carry this name. An index of names would take as much as a function."""
+        return [hook for hook in self._public if hook.name == name]
 
     def __contains__(self, hook: object) -> bool:
         return hook in self._hooks
@@ -73,8 +74,8 @@ class Roster:
 
         The changes are reported at the end of the outermost block.
         """
-        hooks, by_name, outer = self._hooks, self._by_name, self._news
-        self._hooks, self._by_name = list(hooks), dict(by_name)
+        hooks, outer = self._hooks, self._news
+        self._hooks = list(hooks)
         changes = self._news = [] if outer is None else outer
         before, done = len(changes), False
         try:
@@ -83,10 +84,10 @@ class Roster:
         finally:
             self._news = outer
             if not done:
-                self._hooks, self._by_name = hooks, by_name
+                self._hooks = hooks
                 del changes[before:]
         if outer is None:
-            self._public, self.named = self._hooks, self._by_name
+            self._public = self._hooks
             for change in changes:
                 self._report(change)
 
@@ -105,11 +106,10 @@ class Roster:
         if hook.source == "definition":
             self._count_definitions(hook, limit)
         number = 1
-        while any(_may_meet(hook, other) for other in self._by_name.get(hook.name, ())):
+        while any(other.name == hook.name and _may_meet(hook, other) for other in self._hooks):
             number += 1
             hook.name = f"{hook.given_name}#{number}"
         self._hooks.append(hook)
-        self._by_name[hook.name] = (*self._by_name.get(hook.name, ()), hook)
         self._tell("registered", hook, hook.intent)
 
     def remove(self, hooks: Iterable[Hook]) -> int:
@@ -117,9 +117,6 @@ class Roster:
         there = [hook for hook in hooks if hook in self._hooks]
         for hook in there:
             self._hooks.remove(hook)
-            self._by_name[hook.name] = tuple(other for other in self._by_name[hook.name] if other is not hook)
-            if not self._by_name[hook.name]:
-                del self._by_name[hook.name]
             self._tell("unregistered", hook)
         return len(there)
 

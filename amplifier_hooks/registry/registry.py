@@ -294,7 +294,7 @@ class HookRegistry(Registrar):
         known = self._trust
         if (found := known.get((hook, event))) is not None:
             return found
-        named = self._roster.named.get(hook, ())
+        named = self._roster.named(hook)
         row = self._vocabulary.find(event)
         means = row is None or "inject_context" in row.answers
         heard = means and all(row is None or may_change(one.tier, one.tenant, row) for one in named)
@@ -308,7 +308,7 @@ class HookRegistry(Registrar):
 
     def version_of(self, hook: str, tenant: str = "") -> str:
         """Return the version of a hook, found by the name that a tenant knows. A new version needs new approvals."""
-        for one in self._roster.named.get(hook, ()):
+        for one in self._roster.named(hook):
             if one.tenant in ("", tenant):
                 return one.current_version
         return ""
