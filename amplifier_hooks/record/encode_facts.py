@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
@@ -25,6 +24,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from itertools import chain
+from math import isfinite
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -179,7 +179,7 @@ def _integer(value: int) -> Any:
 
 
 def _number(value: float) -> Any:
-    return float(value) if math.isfinite(value) else omission(value, str(float(value)))
+    return float(value) if isfinite(value) else omission(value, str(float(value)))
 
 
 def _bytes(value: bytes | bytearray | memoryview) -> dict[str, Any]:
@@ -236,7 +236,8 @@ class Encoder:
     def __init__(self, redactor: Redactor | None) -> None:
         self._redactor = redactor
         self._suspects = redactor.suspects if redactor is not None else None
-        self._names: dict[str, bool] = {}
+        self._usual: set[str] = set()
+        """Names of values that are written unchanged, remembered because names recur."""
         self._encode_kind = lru_cache(MOST_NAMES)(self._make_kind)
         self._clean: set[str] = set()
         """Texts without a secret, remembered because names, events and reasons come again and again."""
@@ -273,10 +274,8 @@ class Encoder:
 
     def _members(self, value: dict[str, Any], nodes: int, depth: int) -> int:
         """Return `nodes` plus the number of values in `value`, or -1 if one of them is not plain."""
-        names = self._names
-        for name in value:
-            if not (names.get(name) or self._is_usual(name)):
-                return -1
+        if not self._usual.issuperset(value) and not all(map(self._is_usual, value)):
+            return -1
         return self._items(value.values(), nodes + len(value), depth)
 
     def _items(self, values: Iterable[Any], nodes: int, depth: int) -> int:  # noqa: C901, PLR0911, PLR0912  # one look each
@@ -291,14 +290,14 @@ class Encoder:
                     if length > SHORT or (suspects is not None and suspects(item)):
                         return -1
                     if length <= LONGEST_KIND:
-                        self._is_clean(item)
+                        _remember(clean, item)
             elif item is None or kind is bool:
                 pass
             elif kind is int:
                 if not -LONGEST_INT <= item < LONGEST_INT:
                     return -1
             elif kind is float:
-                if not math.isfinite(item):
+                if not isfinite(item):
                     return -1
             elif kind is dict:
                 nodes = self._members(item, nodes, depth + 1)
@@ -313,7 +312,7 @@ class Encoder:
         return nodes
 
     def _is_usual(self, name: object) -> bool:
-        """Return True if values under this name may be written unchanged. Answers are cached, because names recur."""
+        """Return True if values under this name may be written unchanged. Such names are remembered."""
         if type(name) is not str or len(name) > LONGEST_KIND:
             return False
         secret = self._redactor is not None and (
@@ -322,15 +321,9 @@ class Encoder:
             or self._redactor.suspects(name)
         )
         usual = name.isascii() and not name.startswith("$") and not secret
-        if len(self._names) >= MOST_NAMES:
-            self._names.clear()
-        self._names[name] = usual
+        if usual:
+            _remember(self._usual, name)
         return usual
-
-    def _is_clean(self, text: str) -> None:
-        if len(self._clean) >= MOST_NAMES:
-            self._clean.clear()
-        self._clean.add(text)
 
     # -- the long way --------------------------------------------------------------------------------------------------
 
@@ -346,6 +339,13 @@ class Encoder:
             if len(data) <= ROOM:
                 return data
         return _ascii(omission(facts, "size")).encode("ascii")
+
+
+def _remember(texts: set[str], text: str) -> None:
+    """Add a text, and forget the others where they are too many."""
+    if len(texts) >= MOST_NAMES:
+        texts.clear()
+    texts.add(text)
 
 
 def _is_heavy(facts: object) -> bool:

@@ -44,7 +44,7 @@ from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 ED25519: Final = 1
@@ -356,8 +356,20 @@ class ChainPosition:
 
     def add(self, piece: bytes, time: str) -> bytes:
         """Return the next line, with this record and this time."""
-        self.seq += 1
-        return self._line(b'{"seq":%d,"time":"%b",%b' % (self.seq, time.encode("ascii"), piece))
+        return self.add_all([(piece, time)])[0]
+
+    def add_all(self, pieces: Iterable[tuple[bytes, str]]) -> list[bytes]:
+        """Return the next lines, with these records and their times."""
+        seq, head, lines = self.seq, self.head, []
+        for piece, time in pieces:
+            seq += 1
+            body = b'{"seq":%d,"time":"%b",%b' % (seq, time.encode("ascii"), piece)
+            head = chain_hash(head, body)
+            lines.append(seal(body, head))
+        self.seq, self.head = seq, head
+        self.length += sum(map(len, lines))
+        self.since += len(lines)
+        return lines
 
     def checkpoint(self, signer: Signer) -> tuple[bytes, str]:
         """Return the next line, which signs all lines before it, and its note.

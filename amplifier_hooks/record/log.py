@@ -11,7 +11,6 @@ import inspect
 import os
 import secrets
 import socket
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -70,9 +69,6 @@ _KIND: Final = f'"kind":"{MARKED}"'.encode("ascii")
 _NEAR: Final = 100
 """Bytes at the start of a line that include its kind."""
 
-Waiting = deque[tuple[float, asyncio.Future[None]]]
-"""Deadlines of callers that wait for the disk, earliest first, each with the caller's future."""
-
 
 @define(eq=False, slots=False)
 class AuditLog:
@@ -101,7 +97,8 @@ class AuditLog:
     """True to resume beside another store than the log knows, or an older copy of it."""
     _pool: DaemonPool = field(init=False, factory=partial(DaemonPool, 1, "audit-encoding"))
     _loop: asyncio.AbstractEventLoop | None = field(init=False, default=None)
-    _waiting: dict[asyncio.AbstractEventLoop, Waiting] = field(init=False, factory=dict)
+    _watched: set[asyncio.AbstractEventLoop] = field(init=False, factory=set)
+    """Loops with a timer that looks for callers who wait too long."""
     _publishing: set[asyncio.Task[None]] = field(init=False, factory=set)
     _comparison: asyncio.Task[None] | None = field(init=False, default=None)
     _unmarked: bool = field(init=False, default=False)
@@ -230,26 +227,23 @@ class AuditLog:
         """Call `begin` and return a future that ends when the disk is done, or raises `LogHangs` at the timeout."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        begin(*arguments, (loop, future))
-        waiting = self._waiting.get(loop)
-        if waiting is None:
-            waiting = self._waiting[loop] = deque()
-            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
-        while waiting and waiting[0][1].done():
-            waiting.popleft()
-        waiting.append((loop.time() + self._timeout, future))
+        begin(*arguments, (loop, future, loop.time()))
+        if loop not in self._watched:
+            self._watched.add(loop)
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop)
         return future
 
-    def _check_deadlines(self, loop: asyncio.AbstractEventLoop, waiting: Waiting) -> None:
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
         """Check the deadlines of all callers of a loop at once, instead of with a timer for each."""
-        while waiting and (waiting[0][1].done() or waiting[0][0] <= loop.time()):
-            _, future = waiting.popleft()
-            if not future.done():
+        late = loop.time() - self._timeout
+        waiting = [one for one in self._writer.waiting() if one[0] is loop and not one[1].done()]
+        for _, future, since in waiting:
+            if since <= late:
                 future.set_exception(LogHangs(f"the disk did not take it within {self._timeout:g} s"))
         if waiting:
-            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop, waiting)
+            loop.call_later(self._timeout / LOOKS, self._check_deadlines, loop)
         else:
-            del self._waiting[loop]
+            self._watched.discard(loop)
 
     # -- stores of heads -----------------------------------------------------------------------------------------------
 

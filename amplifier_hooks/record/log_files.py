@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, frozen
 
+from amplifier_hooks.clock import SystemClock, stamp
 from amplifier_hooks.record.line import (
     SEAL,
     ChainPosition,
@@ -403,7 +404,6 @@ class Segments:
     tenant: str = ""
     session: str = ""
     sdk: str = ""
-    _second: tuple[tuple[int, ...], str] = ((), "")
     _held: int | None = None
     """The first segment's descriptor. It stays open as long as the log, because it holds the lock."""
 
@@ -470,13 +470,8 @@ class Segments:
 
     def now(self) -> str:
         """Return the current time in the spelling of a line."""
-        now = self.clock.now()
-        second = now.second, now.minute, now.hour, now.day, now.month, now.year
-        known, text = self._second
-        if second != known:
-            text = now.isoformat(timespec="seconds")[: -len("+00:00")]
-            self._second = second, text
-        return f"{text}.{now.microsecond:06d}+00:00"
+        clock = self.clock
+        return stamp(clock) if type(clock) is SystemClock else clock.now().isoformat(timespec="microseconds")
 
     def _begin(self, position: ChainPosition, left: dict[str, Any] | None = None) -> OpenSegment:
         return OpenSegment(position, self.create(position, left))

@@ -67,8 +67,8 @@ class WriteSchedule:
 
 
 if TYPE_CHECKING:
-    Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]
-    """A caller that continues when its record is on disk: its event loop and its future."""
+    Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Future[None], float]
+    """A caller that continues when its record is on disk: its event loop, its future, and the time since it waits."""
 
 Piece = tuple[bytes, str]
 """The encoded kind and facts of a record, and its time."""
@@ -92,6 +92,8 @@ class LogWriter:
     # with the lock
     _pieces: list[Piece] = field(init=False, factory=list)
     _waiters: list[Waiter] = field(init=False, factory=list)
+    _committing: list[Waiter] = field(init=False, factory=list)
+    """The waiters of the last commit."""
     _queue_size: int = field(init=False, default=0)
     _ending: bool = field(init=False, default=False)
     _abandoned: bool = field(init=False, default=False)
@@ -189,6 +191,11 @@ class LogWriter:
         """Sign checkpoints from now on."""
         self.held = False
 
+    def waiting(self) -> list[Waiter]:
+        """Return the waiters that have not been resumed, and some that have been."""
+        with self._lock:
+            return self._committing + self._waiters
+
     def _wake(self) -> None:
         self._urgent.set()
         self._something.set()
@@ -225,6 +232,7 @@ class LogWriter:
         with self._lock:
             pieces, self._pieces, self._queue_size = self._pieces, [], 0
             waiters, self._waiters = self._waiters, []
+            self._committing = waiters
             ending, leaving, self._leaving = self._ending, self._leaving, ""
         if self._abandoned:
             self._close_log()
@@ -267,7 +275,7 @@ class LogWriter:
         lines = []
         if self._loss:
             lines.append(position.add(encode_log_record("log.lost", {"records": self._loss}), self.segments.now()))
-        lines += [position.add(*piece) for piece in pieces]
+        lines += position.add_all(pieces)
         note = self._note(lines, now, due=due)
         if lines:
             files.write(self._descriptor, b"".join(lines))
@@ -374,7 +382,7 @@ class LogWriter:
 def resume_waiters(waiters: list[Waiter], problem: OSError | None) -> None:
     """Resume all waiters, each in its own event loop, with one call for each loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for loop, future in waiters:
+    for loop, future, _ in waiters:
         loops.setdefault(loop, []).append(future)
     for loop, futures in loops.items():
         with suppress(RuntimeError):  # the loop is closed, and its waiters are gone
