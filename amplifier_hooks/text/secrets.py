@@ -25,7 +25,7 @@ import re
 import unicodedata
 from base64 import b64encode
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, quote_plus
@@ -106,8 +106,11 @@ ISSUERS: Final = (
     "sk_live_", "rk_test_", "sk_test_", "xox[abeoprs]-", "xapp-", "AIza", r"ya29\.", r"SG\.",
 )  # fmt: skip
 """Prefixes of tokens, by issuer."""
-ISSUED: Final = "|".join(f"{one[0]}(?<=\\b{one[0]}){one[1:]}" for one in ISSUERS)
-"""Expression for `ISSUERS` in which each prefix starts with its letter; the word boundary is tested after that."""
+ISSUED: Final = "|".join(
+    f"{letter}(?<=\\b{letter})(?:{'|'.join(one[1:] for one in begun)})"
+    for letter, begun in groupby(sorted(ISSUERS), itemgetter(0))
+)
+"""Expression for `ISSUERS` that tests each first letter once, and the word boundary after it."""
 
 OPTION: Final = rf"--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|api-?key|secret-key)\x20{QUOTE}?"
 """Option of a command before its password; `--password=…` is an assignment."""
