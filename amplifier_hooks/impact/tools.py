@@ -420,7 +420,8 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
     for text in named_texts(arguments, "code"):
         yield from read_code(text, "javascript", look.places, look.folder)
     whole = bool(_verbs("takes_places") & {*_words(tool)})
-    for path in [look.path(text) for text in named_texts(arguments, "path") if "://" not in text]:
+    texts = [text for text in named_texts(arguments, "path") if "://" not in text or text.lower().startswith("file:")]
+    for path in map(look.path, texts):
         if writes:
             yield from look.places.writes(path, "\n".join(named_texts(arguments, "text")), whole=whole)
         else:

@@ -80,6 +80,12 @@ def test_a_row_with_a_key_that_rows_do_not_have_is_refused() -> None:
         ("/home/dev/shop/.github/workflows/ci.yml", False, True),
         ("/home/dev/shop/src/app.py", False, False),
         ("/proc/self/environ", True, False),
+        ("/home/dev/.claude/.credentials.json", True, False),
+        ("/home/dev/.config", True, False),
+        ("/home/dev/.config/other/x", False, False),
+        ("/dev/sda1", True, True),
+        ("/home/dev/shop/.venv/bin/python", False, True),
+        ("/home/dev/shop/.venv/lib/x.py", False, False),
     ],
 )
 def test_one_table_names_secret_and_guarded_files(path: str, secret: bool, guarded: bool) -> None:
