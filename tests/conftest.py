@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from amplifier_hooks.errors import EXTRAS, HookUnavailable, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-# No deadline: a slow machine is not a wrong program. In CI the examples are the same on every run, and many more.
-settings.register_profile("dev", deadline=None, max_examples=25)
-settings.register_profile("ci", deadline=None, max_examples=300, derandomize=True, database=None)
+# A slow machine is not a wrong program. In CI the examples are the same on every run, and many more.
+settings.register_profile("slow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", settings.get_profile("slow"), max_examples=25)
+settings.register_profile("ci", settings.get_profile("slow"), max_examples=300, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 PARTS: Final = frozenset({"agents", "chromium", "containers", "postgres"})

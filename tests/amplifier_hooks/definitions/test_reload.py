@@ -241,7 +241,7 @@ async def test_a_file_that_is_being_written_is_left_alone(files: WatchedFiles) -
 
 
 @pytest.mark.rule("DEF-1")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=40)
 @given(cut=st.integers(0, 160), kept=st.binary(max_size=8))
 def test_no_file_breaks_what_is_in_force(files: WatchedFiles, cut: int, kept: bytes) -> None:
     """Of any bytes at all a set is in force as a whole, or the one before it is."""
