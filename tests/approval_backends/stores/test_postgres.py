@@ -98,11 +98,11 @@ async def test_waiting_for_a_stop_takes_time(monkeypatch: pytest.MonkeyPatch) ->
     await server()
     async with schema() as name, PostgresStore(DSN, schema=name) as store:
         once, always = a_request(1), a_request(2)
-        once = replace(once, expires=once.created + timedelta(seconds=1.0))
+        once = replace(once, expires=once.created + timedelta(seconds=3.0))
         await store.submit(once)
         await store.submit(always)
         await store.answer(an_answer(once))
-        await store.answer(an_answer(always, ALWAYS, seconds=1.0))
+        await store.answer(an_answer(always, ALWAYS, seconds=3.0))
         await store.move(always.id, "claim", digest=always.digest)
         grants = [grant.id for grant in await store.grants_for(always)]
         assert grants
@@ -111,7 +111,7 @@ async def test_waiting_for_a_stop_takes_time(monkeypatch: pytest.MonkeyPatch) ->
             await other.execute(f'LOCK TABLE "{name}".approval_stop IN EXCLUSIVE MODE')
             claim = asyncio.ensure_future(store.move(once.id, "claim", digest=once.digest))
             use = asyncio.ensure_future(store.use_grants(always, grants))
-            await other.execute("SELECT pg_sleep(1.2)")
+            await other.execute("SELECT pg_sleep(3.2)")
             assert not claim.done()
             assert not use.done()
         await other.close()
