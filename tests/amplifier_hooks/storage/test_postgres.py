@@ -195,7 +195,7 @@ async def test_silent_host(name: str) -> None:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         before, _, host = DSN.rpartition("@")
         two = f"{before}@{place},{host}" if before else DSN.replace("://", f"://{place},")
-        async with PostgresDatabase(two, NOTES, schema=name, limit=1.0) as database:
+        async with PostgresDatabase(two, NOTES, schema=name, limit=3.0) as database:
             await asyncio.gather(*(database.fetch("SELECT pg_sleep(0.05)") for _ in range(8)))
             assert place in database._hosts[-1]
     assert host_dsns("postgresql://u@[::1]:1,b:2/d?x=a,b") == [
@@ -228,7 +228,7 @@ async def test_locked(name: str) -> None:
 
     async with PostgresDatabase(DSN, NOTES, schema=name):
         pass  # a busy server takes its time for tables
-    async with PostgresDatabase(DSN, NOTES, schema=name, limit=1.0) as database:
+    async with PostgresDatabase(DSN, NOTES, schema=name, limit=3.0) as database:
         other = await asyncpg.connect(DSN)
         async with other.transaction():
             await other.execute(f'LOCK TABLE "{name}".note')

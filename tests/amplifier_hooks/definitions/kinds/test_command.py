@@ -304,7 +304,7 @@ async def test_a_nul_in_an_argument_is_unavailable() -> None:
 @pytest.mark.parametrize("script", ["sleep 60", "trap '' TERM INT HUP; while :; do sleep 60; done", "kill -STOP $$"])
 async def test_a_deadline_ends_the_group(script: str, tmp_path: Path) -> None:
     """A command past its time is a timeout, and it and its children are gone, also when it ignores or sleeps it out."""
-    outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=1)
+    outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=3)
     assert (outcome.action, outcome.cause) == ("deny", "hook_timeout")
     await gone(int(await written(tmp_path / "pid")))
 
@@ -357,7 +357,7 @@ async def test_a_child_with_a_session_of_its_own_is_ended_and_reported(
 @pytest.mark.rule("DEF-4")
 async def test_a_command_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     """A daemon of a command whose time is up is ended, too."""
-    outcome = await gated(shell(f"setsid sh -c 'echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"), timeout=1)
+    outcome = await gated(shell(f"setsid sh -c 'echo $$ > {tmp_path}/pid; sleep 60' & sleep 60"), timeout=3)
     assert outcome.cause == "hook_timeout"
     await gone(int(await written(tmp_path / "pid")))
 
