@@ -138,7 +138,7 @@ async def test_a_hook_that_swallows_the_callers_cancellation() -> None:
 
 
 @pytest.mark.rule("DSP-6", "DSP-5")
-async def test_the_grace_after_the_callers_cancellation(monkeypatch: pytest.MonkeyPatch, hands: Hands) -> None:
+async def test_the_grace_after_the_callers_cancellation(monkeypatch: pytest.MonkeyPatch, clock: Hands) -> None:
     """A hook whose caller is cancelled has its whole grace to clean up, however short its own limit."""
     assert GRACE == 0.1
     monkeypatch.setattr("amplifier_hooks.dispatch.timeouts.GRACE", 0.5)

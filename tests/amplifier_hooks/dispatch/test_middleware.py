@@ -395,7 +395,7 @@ async def test_calling_on_after_the_caller_was_cancelled(how: str) -> None:
 
 
 @pytest.mark.rule("DSP-6", "REG-13")
-async def test_the_grace_of_a_layer_begins_after_the_operation(monkeypatch: pytest.MonkeyPatch, hands: Hands) -> None:
+async def test_the_grace_of_a_layer_begins_after_the_operation(monkeypatch: pytest.MonkeyPatch, clock: Hands) -> None:
     """Cancelled inside the operation, which takes its time to end, a layer has its whole grace to clean up."""
     monkeypatch.setattr("amplifier_hooks.dispatch.timeouts.GRACE", 0.4)
     registry = HookRegistry()
@@ -469,7 +469,7 @@ async def test_failing_after_calling_on(failure: str, on_error: OnError) -> None
 
 
 @pytest.mark.rule("REG-13")
-async def test_time_inside_the_operation_is_not_the_hooks(hands: Hands) -> None:
+async def test_time_inside_the_operation_is_not_the_hooks(clock: Hands) -> None:
     """An operation may take many times a layer's timeout; the layer's own time before and after it counts."""
     registry = HookRegistry()
 
@@ -493,7 +493,7 @@ async def test_time_inside_the_operation_is_not_the_hooks(hands: Hands) -> None:
 
 
 @pytest.mark.rule("REG-13")
-async def test_the_time_before_the_operation_counts_after_it(hands: Hands) -> None:
+async def test_the_time_before_the_operation_counts_after_it(clock: Hands) -> None:
     """A layer's time goes on where it stopped when it called on, and does not begin anew."""
     registry = HookRegistry()
 

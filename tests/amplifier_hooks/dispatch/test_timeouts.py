@@ -164,7 +164,7 @@ async def test_what_comes_after_the_deadline_is_thrown_away(end: str, intent: st
 
 
 @pytest.mark.rule("DSP-5")
-async def test_every_hook_has_its_own_time(hands: Hands) -> None:
+async def test_every_hook_has_its_own_time(clock: Hands) -> None:
     """One hook's deadline neither shortens nor lengthens the next one's."""
     registry = HookRegistry()
 
@@ -471,7 +471,7 @@ async def test_a_blocking_hook_among_others_is_found_out_the_next_time(caplog: p
 
 
 @pytest.mark.rule("DSP-5")
-async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture, hands: Hands) -> None:
+async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture, clock: Hands) -> None:
     """A hook that waits within its own limit brings no other hook under suspicion, however short that one's limit."""
     registry = HookRegistry()
 
@@ -489,7 +489,7 @@ async def test_waiting_is_not_blocking(caplog: pytest.LogCaptureFixture, hands: 
 @pytest.mark.unspoilt
 @pytest.mark.rule("DSP-5", "DSP-2")
 async def test_a_second_look_is_not_the_time_of_those_who_looked_once(
-    caplog: pytest.LogCaptureFixture, hands: Hands
+    caplog: pytest.LogCaptureFixture, clock: Hands
 ) -> None:
     """A gate that takes its time at its second look brings no hook of the first round under suspicion."""
     registry = HookRegistry()
@@ -517,7 +517,7 @@ async def test_the_hook_after_a_blocking_one_is_innocent() -> None:
 
 @pytest.mark.rule("DSP-5")
 @pytest.mark.parametrize("waits_first", [False, True])
-async def test_the_hook_after_a_blocking_one_has_its_whole_time(waits_first: bool, hands: Hands) -> None:
+async def test_the_hook_after_a_blocking_one_has_its_whole_time(waits_first: bool, clock: Hands) -> None:
     """A hook that waits begins with its whole limit, however long the hooks before it held the loop."""
     registry = HookRegistry()
 
@@ -527,7 +527,7 @@ async def test_the_hook_after_a_blocking_one_has_its_whole_time(waits_first: boo
 
     if waits_first:
         registry.on(TOOL_PRE, lambda event, data: asyncio.sleep(0), timeout=LONG, name="waits first")
-    registry.on(TOOL_PRE, hands.taking(0.5), timeout=LONG, name="slow but allowed")
+    registry.on(TOOL_PRE, clock.taking(0.5), timeout=LONG, name="slow but allowed")
     registry.on(TOOL_PRE, wait, timeout=0.4, name="waits")
     outcome = await quick(registry.emit(TOOL_PRE, CALL))
     assert (outcome.context_injection, outcome.all_succeeded) == ("in time", True)
@@ -801,7 +801,7 @@ async def test_tasks_of_a_hook_end_with_its_group() -> None:
 
 @pytest.mark.rule("DSP-9", "DSP-4")
 @pytest.mark.parametrize("waits", [False, True])
-async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool, hands: Hands) -> None:
+async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool, clock: Hands) -> None:
     """When the chain's time is used up, a hook that has not run yet counts as timed out, under its own `on_error`."""
     ran: list[str] = []
 
@@ -809,7 +809,7 @@ async def test_hooks_the_budget_does_not_reach_have_timed_out(waits: bool, hands
         if waits:
             await asyncio.sleep(0.35)
         else:
-            hands.now += 0.35
+            clock.now += 0.35
 
     def chain() -> HookRegistry:
         registry = HookRegistry(chain_timeout=0.3)
@@ -841,14 +841,14 @@ async def test_a_definitions_own_limit(hook: Any) -> None:
 
 @pytest.mark.rule("DSP-9", "DSP-4")
 @pytest.mark.parametrize("waits", [False, True])
-async def test_code_does_not_use_up_the_time_of_definitions(waits: bool, hands: Hands) -> None:
+async def test_code_does_not_use_up_the_time_of_definitions(waits: bool, clock: Hands) -> None:
     """Only definitions use the time that definitions share, also if the chain as a whole has a limit."""
 
     async def slow(event: str, data: Mapping[str, Any]) -> None:
         if waits:
             await asyncio.sleep(0.03)
         else:
-            hands.now += 0.03
+            clock.now += 0.03
 
     registry = HookRegistry(chain_timeout=LONG)
     registry.gate(TOOL_PRE, slow, name="code")
@@ -860,7 +860,7 @@ async def test_code_does_not_use_up_the_time_of_definitions(waits: bool, hands: 
 
 
 @pytest.mark.rule("DSP-9")
-async def test_a_budget_is_for_one_emit(hands: Hands) -> None:
+async def test_a_budget_is_for_one_emit(clock: Hands) -> None:
     """Every emit begins with the whole budget, and a chain that keeps to it notices nothing."""
     registry = HookRegistry(chain_timeout=0.8)
 
@@ -926,7 +926,7 @@ async def test_two_hundred_deadlines_at_once() -> None:
 
 
 @pytest.mark.rule("DSP-5")
-async def test_hooks_of_every_kind_at_once(hands: Hands) -> None:
+async def test_hooks_of_every_kind_at_once(clock: Hands) -> None:
     """Emits whose hooks answer, hang, block or cannot be ended run side by side, each with its own outcome."""
     registry = HookRegistry()
 
@@ -937,7 +937,7 @@ async def test_hooks_of_every_kind_at_once(hands: Hands) -> None:
     hooks = {"answer": answer, "hang": hang, "swallow": swallow, "quick": saying(None)}
     for name, hook in hooks.items():
         registry.gate(TOOL_PRE, hook, match=name, name=name, timeout=0.5 if name == "answer" else LIMIT)
-    registry.gate(TOOL_PRE, hands.taking(0.1), match="block", name="block", timeout=LIMIT)
+    registry.gate(TOOL_PRE, clock.taking(0.1), match="block", name="block", timeout=LIMIT)
     tools = [*hooks, "block"] * 2
     outcomes = await asyncio.gather(*(registry.emit(TOOL_PRE, {"tool_name": tool}) for tool in tools))
     assert [(tool, outcome.cause) for tool, outcome in zip(tools, outcomes, strict=True)] == [

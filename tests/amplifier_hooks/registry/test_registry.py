@@ -673,7 +673,7 @@ async def test_a_failing_concurrent_observer_harms_nobody() -> None:
 
 
 @pytest.mark.rule("REG-8")
-async def test_collecting(hands: Hands) -> None:
+async def test_collecting(clock: Hands) -> None:
     """Every hook's data comes back in order: none sees another's, a denial stops no hook, failures are left out."""
     registry = HookRegistry()
 
