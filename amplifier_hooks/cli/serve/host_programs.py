@@ -122,7 +122,8 @@ class Host:
     @property
     def hooks_line(self) -> str:
         """A sentence with the number of hooks in force; without any it says that nothing is stopped, and the remedy."""
-        names = {hook.name for hook in self.hooks.registry.hooks()}  # a hook of a file may be at many events
+        # A hook of a file may be at many events; one that is report-only is in force at none.
+        names = {hook.name for hook in self.hooks.registry.hooks() if not hook.report_only}
         count = len(names if self.api is None else names - API_OBSERVERS)
         if count:
             return f"{count_text(count, 'hook')} {'is' if count == 1 else 'are'} in force."

@@ -18,7 +18,7 @@ import pytest
 from attrs import evolve
 from typer.testing import CliRunner, Result
 
-from amplifier_hooks import AuditLog
+from amplifier_hooks import AuditLog, HookResult
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import tell_change
@@ -109,7 +109,7 @@ async def test_runs_of_agents(own_state: Path, named: bool) -> None:
 
 
 GUARDS = """
-from amplifier_hooks import HookRegistry, HookResult
+from amplifier_hooks import HookRegistry, HookResult, HookResult
 
 registry = HookRegistry()
 
@@ -124,10 +124,11 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": os.fspath(folder), "XDG_STATE_HOME": os.fspath(folder / "state")}
 
 
-@pytest.mark.rule("CLI-1")
+@pytest.mark.rule("CLI-1", "DSP-11")
 async def test_serving_tells_the_hooks_in_force(own_state: Path) -> None:
     """A server without a hook says that it stops no call, and names the remedy; with hooks it says their number."""
     async with hosted(own_state) as host:
+        host.hooks.registry.gate("tool:pre", lambda event, data: HookResult.deny("no"), name="trial", report_only=True)
         assert host.hooks_line == (
             "No hook is in force, so no call is stopped. Name your hooks, such as: --hooks amplifier-hooks.yaml"
         )
