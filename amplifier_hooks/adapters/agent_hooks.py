@@ -26,7 +26,7 @@ from amplifier_hooks import events
 from amplifier_hooks.adapters.shared import Texts, call_at_end, plain_message
 from amplifier_hooks.errors import HookAbortError, MissingExtra
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall
+from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall, differs
 
 try:
     from agent_hooks import (
@@ -125,7 +125,7 @@ class SessionInterceptor:
             refused = self._model.outcome
             return denial_verdict(refused.by if refused else None, refused.reason if refused else None)
         ready = await self._texts.ready(self._model.input, messages)
-        return change_verdict("$target", ready) if ready != messages else Verdict.allow()
+        return change_verdict("$target", ready) if differs(ready, messages) else Verdict.allow()
 
     async def after_model(self, context: AgentContext) -> Verdict:
         """Show the model's response to the hooks."""
@@ -136,7 +136,7 @@ class SessionInterceptor:
         outcome = await call.report_result(response)
         if outcome.denied:
             return denial_verdict(outcome.by, outcome.reason)
-        return change_verdict("$target", outcome.value) if outcome.value != response else Verdict.allow()
+        return change_verdict("$target", outcome.value) if differs(outcome.value, response) else Verdict.allow()
 
     async def before_tool(self, context: AgentContext) -> Verdict:
         """Ask the hooks about a tool call.
@@ -168,7 +168,7 @@ class SessionInterceptor:
             await call.report_error(HostToolFailed(str(result["value"])))
             return Verdict.allow()
         outcome = await call.report_result(result["value"])
-        replaced = outcome.ok and outcome.value != result["value"]
+        replaced = outcome.ok and differs(outcome.value, result["value"])
         return change_verdict("$target", outcome.value) if replaced else Verdict.allow()
 
     async def end(self, _context: AgentContext) -> Verdict:
@@ -415,4 +415,4 @@ def denial_reason(record: InterceptionRecord | None) -> str:
 
 def change_result(name: str, before: Any, after: Any) -> HookResult:
     """Return a change as a `HookResult`, or `CONTINUE` if nothing changed."""
-    return HookResult.modify({name: after}) if after != before else CONTINUE
+    return HookResult.modify({name: after}) if differs(after, before) else CONTINUE

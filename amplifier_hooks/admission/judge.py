@@ -315,8 +315,10 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
 
         `stops` is True for an event that can be stopped.
         """
-        name = str(data.get("tool_name", ""))
-        return (await self._judge(event, name, self.payload(data, cwd), stops=stops))[0]
+        payload = self.payload(data, cwd)
+        if self.rules is None:  # the usual case of an event
+            return await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
+        return (await self._judge(event, str(payload.get("tool_name", "")), payload, stops=stops))[0]
 
     async def _judge(
         self,

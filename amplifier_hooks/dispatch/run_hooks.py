@@ -391,7 +391,8 @@ class Run(msgspec.Struct, eq=False):
         if self.changer is None or hook.name == self.changer:
             return False
         return any(
-            name not in self.data or self.data[name] != value
+            name not in self.data
+            or (freeze(self.data[name]) != freeze(value) if name in self.exact else self.data[name] != value)
             for name, value in changes.items()
             if name in self.exact or not self.exact
         )

@@ -34,7 +34,7 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialects import ABSENT, DIALECTS, Dialect, Spelling, Verdict
 from amplifier_hooks.session.coordinator import SessionCoordinator
-from amplifier_hooks.session.program_call import ProgramToolCall
+from amplifier_hooks.session.program_call import ProgramToolCall, differs
 from amplifier_hooks.storage.database import Migrations, Statement
 from amplifier_hooks.text.strict_parsing import load_json
 
@@ -268,7 +268,7 @@ class ProgramSession:
             return Verdict()
         came_to = payload.get("result")
         outcome = await call.report_result(came_to)
-        replaced = outcome.ok and outcome.value != came_to
+        replaced = outcome.ok and differs(outcome.value, came_to)
         return Verdict(update=outcome.value if replaced else ABSENT)
 
     def _name_of(self, payload: Mapping[str, Any]) -> str:

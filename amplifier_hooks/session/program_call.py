@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from attrs import define, field
 
+from amplifier_hooks.act import freeze
 from amplifier_hooks.admission.judge import frozen_object
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.foreign_code import finish_despite_cancel
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 REPEATED: Final = "This call has run already, and is not run again. Its result was:\n"
 
 Became = TypeVar("Became", ToolOutcome[Any], ModelOutcome)
+
+
+def differs(one: object, other: object) -> bool:
+    """Return True if two values differ, also if Python calls them equal: 1, 1.0 and True are three values of JSON."""
+    try:
+        return freeze(one) != freeze(other)
+    except InputNotFreezable:
+        return one != other
 
 
 @define(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_hooks import AgentContextBuilder, InterceptionBlocked, InterceptionEmitter, Verdict
+from agent_hooks import AgentContextBuilder, Decision, InterceptionBlocked, InterceptionEmitter, Transform, Verdict
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.adapters.agent_hooks import AgentHooksHost, SessionInterceptor, SessionResolver
@@ -58,6 +58,16 @@ async def test_interceptors_are_for_their_session() -> None:
     async with SessionCoordinator(hooks=hooks) as third:
         assert (await third.call_tool("write", GIVEN, lambda _: "wrote")).ok
     assert len(saying.seen) == 3
+
+
+async def test_a_change_to_an_equal_value_is_a_change() -> None:
+    """A tool runs with the very values that an interceptor decided about, also where Python calls others equal."""
+    session, ran = SessionCoordinator(), list[str]()
+    change = Verdict(Decision.TRANSFORM, transform=Transform("$target", {"force": False, "times": 1}))
+    AgentHooksHost(session, InterceptionEmitter().register(Saying("pre_tool_call", lambda: change)))
+    async with session:
+        await session.call_tool("write", {"force": 0, "times": 1.0}, lambda given: ran.append(repr(given)))
+    assert ran == ["{'force': False, 'times': 1}"]
 
 
 async def test_a_start_that_is_denied_denies_every_prompt() -> None:
