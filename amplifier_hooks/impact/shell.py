@@ -118,7 +118,6 @@ LOADS_NOTHING: Final = re.compile(
 PLACES_IN_VALUE: Final = re.compile(r"[^\s:=,'\"]+")
 ASSIGNING: Final = frozenset(("read", "mapfile", "readarray", "getopts", "printf", "let"))
 """Builtins that give variables a value."""
-PRINTERS: Final = frozenset(("echo", "printf", "cat", "tee"))
 BACKGROUND: Final = ("&>", "&>>")
 """Redirects of bash. Other shells read an `&`, and then a redirect that begins another command."""
 FOLLOWED: Final = CommandRun((), (), frozenset())
@@ -436,11 +435,18 @@ class ShellWalk:
                 body = next((child for child in one.children if child.type == "heredoc_body"), None)
                 stdin = self._document(one, body, state)
             elif one.type == "herestring_redirect":
-                word = one.named_children[-1] if one.named_children else None
-                stdin = self._value(word, state) + "\n"
+                stdin = self._given_text(one.named_children[-1:], state)
             elif one.type == "file_redirect" and any(child.type == "<" for child in one.children):
                 stdin = self._read_file(one, state)
         return stdin
+
+    def _given_text(self, nodes: Sequence[Node], state: ShellState) -> str:
+        """Return the text that `<<<` gives to a program, which may print it."""
+        expansion = Expansion(self, state)
+        text = "".join(map(expansion.value, nodes))
+        for secret in dict.fromkeys(expansion.secrets):
+            self.add("reads_secret", f"${secret}", "a variable with a secret's name")
+        return f"{text}\n"
 
     def _document(self, redirect: Node, body: Node | None, state: ShellState) -> str:
         if body is None:
@@ -684,7 +690,7 @@ class ShellWalk:
             stdin = self._input(redirects, (), state, stdin)
             opened = state.copy()
         words, secrets = self._words(arguments, state)
-        if secrets and words and words[0].rpartition("/")[2] in PRINTERS:
+        if secrets and words and words[0].rpartition("/")[2] in names_of("printers"):
             for secret in dict.fromkeys(secrets):
                 self.add("reads_secret", f"${secret}", "a variable with a secret's name")
         for child in statements:
@@ -737,7 +743,7 @@ class ShellWalk:
         if "/" in name and not self._is_installed(name, state):
             return self.run_file(name, state, "", arguments, stdin)
         if (builtin := find_builtin(base)) is not None:
-            if base not in PRINTERS or base == "printf":
+            if base != "echo":
                 self.refuse_evaluated(*arguments)
             return builtin(BuiltinCall(self, arguments, state, stdin))
         if (row := program_rows().get(base)) is not None:

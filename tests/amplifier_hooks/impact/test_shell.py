@@ -470,7 +470,17 @@ def test_a_document_without_its_end() -> None:
 @pytest.mark.rule("IMP-1")
 @pytest.mark.parametrize(
     "command",
-    ["declare -xp", "export -p", "typeset -x", "readonly -p", "declare -p API_TOKEN", "echo ${!x}", "echo ${!AWS*}"],
+    [
+        "jq -n --arg k $API_TOKEN '$k'",
+        "cat <<< $API_TOKEN",
+        "declare -xp",
+        "export -p",
+        "typeset -x",
+        "readonly -p",
+        "declare -p API_TOKEN",
+        "echo ${!x}",
+        "echo ${!AWS*}",
+    ],
 )
 def test_a_shell_can_print_its_variables(command: str) -> None:
     """A command of the shell that prints variables reads secrets."""
