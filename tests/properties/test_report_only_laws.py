@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.rule("DSP-11")
 
 BRIEF: Final = 0.02
+LONG: Final = 60.0
 Way = Literal["gate", "on", "register"]
 
 
@@ -110,11 +111,12 @@ class Hook:
         if self.on_error is not None:
             options["on_error"] = self.on_error
         if self.definition:
-            options |= {"source": "definition", "budget": BRIEF}
+            options |= {"source": "definition", "budget": LONG}
         if self.report_only:
             options["report_only"] = True
         handler = waiting if asyncio.iscoroutinefunction(act) else plain
-        getattr(registry, self.way)("tool:pre", handler, timeout=BRIEF, **options)
+        timeout = BRIEF if self.behaviour == "hang" else LONG  # a machine pauses for longer than is brief
+        getattr(registry, self.way)("tool:pre", handler, timeout=timeout, **options)
 
 
 hooks = st.builds(

@@ -992,10 +992,10 @@ async def test_a_thousand_hooks() -> None:
     async def best(registry: HookRegistry, emits: int) -> float:
         times = []
         for _ in range(5):
-            started = time.perf_counter()
+            started = time.process_time()
             for _ in range(emits):
                 await registry.emit(TOOL_PRE, CALL)
-            times.append((time.perf_counter() - started) / emits)
+            times.append((time.process_time() - started) / emits)
         return min(times)
 
     hundred, thousand = chain(100), chain(1000)

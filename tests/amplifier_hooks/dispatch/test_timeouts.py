@@ -1057,6 +1057,15 @@ async def test_what_hooks_share_adds_up(hands: Hands) -> None:
     }
 
 
+@pytest.mark.rule("DSP-9", "DSP-11")
+async def test_a_report_only_hook_uses_no_shared_time(hands: Hands) -> None:
+    """The time of a report-only definition is not taken from the time that definitions share."""
+    registry = HookRegistry()
+    for name, reports in (("reports", True), ("decides", False)):
+        registry.on(TOOL_PRE, hands.taking(0.4), name=name, source="definition", report_only=reports)
+    assert (await registry.emit(TOOL_PRE, CALL)).all_succeeded
+
+
 @pytest.mark.rule("DSP-9")
 async def test_what_is_left_of_it(hands: Hands) -> None:
     """The third of three hooks has what the first two have left."""

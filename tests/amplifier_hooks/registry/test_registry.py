@@ -783,13 +783,13 @@ async def test_a_thousand_hooks() -> None:
     async def seconds(hooks: int) -> float:
         registry = HookRegistry()
         seen: list[str] = []
-        began = time.perf_counter()
+        began = time.process_time()
         for number in range(hooks):
             registry.on("tool:pre", noting(seen, str(number)), name=f"h{number}")
         for _ in range(10):
             seen.clear()
             await registry.emit("tool:pre", CALL)
-        spent = time.perf_counter() - began
+        spent = time.process_time() - began
         assert seen == [str(number) for number in range(hooks)]
         return spent
 
