@@ -16,7 +16,10 @@ __all__ = ["carry"]
 WAIT = 24 * 3600.0
 """Seconds until the bridge gives up an answer. The program's own limit is shorter, and a person may take their time."""
 
-DOWN = "amplifier-hooks does not answer, so this call was not decided. Start it with: amplifier-hooks serve\n"
+DOWN = (
+    "amplifier-hooks does not answer, so this call was not decided. Start it with: "
+    "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml\n"
+)
 ASK = (
     '{"decision": "ask", "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask", '
     '"permissionDecisionReason": "amplifier-hooks does not answer"}}'

@@ -184,8 +184,8 @@ def check_programs(patient: Patient) -> Findings:
                 yield "warning", f"{path}: {dialect.title} skips hooks that were not reviewed, silently", dialect.review
             if not answers(default_socket()):
                 yield "warning", f"no server answers {dialect.title}, so its calls are refused", SERVE
-            if not found.hooks:
-                continue
+        if not found.hooks:
+            continue
         unread = [hook for hook in found.hooks if not trust.trusts(hook.files)]
         count = f"{path}: {count_text(len(found.hooks), 'hook')} of {dialect.title}, {len(unread)} not trusted"
         repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""
@@ -285,7 +285,7 @@ def check_socket(_patient: Patient) -> Findings:
     yield "ok", f"a server answers programs at {path}"
     port = programs_port()
     if port is not None and is_free(port):
-        remedy = "end the server, and start it again: amplifier-hooks serve"
+        remedy = f"end the server, and start it again: {SERVE}"
         yield "failed", f"programs post to port {port}, where the server does not listen", remedy
 
 

@@ -36,12 +36,13 @@ COMMAND: Final = re.compile(r"amplifier_hooks/bridge\.py|\bamplifier-hooks(?:\.e
 EVERY_CALL: Final = frozenset({events.TOOL_PRE, events.TOOL_POST, events.TOOL_ERROR})
 """Events that come with every tool call, so that the time of a hook counts."""
 
-REMEDY: Final = "?if-down=start-it-with:amplifier-hooks+serve"
+REMEDY: Final = "?if-down=start-it-with:amplifier-hooks+serve+--programs+--web+--hooks+amplifier-hooks.yaml"
 """Query of the address of a server on this machine. A program that gets no answer shows the address to its model."""
 
 ABSENT: Final = (
     "amplifier-hooks is not installed here, so this call was not decided. Install it, then start it: "
-    'uv tool install "amplifier-hooks[server]"; amplifier-hooks serve --programs'
+    'uv tool install "amplifier-hooks[server]"; '
+    "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml"
 )
 """Message of a shared entry on a machine without the command; the model and the user read it."""
 

@@ -311,11 +311,11 @@ async def test_a_stopped_server_blocks_a_program_that_posts(tmp_path: Path) -> N
     tools = {name: groups for name, groups in settings["hooks"].items() if "Tool" in name}
     _, model, project = await run("calls", {"hooks": tools})
     assert not (project / "made.txt").exists()
-    assert "start-it-with:amplifier-hooks+serve" in json.dumps(model.requests[1])
+    assert "start-it-with:amplifier-hooks+serve+--programs" in json.dumps(model.requests[1])
 
     said, model, _ = await run("prompts", settings)
     assert model.requests == []
-    assert "Start it with: amplifier-hooks serve" in said
+    assert "Start it with: amplifier-hooks serve --programs" in said
 
 
 @pytest.mark.rule("DIA-12")

@@ -102,6 +102,9 @@ def test_a_hook_that_codex_skips(patient: Patient) -> None:
 @pytest.mark.rule("CLI-5")
 def test_what_is_not_in_use_is_not_looked_at(patient: Patient) -> None:
     """On a working machine nothing has failed, and parts that are not in use have no finding."""
+    settings = patient.folder / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"telemetry": {"enabled": false}}')  # a program without hooks
     found = list(run_checks(CHECKS, patient))
     assert {finding.about for finding in found} == {"python", "terminal", "hooks", "state"}
     assert "failed" not in states(found)

@@ -10,9 +10,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amplifier_hooks.bridge import DOWN
+from amplifier_hooks.cli.common.terminal_io import SERVE
 from amplifier_hooks.errors import InvalidRegistration
 from amplifier_hooks.programs.dialects import CLAUDE_CODE, CODEX, GEMINI, Dialect
-from amplifier_hooks.programs.install_hook import Bridge, is_ours, with_bridge, without_bridge
+from amplifier_hooks.programs.install_hook import ABSENT, Bridge, is_ours, with_bridge, without_bridge
 
 COMMAND = Bridge(python="/usr/bin/python3", file="/x y/amplifier_hooks/bridge.py", socket="/run/hooks.sock")
 PORTABLE = Bridge()
@@ -109,7 +111,9 @@ def test_a_program_posts_what_comes_with_every_call() -> None:
     assert posts == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
     assert {event for event in posts if hooks[event].get("onFailure") == "block"} == {"PreToolUse"}
     assert hooks["PreToolUse"]["headers"] == {"Authorization": "Bearer secret"}
-    assert hooks["PreToolUse"]["url"].endswith("?if-down=start-it-with:amplifier-hooks+serve")
+    assert hooks["PreToolUse"]["url"].endswith(f"?if-down=start-it-with:{SERVE.replace(' ', '+')}")
+    assert SERVE in DOWN
+    assert SERVE in ABSENT
     assert hooks["UserPromptSubmit"]["command"].endswith("claude_code deny || exit 2")
     assert hooks["SessionStart"]["type"] == "command"
 
