@@ -146,9 +146,9 @@ def _arc(row: Row, start: int, end: int, count: int, *, base: bool) -> str:
     kinds = ["b"] * (row.package == BACKENDS) + ["base"] * base + ["up"] * (end < start)
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
     reach = LABEL + 20 + abs(end - start) * 0.72
-    width = min(0.7 + count**0.5 / 2.6, 4)
+    width = 1 + min(count.bit_length(), 7) // 2  # in coarse steps: most new imports leave the picture as it is
     line = f"M{LABEL + 7} {start} C{reach:.0f} {start} {reach:.0f} {end} {LABEL + 7} {end}"
-    return f'<path{kind} stroke-width="{width:.1f}" d="{line}"/>'
+    return f'<path{kind} stroke-width="{width}" d="{line}"/>'
 
 
 def _kind(row: Row) -> str:
