@@ -123,6 +123,7 @@ class HookRegistry(Registrar):
         self._layers: dict[str, Chain] = {}
         self._stoppable: dict[str, bool] = {}
         self._trust: dict[tuple[str, str], SourceTrust] = {}
+        self._asking: dict[str, list[Hook]] = {}  # hooks whose version was asked for, by name
         self._defaults: dict[str, Any] = {}
         self._required: list[str] = []
         self._stops: list[str] = []
@@ -308,7 +309,12 @@ class HookRegistry(Registrar):
 
     def version_of(self, hook: str, tenant: str = "") -> str:
         """Return the version of a hook, found by the name that a tenant knows. A new version needs new approvals."""
-        for one in self._roster.named(hook):
+        named = self._asking.get(hook)
+        if named is None:
+            named = self._roster.named(hook)
+            if named:  # names of no hook must not fill the memory
+                self._asking[hook] = named
+        for one in named:
             if one.tenant in ("", tenant):
                 return one.current_version
         return ""
@@ -721,7 +727,7 @@ class HookRegistry(Registrar):
 
     def _apply_change(self, change: RegistryChange) -> None:
         """Apply a change from the next emit on, and call the listeners."""
-        self._chains, self._layers, self._trust = {}, {}, {}
+        self._chains, self._layers, self._trust, self._asking = {}, {}, {}, {}
         for listener in tuple(self._listeners):
             try:
                 listener(change)
