@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager, suppress
-from random import uniform
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from amplifier_hooks.errors import MissingExtra
@@ -51,6 +51,8 @@ DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 LOCK: Final = 0x616D7068
+CHANCE: Final = SystemRandom()
+"""Chance of its own: a host, or a test, may have seeded the common one, and count on it."""
 """Number of the advisory lock for migrations."""
 
 
@@ -68,7 +70,7 @@ class PostgresDatabase(Openable):
         limit: float = LIMIT,
         recheck: float = RECHECK,
         poll: float = POLL,
-        chance: Callable[[float, float], float] = uniform,
+        chance: Callable[[float, float], float] = CHANCE.uniform,
     ) -> None:
         self.schema = schema
         self._hosts = host_dsns(dsn)
