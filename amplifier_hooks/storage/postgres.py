@@ -51,9 +51,9 @@ DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
 LOCK: Final = 0x616D7068
+"""Number of the advisory lock for migrations."""
 CHANCE: Final = SystemRandom()
 """Chance of its own: a host, or a test, may have seeded the common one, and count on it."""
-"""Number of the advisory lock for migrations."""
 
 
 class PostgresDatabase(Openable):
