@@ -38,7 +38,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from attrs import asdict, astuple, define, evolve, frozen
+from attrs import define
+from msgspec import structs
 
 from amplifier_hooks.record.record_errors import BadNote, MalformedLine
 from amplifier_hooks.text.strict_parsing import load_json
@@ -71,8 +72,7 @@ class Signer(Protocol):
         ...
 
 
-@frozen
-class VerifierKey:
+class VerifierKey(msgspec.Struct, frozen=True):
     """A public key with its name and its algorithm."""
 
     name: str
@@ -128,8 +128,7 @@ class VerifierKey:
         return True
 
 
-@frozen
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """The signed statement: a log's origin, its size, and the hash of its last line."""
 
     origin: str
@@ -277,8 +276,7 @@ _LINE: Final = f"{FORMAT}\n".encode("ascii")
 _SEGMENT: Final = f"{FORMAT}/segment\n".encode("ascii")
 
 
-@frozen(kw_only=True)
-class Opening:
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of a segment. Its first line states it, and its chain begins with the hash of it."""
 
     log: str
@@ -309,11 +307,11 @@ class Opening:
 
     def with_key(self, public: bytes) -> Opening:
         """Return this opening with the verifier key that has this public half."""
-        return evolve(self, key=str(VerifierKey(self.origin, public)))
+        return structs.replace(self, key=str(VerifierKey(self.origin, public)))
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of the segment's first line."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **structs.asdict(self)}
 
     @property
     def origin(self) -> str:
@@ -323,7 +321,7 @@ class Opening:
     def head(self) -> bytes:
         """Return the hash with which the chain begins."""
         hashed = hashlib.sha256(_SEGMENT)
-        for text in astuple(self):
+        for text in structs.astuple(self):
             data = str(text).encode("utf-8", "surrogatepass")
             hashed.update(len(data).to_bytes(8, "big"))
             hashed.update(data)

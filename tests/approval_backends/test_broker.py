@@ -561,6 +561,7 @@ EVENTS = """INSERT INTO {schema}.approval_event
 @pytest.mark.rule("BCK-8")
 @pytest.mark.fault("F-ST-10")
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", FILES)
 async def test_a_hundred_thousand_finished(kind: str, tmp_path: Path) -> None:
     """Beside 100,000 finished requests an index finds pending ones and unrecorded events; a purge keeps both."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from itertools import combinations
 
-import attrs
+import msgspec
 import pytest
 
 from amplifier_hooks.record.line import (
@@ -109,14 +109,14 @@ def test_every_text_counts() -> None:
     """Two openings that differ in anything, also in where one text ends and the next begins, begin differently."""
     others = [
         OPENING,
-        attrs.evolve(OPENING, log="x"),
-        attrs.evolve(OPENING, previous="x"),
-        attrs.evolve(OPENING, tenant="x"),
-        attrs.evolve(OPENING, session="x"),
-        attrs.evolve(OPENING, sdk="x"),
-        attrs.evolve(OPENING, key="x"),
-        attrs.evolve(OPENING, segment=3),
-        attrs.evolve(OPENING, tenant="acm", session="es1"),
+        msgspec.structs.replace(OPENING, log="x"),
+        msgspec.structs.replace(OPENING, previous="x"),
+        msgspec.structs.replace(OPENING, tenant="x"),
+        msgspec.structs.replace(OPENING, session="x"),
+        msgspec.structs.replace(OPENING, sdk="x"),
+        msgspec.structs.replace(OPENING, key="x"),
+        msgspec.structs.replace(OPENING, segment=3),
+        msgspec.structs.replace(OPENING, tenant="acm", session="es1"),
     ]
     assert all(one.head() != other.head() for one, other in combinations(others, 2))
 

@@ -159,6 +159,7 @@ async def test_power_cut(day: list[Step], mixtures: int, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.fault("F-ST-03")
 @pytest.mark.rule("BCK-8")
 async def test_power_cut_while_recovering(day: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
