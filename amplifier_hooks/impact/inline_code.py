@@ -53,7 +53,7 @@ ONE_LINERS: Final = frozenset(("awk", "jq"))
 
 @frozen
 class _Expression:
-    """An expression, and the name that every match of it holds behind `offset` characters; the name may be empty."""
+    """An expression, and the name that every match of it holds behind `offset` characters (0 or 1); it may be empty."""
 
     pattern: re.Pattern[str]
     name: str = ""
@@ -71,11 +71,12 @@ class _Expression:
             return pattern.search(code) if self.inner in code else None
         if self.any_case:
             return pattern.search(code) if name in _lower(code) else None
-        place = code.find(name)
+        offset, match_at, find = self.offset, pattern.match, code.find
+        place = find(name)
         while place >= 0:
-            if match := pattern.match(code, max(0, place - self.offset)):
+            if match := match_at(code, place and place - offset):
                 return match
-            place = code.find(name, place + 1)
+            place = find(name, place + 1)
         return None
 
 
