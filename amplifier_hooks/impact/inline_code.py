@@ -29,7 +29,8 @@ LITERAL: Final = re.compile(
     re.DOTALL,
 )
 HEAD_LENGTH: Final = 3
-HEAD: Final = re.compile(rf"\b[A-Za-z_]{{{HEAD_LENGTH}}}")
+LETTERS: Final = bytes(sign if chr(sign).isalpha() or sign == ord("_") else ord(" ") for sign in range(128)) * 2
+"""Table that makes a blank of every sign of ASCII but letters and underscores."""
 NAME_OF_PATTERN: Final = re.compile(
     r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
 )
@@ -132,12 +133,12 @@ class _CodeTable:
 
     expressions: tuple[tuple[_CodeRow, _Expression], ...]
     always: tuple[int, ...]
-    heads: dict[str, list[int]]
+    heads: dict[bytes, list[int]]
 
     def candidates(self, code: str) -> list[tuple[_CodeRow, _Expression]]:
         """Return the expressions that may match code, in the order of the table."""
-        heads = self.heads
-        places = {place for head in heads.keys() & HEAD.findall(code) for place in heads[head]}
+        heads, words = self.heads, set(code.encode("ascii", "replace").translate(LETTERS).split())
+        places = {place for head in heads.keys() & {word[:HEAD_LENGTH] for word in words} for place in heads[head]}
         return [self.expressions[place] for place in sorted(places.union(self.always))]
 
 
@@ -163,10 +164,10 @@ def _one_name_each(pattern: str) -> list[str]:
 
 
 def _code_table(expressions: list[tuple[_CodeRow, _Expression]]) -> _CodeTable:
-    heads: dict[str, list[int]] = {}
+    heads: dict[bytes, list[int]] = {}
     for place, (_, one) in enumerate(expressions):
-        heads.setdefault(one.head, []).append(place)
-    return _CodeTable(tuple(expressions), tuple(heads.pop("", ())), heads)
+        heads.setdefault(one.head.encode("ascii"), []).append(place)
+    return _CodeTable(tuple(expressions), tuple(heads.pop(b"", ())), heads)
 
 
 def read_code(code: str, language: str, places: Places, folder: str) -> Iterator[Impact]:
