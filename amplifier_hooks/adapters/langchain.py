@@ -209,6 +209,8 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         rejected = rejection()
         if rejected is not None:
             return denial(request, rejected)
+        if request.tool is not None and request.tool.name != request.tool_call["name"]:  # another middleware's doing
+            request = request.override(tool_call={**request.tool_call, "name": request.tool.name})
         return await self._run_step(self._call_tool(request, handler))
 
     async def _call_tool(

@@ -237,6 +237,7 @@ class InsideToolset(WrapperToolset[Any]):
         Raise `ToolFailed` with the reason of a denial for the model, `ApprovalRequired` while the call has no decision,
         and any error that the tool raises.
         """
+        name = tool.tool_def.name  # another toolset may have called the tool by another name
 
         async def run(arguments: dict[str, Any]) -> Any:
             args = await validate_arguments(arguments, ctx, tool)

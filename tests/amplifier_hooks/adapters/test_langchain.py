@@ -757,6 +757,35 @@ async def test_what_middleware_outside_leaves_is_what_is_decided_about() -> None
     assert ran == []
 
 
+@pytest.mark.rule("DIA-7")
+@pytest.mark.parametrize("by", ["name", "tool"])
+async def test_the_tool_that_runs_is_the_tool_that_is_decided_about(by: str) -> None:
+    """Hooks see the name of the tool that runs, whatever name a middleware before ours leaves in the call."""
+    ran: list[str] = []
+    tools = {name: a_tool(ran, name=name) for name in ("write", "delete")}
+
+    class Swaps(AgentMiddleware[Any, Any, Any]):
+        """Middleware that exchanges the name, or the tool, and not both."""
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            """Exchange it."""
+            other: Any = {"tool_call": {**request.tool_call, "name": "other"}}
+            return await handler(request.override(**(other if by == "name" else {"tool": tools["delete"]})))
+
+    seen: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult:
+        seen.append(data["tool_name"])
+        return HookResult.deny("not that one")
+
+    async with SessionCoordinator(hooks=hooks) as session:
+        own: Any = [Swaps(), SessionMiddleware(session)]
+        await create_agent(saying(["a"], []), [*tools.values()], middleware=own).ainvoke(GO)
+    assert (seen, ran) == (["write" if by == "name" else "delete"], [])
+
+
 @pytest.mark.rule("DIA-11")
 @pytest.mark.parametrize("as_object", [False, True])
 def test_the_text_of_a_call_is_found_where_langchain_keeps_it(*, as_object: bool) -> None:

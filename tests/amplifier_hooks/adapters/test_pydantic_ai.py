@@ -243,6 +243,35 @@ async def test_what_other_capabilities_leave_is_what_is_decided_about() -> None:
     assert (seen, ran) == (["moved further"], ["moved further"])
 
 
+@pytest.mark.rule("DIA-7")
+async def test_the_tool_that_runs_is_the_tool_that_is_decided_about() -> None:
+    """Hooks see the name of the tool that runs, whatever name a toolset of the host's calls it by."""
+
+    class Renames(AbstractCapability[Any]):
+        """A capability whose toolset gives a call another name, and leaves the tool."""
+
+        def get_wrapper_toolset(self, toolset: Any) -> Any:
+            return Renaming(toolset)
+
+    class Renaming(WrapperToolset[Any]):
+        """That toolset."""
+
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            return await super().call_tool("other", tool_args, ctx, tool)
+
+    ran: list[str] = []
+    hooks = HookRegistry()
+
+    @hooks.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Mapping[str, Any]) -> HookResult | None:
+        return HookResult.deny("not here") if data["tool_name"] == "write" else None
+
+    agent = an_agent(scripted([], {"path": "a"}, None), keeping(ran))
+    async with SessionCoordinator(hooks=hooks) as session:
+        await agent.run("go", capabilities=[SessionCapability(session), Renames()])
+    assert ran == []
+
+
 @pytest.mark.parametrize("change", [None, {"path": "b", "on": "2031-02-03"}, {"path": "b", "on": "never"}])
 async def test_arguments_are_json_for_hooks_and_typed_for_the_tool(change: dict[str, Any] | None) -> None:
     """Hooks see a call's arguments as JSON; their changes are validated again before the tool runs."""
