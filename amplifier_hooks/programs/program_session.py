@@ -59,6 +59,7 @@ CARE: Final = 5.0
 log = get_logger(__name__)
 
 EXPIRED: Final = "Not decided yet: no approver answered in time. Another try of this call asks again."
+NOT_TAKEN_OUT: Final = "The decided input lacks an argument of this call, and {} would keep it. Call without it."
 AGAIN: Final = "Not decided yet: {}. The question stays open. Once it is approved, make the same call again."
 
 
@@ -213,6 +214,9 @@ class ProgramSession:
             await self._keep_try(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
+        if self._dialect.merges and isinstance(given, dict) and not given.keys() <= call.input.keys():
+            await self.give_up(named)
+            return Verdict(decision="deny", reason=NOT_TAKEN_OUT.format(self._dialect.title))
         return Verdict(
             decision="allow" if call.allowed else "none",
             update=ABSENT if call.asks_about(tool, call.input) else call.input,

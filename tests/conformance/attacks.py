@@ -235,6 +235,31 @@ async def undo_gates_change(scene: Scene) -> None:
     await scene.act({"path": "first", "text": "hello"})
 
 
+async def drop_field(scene: Scene) -> None:
+    """A gate takes a field out of the arguments."""
+
+    def drop(event: str, data: Any) -> HookResult | None:
+        kept = {name: value for name, value in data[scene.entry.field].items() if name != "force"}
+        return HookResult.modify(scene.entry.change(data, kept)) if scene.armed else None
+
+    scene.hooks.gate(scene.entry.event, drop, name="drops", priority=-1)
+    scene.add_gate()
+    await scene.act({**scene.given, "force": True} if scene.armed else None)
+
+
+async def edit_field_away(scene: Scene) -> None:
+    """The approver takes a field out of the arguments."""
+    scene.add_gate()
+
+    def edit() -> None:
+        shown = scene.approver.requests[-1].arguments
+        scene.edit = scene.given if scene.entry.event == "tool:pre" else {**shown, scene.entry.field: scene.given}
+        scene.allowed[-1] = scene.given
+
+    scene.strikes["thinking"] = edit
+    await scene.act({**scene.given, "force": True} if scene.armed else None)
+
+
 async def change_in_middleware(scene: Scene) -> None:
     """Middleware changes the arguments after the approval, in every way it can reach."""
     operation = {"tool": "tool", "workflow": "workflow", "agent": "agent", "memory": "memory", "request": "request"}
@@ -461,6 +486,7 @@ VALUES: Final[dict[str, dict[str, Any]]] = {
 }
 
 CALL_ID: Final = frozenset({"person", "call id"})
+AGAIN: Final = frozenset({"person", "again"})
 ATTACKS: Final[dict[str, Attack]] = {
     **struck(change_callers_object, POINTS, effects={1}),
     **struck(add_denying_gate, causes={"denied_by_hook"}),
@@ -479,6 +505,8 @@ ATTACKS: Final[dict[str, Attack]] = {
     "change request": Attack(carry_out=change_request, effects={1}),
     "change at approval:required": Attack(carry_out=change_at_required, effects={1}),
     "change in place": Attack(carry_out=change_in_place, causes={"hook_invalid_output"}),
+    "drop a field": Attack(carry_out=drop_field, effects={0, 1}, needs={"person", "modify", "fields"}),
+    "edit a field away": Attack(carry_out=edit_field_away, effects={0, 1}, needs={"person", "fields"}),
     "undo a gate's change": Attack(carry_out=undo_gates_change, needs={"person", "modify"}, causes={"conflict"}),
     "edit to an object": Attack(carry_out=partial(edit_to_no_json, value=object()), causes={"approval_unavailable"}),
     "edit to NaN": Attack(carry_out=partial(edit_to_no_json, value=float("nan")), causes={"approval_unavailable"}),
@@ -487,7 +515,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "stop while hooks look": Attack(carry_out=partial(decide_without_people, action=stop_registry), needs=()),
     "gate comes while hooks look": Attack(carry_out=partial(decide_without_people, action=add_denying_gate), needs=()),
     "use twice": Attack(carry_out=use_twice, effects={1}),
-    "use twice at once": Attack(carry_out=use_twice_at_once, effects={1}, needs=CALL_ID | {"two calls"}, durable=True),
+    "use twice at once": Attack(carry_out=use_twice_at_once, effects={1}, needs=AGAIN | {"two calls"}, durable=True),
     "reuse grant for arguments": Attack(carry_out=partial(reuse_grant, arguments=True), effects={1}, runs=2),
     "reuse grant for tool": Attack(
         carry_out=partial(reuse_grant, tool="other"), effects={1}, needs={"person", "names"}, runs=2
@@ -510,14 +538,14 @@ ATTACKS: Final[dict[str, Attack]] = {
         causes={"approval_mismatch"},
         durable=True,
     ),
-    "swap session later": Attack(carry_out=swap_session, needs=CALL_ID | {"session"}, durable=True),
+    "swap session later": Attack(carry_out=swap_session, needs=AGAIN | {"session"}, durable=True),
     "swap arguments at once": Attack(carry_out=partial(swap_at_once, arguments=True), needs=CALL_ID, effects={1}),
     "swap tool at once": Attack(carry_out=partial(swap_at_once, tool="other"), needs=CALL_ID | {"names"}, effects={1}),
     "swap folder at once": Attack(carry_out=partial(swap_at_once, cwd="/usr"), needs=CALL_ID | {"folder"}, effects={1}),
     "withdraw pending": Attack(
-        carry_out=withdraw_pending, needs=CALL_ID, causes={"approval_unavailable", "session_cancelled"}, durable=True
+        carry_out=withdraw_pending, needs=AGAIN, causes={"approval_unavailable", "session_cancelled"}, durable=True
     ),
-    "deny pending": Attack(carry_out=deny_pending, needs=CALL_ID, causes={"denied_by_person"}, durable=True),
+    "deny pending": Attack(carry_out=deny_pending, needs=AGAIN, causes={"denied_by_person"}, durable=True),
     "deny and begin again": Attack(
         carry_out=deny_and_begin_again, needs=CALL_ID, causes={"denied_by_person"}, durable=True
     ),

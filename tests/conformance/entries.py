@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from uuid import uuid4
 
 from amplifier_hooks.errors import HookAbortError, InvalidPayload
 from amplifier_hooks.programs.program_session import ProgramSessions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTRIES", "Entry"]
 
 NO_ID: Final = "an operation has no call id, and no later call comes back to it"
+TWO_FIELDS: Final = "the stage's tool has two fields, and needs both"
 ONE_FOLDER: Final = "the call names no folder; it happens in the session's"
 OWN_IDS: Final = "the SDK's model gives call ids, so two acts of one run have two"
 VALUES: Final = "its caller hands over values, and no text of a sender"
@@ -89,7 +91,14 @@ class RunStep(Entry):
 
     event: ClassVar = "workflow:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
+    cannot: ClassVar = {
+        "folder": ONE_FOLDER,
+        "call id": NO_ID,
+        "again": NO_ID,
+        "text": VALUES,
+        "bounds": NO_INPUT,
+        "tool": NO_TOOL,
+    }
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -103,7 +112,14 @@ class InvokeAgent(Entry):
 
     event: ClassVar = "agent:pre"
     field: ClassVar = "inputs"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
+    cannot: ClassVar = {
+        "folder": ONE_FOLDER,
+        "call id": NO_ID,
+        "again": NO_ID,
+        "text": VALUES,
+        "bounds": NO_INPUT,
+        "tool": NO_TOOL,
+    }
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -118,7 +134,14 @@ class Memory(Entry):
 
     event: ClassVar = "memory:pre"
     field: ClassVar = "content"
-    cannot: ClassVar = {"folder": ONE_FOLDER, "call id": NO_ID, "text": VALUES, "bounds": NO_INPUT, "tool": NO_TOOL}
+    cannot: ClassVar = {
+        "folder": ONE_FOLDER,
+        "call id": NO_ID,
+        "again": NO_ID,
+        "text": VALUES,
+        "bounds": NO_INPUT,
+        "tool": NO_TOOL,
+    }
 
     async def act(
         self, scene: Scene, given: Any, *, call: str = "call-1", tool: str = "write", cwd: str | None = None
@@ -134,6 +157,9 @@ class Program(Entry):
     """A program session, with questions of Claude Code."""
 
     cannot: ClassVar = {"session": "the pool of sessions keeps its sessions to itself"}
+    program: ClassVar = "claude_code"
+    before: ClassVar = "PreToolUse"
+    after: ClassVar = "PostToolUse"
 
     def __init__(self) -> None:
         self.pool: ProgramSessions | None = None
@@ -145,26 +171,84 @@ class Program(Entry):
         if self.pool is None:
             self.pool = ProgramSessions(scene.hooks, waits=0.0 if scene.durable else 300.0, options=scene.options)
         common = {"session_id": "s", "transcript_path": "/tmp/t", "cwd": cwd or str(scene.folder)}
-        question = {**common, "tool_name": tool, "tool_use_id": call}
-        sent = {**question, "hook_event_name": "PreToolUse"}
+        question = {**common, **self.about(call), "tool_name": tool}
+        sent = {**question, "hook_event_name": self.before}
         text = given if isinstance(given, bytes) else json.dumps(given).encode()
-        body = json.dumps(sent).encode()[:-1] + b', "tool_input": ' + text + b"}"
+        asked = await self.ask(self.pool, json.dumps(sent).encode()[:-1] + b', "tool_input": ' + text + b"}")
+        final = None if asked is None else self.input_after(json.loads(asked or b"{}"), json.loads(text))
+        if final is not None:
+            report = {"hook_event_name": self.after, "tool_input": final, "tool_response": {"is": scene.run(final)}}
+            await self.ask(self.pool, json.dumps({**question, **report}).encode())
+
+    def about(self, call: str) -> dict[str, Any]:
+        """Return the fields of a question by which the program names a call."""
+        return {"tool_use_id": call}
+
+    async def ask(self, pool: ProgramSessions, question: bytes) -> bytes | None:
+        """Return the answer to a question, or None if it is refused."""
         try:
-            asked = await self.pool.answer_once("claude_code", body)
+            return (await pool.answer_once(self.program, question)).output
         except InvalidPayload:
-            return
-        answer = json.loads(asked.output or b"{}").get("hookSpecificOutput", {})
-        if answer.get("permissionDecision", "allow") != "allow":
-            return
-        final = answer.get("updatedInput", json.loads(text))
-        report = {"hook_event_name": "PostToolUse", "tool_input": final, "tool_response": scene.run(final)}
-        await self.pool.answer("claude_code", {**question, **report})
+            return None
+
+    def input_after(self, answer: dict[str, Any], given: Any) -> Any:
+        """Return the input with which the program goes on after an answer, or None if it does not."""
+        own = answer.get("hookSpecificOutput", {})
+        return own.get("updatedInput", given) if own.get("permissionDecision", "allow") == "allow" else None
 
     async def close(self) -> None:
         """Close the pool."""
         if self.pool is not None:
             await self.pool.close()
             self.pool = None
+
+
+class PostingProgram(Program):
+    """A program that posts its questions over HTTP, each under an id of its own."""
+
+    async def ask(self, pool: ProgramSessions, question: bytes) -> bytes | None:
+        """Post a question."""
+        import httpx2
+
+        from amplifier_hooks.server.program_api import create_app
+
+        transport = httpx2.ASGITransport(create_app(pool, token="secret"), client=("127.0.0.1", 1))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            headers = {"authorization": "Bearer secret", "webhook-id": uuid4().hex}
+            response = await client.post(f"/v1/bridge/{self.program}", content=question, headers=headers)
+        return response.content if response.status_code == 200 else None
+
+
+class Codex(Program):
+    """A program session, with questions of Codex."""
+
+    program: ClassVar = "codex"
+
+    def about(self, call: str) -> dict[str, Any]:
+        """Return the fields that Codex has besides Claude Code's."""
+        return {"tool_use_id": call, "turn_id": "turn", "model": "m", "permission_mode": "default"}
+
+
+class Gemini(Program):
+    """A program session, with questions of Gemini CLI, which merges a changed input over its own."""
+
+    cannot: ClassVar = {
+        **Program.cannot,
+        "call id": "Gemini CLI names no calls",
+        "id after a run": "Gemini CLI names no calls",
+    }
+    program: ClassVar = "gemini"
+    before: ClassVar = "BeforeTool"
+    after: ClassVar = "AfterTool"
+
+    def about(self, call: str) -> dict[str, Any]:
+        """Return nothing: Gemini CLI names no calls."""
+        return {}
+
+    def input_after(self, answer: dict[str, Any], given: Any) -> Any:
+        """Return the input with which Gemini CLI goes on."""
+        changed = answer.get("hookSpecificOutput", {}).get("tool_input", {})
+        return {**given, **changed} if answer.get("decision", "allow") == "allow" else None
 
 
 class ClaudeSdk(Entry):
@@ -209,7 +293,7 @@ class ClaudeSdk(Entry):
 class Sdk(Entry):
     """An SDK with its agent, one tool, and a model with a script."""
 
-    cannot: ClassVar = {"folder": ONE_FOLDER, "names": ONE_TOOL, "two calls": OWN_IDS}
+    cannot: ClassVar = {"folder": ONE_FOLDER, "names": ONE_TOOL, "two calls": OWN_IDS, "fields": TWO_FIELDS}
     slow: ClassVar = True
     stage: ClassVar[tuple[str, str]]
 
@@ -259,7 +343,8 @@ class Asgi(Entry):
     field: ClassVar = "body"
     records: ClassVar = False
     cannot: ClassVar = dict.fromkeys(
-        ("person", "session", "rules", "call id", "folder"), "a request has no session: hooks alone decide about it"
+        ("person", "session", "rules", "call id", "again", "folder"),
+        "a request has no session: hooks alone decide about it",
     ) | {
         "modify": "a hook cannot change a request",
         "names": "a request has no grants",
@@ -294,6 +379,9 @@ ENTRIES: Final[Mapping[str, type[Entry]]] = {
     "invoke_agent": InvokeAgent,
     "memory": Memory,
     "program": Program,
+    "posting_program": PostingProgram,
+    "codex": Codex,
+    "gemini": Gemini,
     "claude_agent_sdk": ClaudeSdk,
     "openai_agents": OpenAIAgents,
     "langchain": LangChain,

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.rule(
     "DSP-2",
     "DSP-7",
     "BCK-6",
+    "DIA-4",
     "DIA-7",
     "DIA-11",
     "API-2",
