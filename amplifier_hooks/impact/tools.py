@@ -9,6 +9,7 @@ call that several look at, such as self-protection and a guard, has one.
 from __future__ import annotations
 
 import marshal
+import posixpath
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import CallImpact, Impact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from amplifier_hooks.impacts import CommandRun, ImpactKind, ImpactPolicy, Stat
 
@@ -88,6 +89,8 @@ def key_of(tool: str, arguments: Mapping[str, Any], annotations: Mapping[str, An
 
 
 SERVER_TOOL: Final = re.compile(r"(?:mcp__|mcp_|mcp\.)?(.+?)(?:__|\.|/|:)(.+)", re.DOTALL)
+JOINED_TOOL: Final = re.compile(r"mcp_([^_]+)_(.+)", re.DOTALL)
+"""The name of a server and that of its tool where one sign stands between them and in both."""
 PATCHED: Final = re.compile(r"^\s*\*\*\*\s+(Add|Update|Delete|Move to)(?: File)?: (.+)$", re.MULTILINE)
 DIFFED: Final = re.compile(r"^(?:\+\+\+|(?:rename|copy) to|rename from) \"?(?:b/)?([^\t\n\"]+)", re.MULTILINE)
 REMOVED: Final = re.compile(r"^--- (?:a/)?([^\t\n]+)\n\+\+\+ /dev/null", re.MULTILINE)
@@ -107,7 +110,15 @@ NAMED_KINDS: Final = frozenset(("shell", "fetch", "code"))
 OWN_KINDS: Final = frozenset(("agent", "websearch", "input"))
 """Kinds that only a tool of the agent program itself has."""
 SETTLED: Final = frozenset(
-    ("writes_tree", "writes_temporary", "writes_guarded", "writes_outside", "service_writes", "service_reads")
+    (
+        "writes_tree",
+        "writes_temporary",
+        "writes_guarded",
+        "writes_outside",
+        "service_writes",
+        "service_updates",
+        "service_reads",
+    )
 )
 """Kinds that say what a tool writes, so that its name says nothing more."""
 
@@ -146,9 +157,8 @@ def tool_kind(tool: str) -> str:
 @lru_cache(maxsize=1024)
 def matched_kind(tool: str) -> str:
     """Return the kind of a tool for a matcher: a server's tool has the kind of its name behind the server."""
-    match = SERVER_TOOL.fullmatch(tool)
     kind = tool_kind(tool)
-    return tool_kind(match[2]) if kind == "server" and match else kind
+    return tool_kind(_server_and_name(tool)[1]) if kind == "server" else kind
 
 
 @cache
@@ -371,10 +381,10 @@ def _agent(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
 
 def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Impact]:
     """Judge a tool that no table names, by the words in its name and by its arguments."""
-    match = SERVER_TOOL.fullmatch(tool)
-    name = match[2] if match else tool
+    server, name = _server_and_name(tool)
     kind, paths = _kinds_of_tools().get(_plain(name), ""), named_texts(arguments, "path")
-    if kind in NAMED_KINDS or (kind in READERS and paths and kind not in OWN_KINDS):
+    remote = _targets(arguments, "remote")
+    if kind in NAMED_KINDS or (kind in READERS and paths and kind not in OWN_KINDS and not remote):
         yield from READERS[kind](look, arguments)
         return
     words = _words(name)
@@ -382,18 +392,51 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
         word for text in named_texts(arguments, "action") if len(text) <= LONGEST_ACTION for word in _words(text)
     ]
     joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
-    writes = bool(_verbs("writes") & {*words[:2], *actions[:1], *joined} or _verbs("destroys") & {*words})
-    reads = bool(_verbs("reads") & {*words, *actions[:1]})
-    found = list(_arguments_of(look, tool, arguments, writes=writes))
+    writing = _verbs("writes") & {*words[:2], *actions[:1], *joined} | _verbs("destroys") & {*words}
+    saves = bool(_verbs("saves") & {*words, *actions[:1]})
+    grave = bool(writing or saves) and _is_grave(server, [*words, *actions], arguments)
+    reads = (saves and not grave) or bool(_verbs("reads") & {*words, *actions[:1]})
+    found = list(_arguments_of(look, tool, arguments, writes=saves or bool(writing)))
     yield from found
-    if writes or not reads:
+    if writing or saves or not reads:
         yield from _unguarding(look, arguments)
-    if writes and not any(impact.kind in SETTLED for impact in found):
-        yield Impact("service_writes", show(tool), "the name of the tool")
-    elif reads and not writes:
+    elsewhere = remote or bool(_verbs("sends") & writing)
+    if writing and (elsewhere or not any(impact.kind in SETTLED for impact in found)):
+        updates = writing <= _verbs("updates") and not grave
+        place = " ".join((tool, *_targets(arguments, "names")))
+        yield Impact("service_updates" if updates else "service_writes", show(place), "the name of the tool")
+    elif reads and not writing:
         yield Impact("service_reads", show(tool), "the name of the tool")
-    elif not writes and not found:
+    elif not writing and not found:
         yield Impact("unknown_program", show(tool), "no table names the tool")
+
+
+def _server_and_name(tool: str) -> tuple[str, str]:
+    """Return the name of a tool's server, if it has one, and its own."""
+    match = SERVER_TOOL.fullmatch(tool) or JOINED_TOOL.fullmatch(tool)
+    return (match[1], match[2]) if match else ("", tool)
+
+
+def _targets(arguments: Mapping[str, Any], kind: str) -> list[str]:
+    """Return the places of a service that arguments name, each with the name of its argument."""
+    names = frozenset(load_table("tools")["targets"][kind])
+    given = ((name, value) for name, value in _named(arguments) if name in names)
+    return sorted({f"{name}={text}" for name, value in given for text in _strings(value) or [str(value)]})
+
+
+def _is_grave(server: str, words: Sequence[str], arguments: Mapping[str, Any]) -> bool:
+    """Return True if a tool that creates or changes things reaches people, money, rights, or what runs for them."""
+    given = {word for name, value in _named(arguments) if value not in (None, False) for word in _words(name)}
+    return bool(
+        _verbs("grave_servers") & {*_words(server)}
+        or (_verbs("grave") | _verbs("destroys") | (_verbs("writes") - _verbs("updates"))) & _singular(words)
+        or _verbs("grave_arguments") & _singular(given)
+    )
+
+
+def _singular(words: Iterable[str]) -> set[str]:
+    """Return words, and each plural also without its `s`."""
+    return {*words, *(word.removesuffix("s") for word in words)}
 
 
 def _unguarding(look: _Look, arguments: Mapping[str, Any]) -> Iterator[Impact]:
@@ -422,10 +465,22 @@ def _arguments_of(look: _Look, tool: str, arguments: Mapping[str, Any], *, write
     whole = bool(_verbs("takes_places") & {*_words(tool)})
     texts = [text for text in named_texts(arguments, "path") if "://" not in text or text.lower().startswith("file:")]
     for path in map(look.path, texts):
+        if writes and not _is_here(look, path):
+            continue
         if writes:
             yield from look.places.writes(path, "\n".join(named_texts(arguments, "text")), whole=whole)
         else:
             yield look.places.reads(path)
+
+
+def _is_here(look: _Look, path: str) -> bool:
+    """Return False for a path whose first folder this machine does not have: it is a name of the server's own."""
+    places = look.places
+    first = posixpath.join("/", *path.split("/", 2)[1:2])
+    ours = (places.policy.root, places.policy.home, *places.policy.temporary)
+    if UNKNOWN in first or any(f"{one}/".startswith(f"{first}/") for one in ours):
+        return True
+    return places.fact(first).kind != "missing" or bool(places.unguards(path, whole=True))
 
 
 def _is_sql(text: str) -> bool:

@@ -98,6 +98,7 @@ ROWS: Final[Mapping[ImpactKind, KindRow]] = {
     "installs_new": KindRow(*BALANCED, "medium", "installing {place}"),
     "process": KindRow(*CAREFUL, "low"),
     "service_reads": KindRow(*FREE, "low"),
+    "service_updates": KindRow(*BALANCED, "medium", "`{place}`"),
     "service_writes": KindRow(*OPEN, "high"),
     "system": KindRow(*OPEN, "high"),
     "environment": KindRow(*BALANCED, "medium"),

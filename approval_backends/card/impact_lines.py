@@ -34,6 +34,7 @@ SENTENCES: Final[Mapping[ImpactKind, str]] = {
     "unreadable": "has a part that only a run can tell: {place}",
     "unknown_program": "runs {place}, a program that no table names",
     "git_publishes": "publishes with git: {place}",
+    "service_updates": "creates or changes things in a service: {place}",
     "network_new": "connects to {place}, a host that the policy does not name",
     "installs_new": "installs {place}",
     "writes_guarded": "writes {place}, which configures or starts programs",

@@ -68,6 +68,37 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("mcp__fs__read_file", {"args": {"file": {"path": ".env"}}}, "reads_secret"),
         ("mcp__x__search_and_delete", {}, "service_writes"),
         ("mcp__x__get", {"command": "rm -rf ~"}, "deletes_outside service_reads"),
+        ("mcp__siyuan-mcp__update_block", {"id": "1", "data": "x"}, "service_updates"),
+        ("mcp__memory__create_entities", {"entities": []}, "service_updates"),
+        ("mcp_Playwright_browser_click", {"ref": "e9"}, "service_updates"),
+        ("mcp__annas__download", {"hash": "1"}, "service_reads"),
+        ("mcp__x__export_md_content", {"id": "1"}, "service_reads"),
+        ("mcp__x__export_users", {"id": "1"}, "unknown_program"),
+        ("mcp__x__export_page", {"email": "a"}, "unknown_program"),
+        ("mcp__x__download", {"path": "~/.bashrc"}, "writes_guarded writes_outside service_reads"),
+        ("mcp__p__browser_take_screenshot", {"filename": "/etc/x"}, "writes_outside service_reads"),
+        ("mcp__notes__create_doc", {"path": "/Specs/a"}, "service_updates"),
+        ("mcp__fs__create_file_at", {"path": "/etc/a"}, "writes_outside"),
+        ("mcp__github__create_or_update_file", {"owner": "a", "repo": "b", "path": "c"}, "writes_tree service_updates"),
+        ("mcp__gitlab__create_file", {"project_id": 1, "path": "c"}, "writes_tree service_updates"),
+        ("mcp__github__delete_file", {"owner": "a", "repo": "b", "path": "c"}, "writes_tree service_writes"),
+        (
+            "mcp__github__push_files",
+            {"owner": "a", "repo": "b", "files": [{"path": "c"}]},
+            "writes_tree service_writes",
+        ),
+        ("mcp__p__browser_file_upload", {"paths": ["a"]}, "writes_tree service_writes"),
+        ("mcp__x__add_and_publish", {}, "service_writes"),
+        ("mcp__x__update_permissions", {}, "service_writes"),
+        ("mcp__x__create_payment", {}, "service_writes"),
+        ("mcp__x__execute_sql", {"stmt": "SELECT 1"}, "service_reads"),
+        ("mcp__x__sql_query", {"stmt": "DELETE FROM a"}, "service_reads service_writes"),
+        ("mcp__slack__create_canvas", {}, "service_writes"),
+        ("mcp__x__update_page", {"notify_all": True}, "service_writes"),
+        ("mcp__x__update_page", {"notify_all": False}, "service_updates"),
+        ("mcp__x__update", {"action": "delete"}, "service_writes"),
+        ("mcp_Railway_set-variables", {"variables": "A=b"}, "service_writes"),
+        ("mcp_vercel_deploy_to_vercel", {}, "service_writes"),
         ("MultiEdit", {"file_path": "a", "edits": [{"file_path": "/etc/x"}]}, "writes_tree writes_outside"),
         ("apply_patch", {"input": "diff --git a/x b/x\nrename to .git/hooks/x"}, "writes_guarded"),
         ("apply_patch", {"input": "*** Begin Patch\n  *** Add File: /etc/x\n*** End Patch"}, "writes_outside"),
@@ -101,6 +132,21 @@ def test_annotations_of_a_server_raise_the_impact_and_never_lower_it() -> None:
     assert kinds(readOnlyHint=True, destructiveHint=False) == kinds()
     listed = predict_impact("mcp__x__list", {}, POLICY, stat, annotations={"destructiveHint": True})
     assert "service_writes" in listed.kinds
+
+
+@pytest.mark.rule("IMP-6")
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        ({"title": "a"}, "mcp__x__create_doc"),
+        ({"notebook": "a", "title": "b"}, "mcp__x__create_doc notebook=a"),
+        ({"where": {"repo": "b", "owner": "a"}}, "mcp__x__create_doc owner=a repo=b"),
+        ({"repo": "b", "project_id": 7, "owner": "a"}, "mcp__x__create_doc owner=a project_id=7 repo=b"),
+    ],
+)
+def test_a_tool_that_creates_has_its_name_and_its_target_as_place(arguments: dict[str, Any], place: str) -> None:
+    """A tool that creates has its name, and the places of the service that its arguments name, as place."""
+    assert [one.place for one in predict_impact("mcp__x__create_doc", arguments, POLICY, stat).impacts] == [place]
 
 
 @pytest.mark.rule("IMP-3")

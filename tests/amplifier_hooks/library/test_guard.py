@@ -196,7 +196,11 @@ class Session:
 
     async def run(self, command: str) -> bool:
         """Return True if the command ran."""
-        return (await self.session.call_tool("Bash", {"command": command}, lambda given: "ran")).ok
+        return await self.call("Bash", command=command)
+
+    async def call(self, tool: str, **given: Any) -> bool:
+        """Return True if the call ran."""
+        return (await self.session.call_tool(tool, given, lambda given: "ran")).ok
 
 
 @pytest.mark.rule("APR-5")
@@ -251,10 +255,36 @@ async def test_always(first: str, covered: list[str], asked: list[str], tmp_path
     assert [command for command in asked if await desk.run(command)] == []
 
 
-async def test_nothing_that_cannot_be_undone_has_an_always(tmp_path: Path) -> None:
+@pytest.mark.rule("APR-5")
+async def test_always_for_a_tool_that_creates(tmp_path: Path) -> None:
+    """The "always" for a tool of a server that creates or changes things is for this tool, at this target."""
+    desk = Session(tmp_path)
+    assert await desk.call("mcp__wiki__create_page", space_key="a", title="b")
+    assert await desk.call("mcp__wiki__create_page", space_key="a", title="c")
+    assert not await desk.call("mcp__wiki__create_page", space_key="b", title="b")
+    assert not await desk.call("mcp__wiki__create_page", space_key="a", path="/etc/passwd")
+    assert not await desk.call("mcp__wiki__create_page", space_key="a", url="https://example.org")
+    assert not await desk.call("mcp__wiki__create_page", space_key="a", notify=True)
+    assert not await desk.call("mcp__wiki__update_page", space_key="a", title="b")
+    assert not await desk.call("mcp__other__create_page", space_key="a", title="b")
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("Bash", {"command": "rm -rf ~/photos"}),
+        ("mcp__wiki__delete_page", {"id": 1}),
+        ("mcp__chat__post_message", {"text": "a"}),
+        ("mcp__db__execute_sql", {"sql": "DROP TABLE a"}),
+        ("mcp__pay__create_payment", {"amount": 1}),
+        ("mcp__site__deploy", {}),
+        ("mcp__team__add_member", {"name": "a"}),
+    ],
+)
+async def test_nothing_that_cannot_be_undone_has_an_always(tool: str, given: dict[str, Any], tmp_path: Path) -> None:
     """A kind of high risk offers no "always"."""
     desk = Session(tmp_path)
-    await desk.run("rm -rf ~/photos")
+    await desk.call(tool, **given)
     assert [option.kind for option in desk.approver.requests[0].options] == ["allow_once", "reject_once"]
 
 
