@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from amplifier_hooks.runs.blueprint import Agents, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
+from amplifier_hooks.runs.run_hooks import RunHooks
 from amplifier_hooks.runs.run_states import Holder, RunRecord
 from amplifier_hooks.runs.run_store import PostgresRuns, RunStore, SqliteRuns
 from benchmarks.approvals import DSN, answers
@@ -81,7 +82,7 @@ async def compared(kind: str, store: RunStore, skip: str, count: int, rounds: in
     """Measure one store in both ways, round by round."""
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     twice = 0
-    async with RunCoordinator(store, Agents([read_blueprint(WRITER)]), find=lambda _: hook) as runs:
+    async with RunCoordinator(store, Agents([read_blueprint(WRITER)]), RunHooks(find=lambda _: hook)) as runs:
         for turn in range(rounds + 1):
             for way in WAYS[turn % 3 :] + WAYS[: turn % 3]:
                 await filled(store, count)

@@ -7,15 +7,18 @@ import json
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.runs.blueprint import Agents, Blueprint, read_blueprint
 from amplifier_hooks.runs.run_coordinator import RunCoordinator
+from amplifier_hooks.runs.run_hooks import RunHooks
 from amplifier_hooks.runs.run_states import ENDED, Holder, RunRecord
-from amplifier_hooks.runs.run_store import ClaimFilter, MemoryRuns, PostgresRuns, RunStore, SqliteRuns
+from amplifier_hooks.runs.run_store import MemoryRuns, PostgresRuns, RunStore, SqliteRuns
 from tests.stores import DSN, schema, server
 
 if TYPE_CHECKING:
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 LEASES: Final = (60.0, 30.0)
 """Leases of a runner and of a coordinator."""
-EVERYTHING: Final = ClaimFilter()
 
 
 class MovedRuns(PostgresRuns):
@@ -73,6 +75,16 @@ def new_run(number: int = 1, **fields: Any) -> RunRecord:
         "parameters": {"amount": number},
     }
     return RunRecord(**{**given, **fields})
+
+
+async def claim(store: RunStore, runner: str = "one", **wanted: Any) -> RunRecord | None:
+    """Claim a run for a runner, through a coordinator; return None if there is none."""
+    return await store.take((runner, "coordinator"), LEASES, **wanted)
+
+
+async def change(store: RunStore, run: str, decide: Callable[..., Any], **fields: Any) -> RunRecord:
+    """Change a run as one of the functions of `run_states` does, with these arguments."""
+    return await store.change(run, partial(decide, **fields))
 
 
 # -- a coordinator and its runners -------------------------------------------------------------------------------------
@@ -142,7 +154,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(*blueprints: Blueprint, store: RunStore | None = None, **options: Any) -> AsyncIterator[House]:
+async def house(
+    *blueprints: Blueprint, store: RunStore | None = None, registry: HookRegistry | None = None, **options: Any
+) -> AsyncIterator[House]:
     """Open a coordinator over a store in memory."""
     functions: dict[str, Any] = {}
 
@@ -154,6 +168,8 @@ async def house(*blueprints: Blueprint, store: RunStore | None = None, **options
 
     async with (
         store or MemoryRuns() as opened,
-        RunCoordinator(opened, Agents(blueprints), find=find, **options) as runs,
+        RunCoordinator(
+            opened, Agents(blueprints), RunHooks(registry=registry or HookRegistry(), find=find), **options
+        ) as runs,
     ):
         yield House(runs, functions)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
-from attrs import frozen
+from attrs import evolve
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
@@ -36,17 +37,22 @@ from amplifier_hooks.runs.run_states import (
     RunRefused,
     StartOutcome,
     UnknownRun,
+    conclude_run,
+    end_run,
+    note_run,
+    owe_run,
+    renew_run,
+    report_run,
+    stop_run,
 )
-from amplifier_hooks.runs.run_store import ClaimFilter
 from amplifier_hooks.storage.database import Openable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from amplifier_hooks.runs.blueprint import Agents, Blueprint
-    from amplifier_hooks.runs.overrides import HookOverride
-    from amplifier_hooks.runs.run_hooks import RunHookOptions
-    from amplifier_hooks.runs.run_states import RunEvent
+    from amplifier_hooks.runs.run_states import Change, NewRunEvent, RunEvent
     from amplifier_hooks.runs.run_store import RunStore
 
 
@@ -61,18 +67,9 @@ LOOK: Final = 5.0
 HOLD: Final[ContextVar[Holder | None]] = ContextVar("amplifier_hooks.run_hold", default=None)
 """The hold under which the current code runs start hooks."""
 
+K = TypeVar("K")
+
 log = get_logger(__name__)
-
-
-@frozen(kw_only=True)
-class Leases:
-    """Seconds that a runner, and a coordinator, may hold a run without renewing."""
-
-    runner: float = 60.0
-    coordinator: float = 30.0
-
-
-LEASES: Final = Leases()
 
 
 class RunCoordinator(Openable):
@@ -83,30 +80,30 @@ class RunCoordinator(Openable):
 
     Args:
         store: Store of the runs, open.
-        agents: Agents that may run.
-        leases: Seconds that a runner, and a coordinator, may hold a run without renewing.
-        find: Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`.
-        variables: Values of `${VAR}` in headers.
+        agents: Agents that may run, with the addresses that their hooks may reach.
+        hooks: Hooks of the registry, and the functions and variables that hooks of blueprints need.
+        lease: Seconds that this coordinator may hold a run without renewing.
+        runner_lease: Seconds that a runner may do so.
     """
 
     def __init__(
         self,
         store: RunStore,
         agents: Agents,
+        hooks: RunHooks | None = None,
         *,
-        leases: Leases = LEASES,
+        lease: float = 30.0,
+        runner_lease: float = 60.0,
         max_depth: int = DEEPEST_RUN,
-        **hooks: Unpack[RunHookOptions],
     ) -> None:
         self.store = store
         self.agents = agents
         self.name = f"coordinator-{uuid4().hex[:12]}"
-        self.leases = leases
+        self.lease = lease
+        self.runner_lease = runner_lease
         self._max_depth = max_depth
         self.overrides = HookOverrides(store.database)
-        self._overridden: dict[str, tuple[tuple[HookOverride, ...], Blueprint]] = {}
-        hooks.setdefault("reach", agents.reach)
-        self.run_hooks = RunHooks(**hooks, agents=self, note=store.note)
+        self.run_hooks = evolve(hooks or RunHooks(), agents=self, reach=agents.reach, note=self._note)
         self._starting: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Tasks that run start hooks, by the run and the number of the hold."""
         self._finishing: dict[str, asyncio.Task[None]] = {}
@@ -137,7 +134,13 @@ class RunCoordinator(Openable):
         with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name)
             for run in finishing:
-                await self.store.owe(run, 0)
+                await self._owe(run, 0)
+
+    async def _note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> None:
+        await self.store.change(run, partial(note_run, told=told, settled=settled))
+
+    async def _owe(self, run: str, seconds: float) -> None:
+        await self.store.change(run, partial(owe_run, seconds=seconds))
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -214,51 +217,42 @@ class RunCoordinator(Openable):
             wait: Seconds to wait for a run; 0 returns at once.
         """
         loop = asyncio.get_running_loop()
-        end, patient = loop.time() + wait, 0.0
+        end, begin = loop.time() + wait, True
+        holders, leases = (runner, self.name), (self.runner_lease, self.lease)
         names = None if agents is None else frozenset(agents)
-        leases = (self.leases.runner, self.leases.coordinator)
-        begun: asyncio.Task[None] | None = None
         with self.store.watch() as watch:
             while True:
-                free = begun is None or begun.done() or loop.time() >= patient
                 room = len(self._starting) < MOST_STARTING
                 heard = self.run_hooks.registry.is_heard(catalogue.RUN_START)
-                wanted = ClaimFilter(tenant=tenant, agents=names, begin=free and room, heard=heard)
-                record = await self.store.take(wanted, runner, self.name, leases)
-                if record is not None and record.stage == "running":
-                    if await self._runnable(record):
-                        return record
-                    continue
-                now = loop.time()
-                if record is not None:
-                    begun, patient = self._prepare(record), now + START_HOOK_TIMEOUT
-                left = max(end, 0 if wait else patient) - now
-                if left <= 0 or (not wait and (begun is None or begun.done())):
-                    return None
-                soon = patient - now if patient > now else LOOK if room else START_HOOK_TIMEOUT
-                await watch.wait(min(left, soon))
+                record = await self.store.take(
+                    holders, leases, tenant=tenant, agents=names, begin=begin and room, heard=heard
+                )
+                left = end - loop.time()
+                if record is None:
+                    if left <= 0:
+                        return None
+                    await watch.wait(min(left, LOOK if room else START_HOOK_TIMEOUT))
+                elif record.stage == "starting":
+                    hold, begin = (record.id, record.attempt), left > 0
+                    await asyncio.wait({_begin(self._starting, hold, self._start(record))}, timeout=START_HOOK_TIMEOUT)
+                elif await self._runnable(record):
+                    return record
 
     async def _runnable(self, record: RunRecord) -> bool:
         """Return True if the agent of the run still exists; otherwise fail the run."""
         if self.agents.find(record.agent) is not None:
             return True
-        by = Holder(record.holder or "", record.attempt)
-        await self.store.end(record.id, by, "failed", f"there is no agent {record.agent!r} any more")
+        by, error = Holder(record.holder or "", record.attempt), f"there is no agent {record.agent!r} any more"
+        await self.store.change(record.id, partial(end_run, by=by, ending="failed", error=error))
         return False
-
-    def _prepare(self, record: RunRecord) -> asyncio.Task[None]:
-        """Begin the start hooks of a run."""
-        hold = record.id, record.attempt
-        task = self._starting[hold] = asyncio.get_running_loop().create_task(self._start(record))
-        task.add_done_callback(lambda _: self._starting.pop(hold, None))
-        return task
 
     async def _start(self, record: RunRecord) -> None:
         """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
         by = Holder(self.name, record.attempt)
         HOLD.set(by)
         with _reported("run_start_not_kept", record.id), suppress(RunMoved):
-            after = await self.store.conclude(record.id, by, await self._ask_start_hooks(record))
+            passed = await self._ask_start_hooks(record)
+            after = await self.store.change(record.id, partial(conclude_run, by=by, passed=passed))
             if after.stage in ENDED:
                 await self.run_hooks.tell_end(after)
 
@@ -281,23 +275,19 @@ class RunCoordinator(Openable):
     async def _find_overridden(self, agent: str) -> Blueprint | None:
         """Return the blueprint of an agent, with the overrides of its hooks; None if there is no such agent."""
         blueprint = self.agents.find(agent)
-        found = await self.overrides.find(agent) if blueprint is not None and blueprint.names_hooks else ()
-        if blueprint is None or not found:
+        if blueprint is None or not blueprint.names_hooks:
             return blueprint
-        known = self._overridden.get(agent)
-        if known is None or known[0] != found:
-            after, outdated = apply_overrides(blueprint, found)
-            for point in outdated:
-                log.warning("override_outdated", agent=agent, hook=point, problem=OUTDATED)
-            known = self._overridden[agent] = found, after
-        return known[1]
+        after, outdated = apply_overrides(blueprint, await self.overrides.find(agent))
+        for point in outdated:
+            log.warning("override_outdated", agent=agent, hook=point, problem=OUTDATED)
+        return after
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
         """Extend the hold of a run. `stopping` of the result is True if the run is to stop.
 
         Raise `UnknownRun` or `RunMoved`.
         """
-        return await self.store.renew(run, by, self.leases.runner, tenant)
+        return await self.store.change(run, partial(renew_run, by=by, seconds=self.runner_lease), tenant)
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -306,7 +296,12 @@ class RunCoordinator(Openable):
 
         Raise `ResultRefused` for the other kind of result or one against the schema, `UnknownRun`, `RunMoved`.
         """
-        after = await self.store.report(run, by, text, data, check=self._check_result, tenant=tenant)
+
+        def keep(record: RunRecord, now: datetime) -> Change:
+            self._check_result(record, text, data)
+            return report_run(record, now, by, text, data)
+
+        after = await self.store.change(run, keep, tenant)
         await self.run_hooks.tell_result(after)
         return after
 
@@ -333,18 +328,15 @@ class RunCoordinator(Openable):
         Raise `UnknownRun`. Raise `RunMoved` if the run ended in another way, another runner holds it, or it is to be
         completed without a result.
         """
-        repeated = True
 
-        def owed(record: RunRecord) -> float | None:
-            nonlocal repeated
-            repeated = False
+        def end(record: RunRecord, now: datetime) -> Change:
             if ending == "completed" and not record.reported and record.stage not in ENDED:
                 raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
-            return self.leases.coordinator if self._owes(record) else None
+            return end_run(record, now, by, ending, error, owes=self._owes(record))
 
-        after = await self.store.end(run, by, ending, error, owed=owed, tenant=tenant)
-        if after.owes and not repeated:
-            self._finish(after)
+        after = await self.store.change(run, end, tenant)
+        if after.owes:
+            await self._take_up()
         return after
 
     def _owes(self, record: RunRecord) -> bool:
@@ -354,13 +346,6 @@ class RunCoordinator(Openable):
         return own or any(
             self.run_hooks.registry.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR)
         )
-
-    def _finish(self, record: RunRecord) -> None:
-        if record.id in self._finishing:
-            return
-        task = asyncio.get_running_loop().create_task(self._run_finish_hooks(record))
-        self._finishing[record.id] = task
-        task.add_done_callback(lambda _: self._finishing.pop(record.id, None))
 
     async def _run_finish_hooks(self, record: RunRecord) -> None:
         """Run the hooks that follow the end of a run.
@@ -373,25 +358,25 @@ class RunCoordinator(Openable):
             entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
             detached = entry is not None and entry.mode == "async"
             if detached:
-                await self.store.note(record.id, (), settled=True)
+                await self._note(record.id, (), settled=True)
             if blueprint is not None and not record.bare:
                 await self.run_hooks.ask_finish_hook(record, blueprint)
             if not detached:
-                await self.store.note(record.id, (), settled=True)
+                await self._note(record.id, (), settled=True)
 
     async def stop(self, run: str, *, reason: str = STOP_REASON, tenant: str | None = None) -> RunRecord:
         """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
 
         The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
         """
-        after = await self.store.stop(run, reason, tenant)
+        after = await self.store.change(run, partial(stop_run, reason=reason), tenant)
         if after.stage in ENDED:
             for (started, _), task in self._starting.items():
                 if started == run:
                     task.cancel()
             for child in await self.store.children(run):
                 if child.urgent and child.stage not in ENDED:
-                    await self.store.stop(child.id, f"the run it was started for was stopped: {reason}")
+                    await self.stop(child.id, reason=f"the run it was started for was stopped: {reason}")
         return after
 
     # -- agents of hooks -----------------------------------------------------------------------------------------------
@@ -419,7 +404,7 @@ class RunCoordinator(Openable):
         parent = child if child.parent is None else await self.store.get(child.parent)
         repeated = parent.stage == "starting" and Holder(parent.holder or "", parent.attempt) != hold
         if not (self._closing or repeated or (parent is not child and parent.stage == "queued")):
-            await self.store.stop(child.id, "the hook it was started for did not wait any longer")
+            await self.stop(child.id, reason="the hook it was started for did not wait any longer")
 
     async def launch(self, order: AgentOrder) -> str:
         """Start an agent for a hook, in a session of its own, and return the id of its run without waiting."""
@@ -441,7 +426,7 @@ class RunCoordinator(Openable):
     async def _keep_forever(self) -> None:
         """Renew the runs of this coordinator, and take up abandoned ones, until cancelled."""
         while True:
-            await asyncio.sleep(self.leases.coordinator / 3)
+            await asyncio.sleep(self.lease / 3)
             with _reported("runs_not_kept"):
                 await self._keep()
 
@@ -449,12 +434,12 @@ class RunCoordinator(Openable):
         await self._hold_on()
         await self._take_up()
         now = asyncio.get_running_loop().time()
-        if self._recovered and now - self._kept > 2 / 3 * self.leases.coordinator:
+        if self._recovered and now - self._kept > 2 / 3 * self.lease:
             self._back, self._recovered = now, False
         self._kept = now
         # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
         # They get it only once: a machine that is always slow would otherwise never take back a lost run.
-        if now - self._back >= self.leases.runner / 2:
+        if now - self._back >= self.runner_lease / 2:
             found = await self.store.recover({run for run, _ in self._starting})
             self._recovered = True
             if any(record.owes for record in found):
@@ -462,19 +447,28 @@ class RunCoordinator(Openable):
 
     async def _take_up(self) -> None:
         """Run the finish hooks of runs that have no coordinator."""
-        for record in await self.store.take_owing(self.leases.coordinator):
-            self._finish(record)
+        for record in await self.store.take_owing(self.lease):
+            if record.id not in self._finishing:
+                _begin(self._finishing, record.id, self._run_finish_hooks(record))
 
     async def _hold_on(self) -> None:
         """Renew the holds of this coordinator. Cancel a hook whose run was stopped, or has another holder by now."""
         for (run, attempt), task in tuple(self._starting.items()):
             try:
-                await self.store.renew(run, Holder(self.name, attempt), self.leases.coordinator)
+                by = Holder(self.name, attempt)
+                await self.store.change(run, partial(renew_run, by=by, seconds=self.lease))
             except RunRefused:
                 task.cancel()
         for run in tuple(self._finishing):
             with suppress(UnknownRun):
-                await self.store.owe(run, self.leases.coordinator)
+                await self._owe(run, self.lease)
+
+
+def _begin(tasks: dict[K, asyncio.Task[None]], key: K, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin work as a task, which `tasks` holds until it is done."""
+    task = tasks[key] = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(lambda _: tasks.pop(key, None))
+    return task
 
 
 @contextmanager

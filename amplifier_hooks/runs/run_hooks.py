@@ -10,7 +10,7 @@ and the runner gets exactly that input.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from attrs import field, frozen
@@ -76,17 +76,6 @@ def find_function(name: str) -> Any:
 
 async def _drop(run: str, told: Sequence[NewRunEvent]) -> None:
     """Store no events: an engine of its own has its own history."""
-
-
-class RunHookOptions(TypedDict, total=False):
-    """The options of `RunHooks` that a coordinator takes."""
-
-    registry: HookRegistry
-    find: Callable[[str], Any]
-    reach: AllowedUrls
-    variables: Mapping[str, str]
-    clock: Clock
-    threads: DaemonPool
 
 
 @frozen(kw_only=True)
@@ -259,12 +248,12 @@ class RunHooks:
             report("run_finish_hook_failed", run=record.id, target=entry.target, error=what.fields["error"])
 
     def registry_of(self, blueprint: Blueprint) -> HookRegistry:
-        """Return the registry of a blueprint's own hooks, which lasts as long as the blueprint.
+        """Return the registry of a blueprint's own hooks, which lasts until the blueprint is another one.
 
         A start hook with `on_error` `block` is a gate.
         """
         known = self._registries.get(blueprint.name)
-        if known is None or known[0] is not blueprint:
+        if known is None or known[0] != blueprint:
             registry = HookRegistry()
             for point, event in POINTS.items():
                 entry: HookEntry | None = getattr(blueprint.hooks, point)

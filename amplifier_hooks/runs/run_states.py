@@ -11,8 +11,9 @@ A holder works on a run for a limited time: a coordinator while its start hooks 
 hold has a holder, a number and an end, and is renewed. Once it is over, every coordinator may `drop` or `lose` the run,
 and reports of the last holder no longer count when another one holds the run. A run that has ended never moves again.
 
-Every other function here takes a run as it is stored, and returns a `Change` or raises `RunMoved`. Events come in the
-order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the run itself.
+The functions `…_run` take a run as it is stored and the time, and return a `Change` or raise `RunMoved`; the store
+carries them out (`RunStore.change`). Events come in the order in which they happen: `hook_*` as RUN-12 defines them,
+and `run_*` for the run itself.
 
 ```
 RunRefused (HookError)          the request has no effect; the reason says why
@@ -28,7 +29,7 @@ RunRefused (HookError)          the request has no effect; the reason says why
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -88,15 +89,7 @@ class ResultRefused(RunRefused, ValueError):
 
 
 class AgentsTooDeep(RunRefused):
-    """Agents have started agents, deeper than the limit. `chain` names them, the first one first."""
-
-    def __init__(self, chain: Iterable[str], limit: int) -> None:
-        self.chain = tuple(chain)
-        self.limit = limit
-        super().__init__(
-            f"agents start agents more than {limit} deep: {' → '.join(self.chain)}; break the cycle, or raise "
-            "max_depth of the coordinator"
-        )
+    """Agents have started agents, deeper than the limit."""
 
 
 class RunMoved(RunRefused):
@@ -251,8 +244,8 @@ class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 Change = tuple[RunRecord, Sequence[NewRunEvent]]
 """A run after a change, and the events of the change."""
-Owed = Callable[[RunRecord], float | None]
-"""A function that returns the seconds to run the finish hooks of a run, None for a run without any. It may raise."""
+Decide = Callable[[RunRecord, datetime], Change]
+"""A function that returns a run after a change, from the run as it is and the time."""
 
 
 def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
@@ -274,10 +267,14 @@ def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = No
     return replace(record, stage=row.target, ended=now if ended else None, holder=holder, held_until=None)
 
 
+def extend_hold(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
+    """Return the record with a hold that ends after so many seconds."""
+    return replace(record, held_until=now + timedelta(seconds=seconds))
+
+
 def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
     """Return the record under a new hold, with a new number."""
-    until = now + timedelta(seconds=seconds)
-    return replace(record, holder=holder, held_until=until, attempt=record.attempt + 1)
+    return replace(extend_hold(record, now, seconds), holder=holder, attempt=record.attempt + 1)
 
 
 def take_run(
@@ -310,16 +307,24 @@ def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutc
     return replace(after, ran_with=passed.parameters if changed else None), (*passed.told, NewRunEvent("run_ready", {}))
 
 
+def renew_run(record: RunRecord, now: datetime, by: Holder, seconds: float) -> Change:
+    """Extend the hold of a run."""
+    return extend_hold(move_run(record, "renew", now, by), now, seconds), ()
+
+
+def report_run(record: RunRecord, now: datetime, by: Holder, text: str | None, data: Any) -> Change:
+    """Keep the result of a run that is going on; a later result replaces it."""
+    after = replace(move_run(record, "report", now, by), reported=True, result_text=text, result_data=data)
+    return after, (NewRunEvent("run_result", result_fields(after)),)
+
+
 def end_run(
-    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, *, error: str | None, owed: Owed
+    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, error: str | None, *, owes: bool = False
 ) -> Change:
-    """End a run. Repeating the same ending by the same holder changes nothing, and does not call `owed`."""
+    """End a run. Repeating the same ending by the same holder changes nothing. `owes`: finish hooks follow."""
     if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
         return record, ()
-    seconds = owed(record)
-    after = move_run(record, ending, now, by)
-    until = None if seconds is None else now + timedelta(seconds=seconds)
-    after = replace(after, error=error, owes=seconds is not None, held_until=until)
+    after = replace(move_run(record, ending, now, by), error=error, owes=owes)
     return after, (end_event(after),)
 
 
@@ -350,6 +355,18 @@ def take_back_run(record: RunRecord, now: datetime) -> Change:
     else:
         return after, (told,)
     return after, (told, end_event(after))
+
+
+def note_run(record: RunRecord, _now: datetime, told: Sequence[NewRunEvent], *, settled: bool = False) -> Change:
+    """Keep events of a run. `settled` means that its finish hooks have run."""
+    hooked = record.hooked or any(what.type.startswith("hook_") for what in told)
+    after = replace(record, hooked=hooked)
+    return (replace(after, owes=False, held_until=None) if settled else after), told
+
+
+def owe_run(record: RunRecord, now: datetime, seconds: float) -> Change:
+    """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
+    return (extend_hold(record, now, seconds) if record.owes else record), ()
 
 
 def end_event(record: RunRecord) -> NewRunEvent:

@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
-from attrs import frozen
 from msgspec.structs import replace
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
@@ -30,27 +29,24 @@ from amplifier_hooks.runs.run_states import (
     RunRecord,
     UnknownRun,
     UnknownSession,
-    conclude_run,
-    end_run,
     event_body,
-    move_run,
-    result_fields,
-    stop_run,
+    note_run,
+    owe_run,
     take_back_run,
     take_run,
 )
-from amplifier_hooks.storage.database import CorruptStore, Migrations, Openable, Statement, Wake
+from amplifier_hooks.storage.database import CorruptStore, Migrations, Openable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Change, Holder, Owed, RunEnding, StartOutcome
+    from amplifier_hooks.runs.run_states import Decide
     from amplifier_hooks.storage.change_signal import Watch
-    from amplifier_hooks.storage.database import Database, Script
+    from amplifier_hooks.storage.database import Database
 
 WAITING: Final = "runs"
 """Topic that wakes waiting claims when there may be a run to claim."""
@@ -93,30 +89,6 @@ UPDATE: Final = (
     f"WHERE id = $1 AND version = ${len(NAMES) + 3} RETURNING id"
 )
 encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-
-
-@frozen(kw_only=True)
-class ClaimFilter:
-    """The runs that a runner would claim.
-
-    None for `tenant` and `agents` means all. `begin` includes runs whose start hooks have to run first. `heard` is True
-    if the registry has hooks for the start of any run.
-    """
-
-    tenant: str | None = None
-    agents: frozenset[str] | None = None
-    begin: bool = True
-    heard: bool = False
-
-
-Decide = Callable[[RunRecord, datetime], "Change"]
-"""A function that returns a run after a change, from the run as it is and the time."""
-Check = Callable[[RunRecord, str | None, Any], None]
-"""A function that raises if a run cannot have this result."""
-
-
-def _accept(*_: object) -> None:
-    """Return None for every run and every result."""
 
 
 class RunStore(Openable):
@@ -215,18 +187,22 @@ class RunStore(Openable):
         if new.parent is not None:
             parent = await self.get(new.parent, tenant=new.tenant if parent_tenant is None else parent_tenant)
             if parent.depth + 1 > max_depth:
-                raise AgentsTooDeep([*await self._chain(parent), new.agent], max_depth)
+                chain = " → ".join([*await self._chain(parent), new.agent])
+                raise AgentsTooDeep(
+                    f"agents start agents more than {max_depth} deep: {chain}; break the cycle, or raise max_depth of "
+                    "the coordinator"
+                )
             new = replace(new, parent_session=parent.session, depth=parent.depth + 1)
         if resumes and not await self.select(1, session=new.session, tenant=new.tenant):
             raise UnknownSession(f"there is no session {new.session!r:.80}; leave it out to begin a new one")
         new = replace(new, created=self._at(now))
         queued = NewRunEvent("run_queued", {"agent_name": new.agent})
-        record = await self._write(INSERT, new, (queued,), new.created, WAITING)
+        record = await self._write(INSERT, new, (queued,), new.created)
         if record is None:  # inserted by another caller at the same instant
             return await self.get(new.id)
         if parent is not None:
             child = NewRunEvent("run_child", {"child_run_id": new.id, "agent_name": new.agent})
-            await self.note(parent.id, (child,))
+            await self.change(parent.id, partial(note_run, told=(child,)))
         return record
 
     async def _chain(self, last: RunRecord) -> list[str]:
@@ -237,22 +213,29 @@ class RunStore(Openable):
         return [record.agent for record in chain]
 
     async def take(
-        self, wanted: ClaimFilter, runner: str, coordinator: str, leases: tuple[float, float]
+        self,
+        holders: tuple[str, str],
+        leases: tuple[float, float],
+        *,
+        tenant: str | None = None,
+        agents: Iterable[str] | None = None,
+        begin: bool = True,
+        heard: bool = False,
     ) -> RunRecord | None:
         """Claim one run exclusively: handed to the runner, or held by the coordinator for its start hooks.
 
-        Urgent runs come first, and then the oldest. `leases` are the seconds of a runner's and of a coordinator's hold.
+        Urgent runs come first, and then the oldest. None for `tenant` and `agents` means all.
 
         Args:
-            wanted: Runs that may be claimed.
-            runner: Name of the runner.
-            coordinator: Name of the coordinator.
+            holders: Names of the runner and of the coordinator.
+            leases: Seconds of a runner's and of a coordinator's hold.
+            begin: True if runs may be claimed whose start hooks have to run first.
+            heard: True if the registry has hooks for the start of any run.
         """
-        agents = None if wanted.agents is None else tuple(sorted(wanted.agents))
-        conditions, values = _where({"tenant": wanted.tenant, "agent": agents})
+        conditions, values = _where({"tenant": tenant, "agent": None if agents is None else tuple(sorted(agents))})
         conditions.append("stage IN ('queued', 'ready')")  # as in the index
-        if not wanted.begin:
-            conditions.append(f"(stage = 'ready' OR bare = 1{'' if wanted.heard else ' OR hooked = 0'})")
+        if not begin:
+            conditions.append(f"(stage = 'ready' OR bare = 1{'' if heard else ' OR hooked = 0'})")
         text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT "
         while found := await self._find(f"{text}{(most := len(self._taking) + 1):d}", *values):
             free = [one for one in found if one[0].id not in self._taking]  # claims of one process never compete
@@ -263,7 +246,7 @@ class RunStore(Openable):
             record, now = free[0]
             written = self._taking[record.id] = asyncio.get_running_loop().create_future()
             try:
-                change = take_run(record, now, (runner, coordinator), leases, heard=wanted.heard)
+                change = take_run(record, now, holders, leases, heard=heard)
                 if (after := await self._write(UPDATE, *change, now)) is not None:
                     return after
             finally:
@@ -271,78 +254,24 @@ class RunStore(Openable):
                 written.set_result(None)
         return None
 
-    async def conclude(self, run: str, by: Holder, passed: StartOutcome) -> RunRecord:
-        """Store the outcome of start hooks: the run is blocked, or ready for any runner.
+    async def change(self, run: str, decide: Decide, tenant: str | None = None) -> RunRecord:
+        """Change a run as `decide` says, which is asked again if the run has changed meanwhile.
+
+        Raise `UnknownRun`, also for a run of another tenant, and the errors of `decide`.
 
         Args:
-            passed: Outcome of the start hooks.
+            decide: Function that returns the run after the change, such as those of `run_states`.
         """
-        return await self._change(run, lambda record, now: conclude_run(record, now, by, passed), WAITING)
-
-    async def renew(self, run: str, by: Holder, lease: float, tenant: str | None = None) -> RunRecord:
-        """Extend the hold of a run."""
-
-        def extend(record: RunRecord, now: datetime) -> Change:
-            return _under_hold(move_run(record, "renew", now, by), now, lease), ()
-
-        return await self._change(run, extend, tenant=tenant)
-
-    async def report(
-        self, run: str, by: Holder, text: str | None, data: Any, *, check: Check = _accept, tenant: str | None = None
-    ) -> RunRecord:
-        """Store the result of a run that is going on; a later result replaces it. `check` may raise for the run."""
-
-        def keep(record: RunRecord, now: datetime) -> Change:
-            check(record, text, data)
-            after = move_run(record, "report", now, by)
-            after = replace(after, reported=True, result_text=text, result_data=data)
-            return after, (NewRunEvent("run_result", result_fields(after)),)
-
-        return await self._change(run, keep, tenant=tenant)
-
-    async def end(
-        self,
-        run: str,
-        by: Holder,
-        ending: RunEnding,
-        error: str | None,
-        *,
-        owed: Owed = _accept,
-        tenant: str | None = None,
-    ) -> RunRecord:
-        """End a run. Repeating the same ending by the same holder changes nothing.
-
-        Args:
-            owed: Function that returns the seconds for which the caller holds the finish hooks, which it will run. It
-                is not called for an ending that is repeated.
-        """
-        return await self._change(
-            run, lambda record, now: end_run(record, now, by, ending, error=error, owed=owed), tenant=tenant
-        )
-
-    async def stop(self, run: str, reason: str, tenant: str | None = None) -> RunRecord:
-        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-        return await self._change(run, lambda record, now: stop_run(record, now, reason), tenant=tenant)
-
-    async def note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> RunRecord:
-        """Store events of a run. `settled` means that its finish hooks have run.
-
-        Args:
-            told: Events to store.
-        """
-        hooked = any(what.type.startswith("hook_") for what in told)
-
-        def add(record: RunRecord, _: datetime) -> Change:
-            after = replace(record, hooked=record.hooked or hooked)
-            return (replace(after, owes=False, held_until=None) if settled else after), told
-
-        return await self._change(run, add)
-
-    async def owe(self, run: str, lease: float) -> RunRecord:
-        """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
-        return await self._change(
-            run, lambda record, now: (_under_hold(record, now, lease) if record.owes else record, ())
-        )
+        while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
+            record, now = found[0]
+            if tenant not in (None, record.tenant):
+                break
+            after, told = decide(record, now)
+            if after is record and not told:
+                return record
+            if (written := await self._write(UPDATE, after, told, now)) is not None:
+                return written
+        raise UnknownRun(run)
 
     # -- runs without a holder -----------------------------------------------------------------------------------------
 
@@ -369,7 +298,7 @@ class RunStore(Openable):
         """Take hold of ended runs whose finish hooks have no coordinator."""
         owing = f"owes = 1 AND coalesce(held_until, 0) <= coalesce({self.NOW}, $1) ORDER BY id LIMIT {CHUNK}"
         found = await self._find(owing, micros_of(self._clock()))
-        return await self._change_all(found, lambda record, now: (_under_hold(record, now, lease), ()))
+        return await self._change_all(found, partial(owe_run, seconds=lease))
 
     async def purge(self, older_than: float) -> int:
         """Remove runs that ended so many seconds ago, unless their finish hooks are still owed. Return their number."""
@@ -386,30 +315,12 @@ class RunStore(Openable):
         rows = await self.database.fetch(f"SELECT {self.NOW}, body FROM {{schema}}.run WHERE {condition}", *values)
         return [(_load(body), self._at(now)) for now, body in rows]
 
-    async def _change(self, run: str, decide: Decide, *topics: str, tenant: str | None = None) -> RunRecord:
-        """Change a run as `decide` says, which is asked again if the run has changed meanwhile.
-
-        Raise `UnknownRun`, also for a run of another tenant.
-        """
-        while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
-            record, now = found[0]
-            if tenant not in (None, record.tenant):
-                break
-            after, told = decide(record, now)
-            if after is record and not told:
-                return record
-            if (written := await self._write(UPDATE, after, told, now, *topics)) is not None:
-                return written
-        raise UnknownRun(run)
-
     async def _change_all(self, found: Sequence[tuple[RunRecord, datetime]], decide: Decide) -> list[RunRecord]:
         """Change runs as they were found, and return those that have not changed meanwhile."""
-        written = [await self._write(UPDATE, *decide(record, now), now, WAITING) for record, now in found]
+        written = [await self._write(UPDATE, *decide(record, now), now) for record, now in found]
         return [record for record in written if record is not None]
 
-    async def _write(
-        self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime, *topics: str
-    ) -> RunRecord | None:
+    async def _write(self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime) -> RunRecord | None:
         """Write a run and its events, and return the run; return None if it has changed meanwhile."""
         failed = sum(what.type == "hook_failed" for what in told)
         counts = {"events": after.events + len(told), "failures": after.failures + failed}
@@ -417,19 +328,11 @@ class RunStore(Openable):
         lines = "".join(f"{encode([micros_of(what.at or now), event_body(done, what, now)])}\n" for what in told)
         values = [_column(name, getattr(done, name)) for name in NAMES]
         values += [encode(msgspec.to_builtins(done)), lines, *([after.version] if sql is UPDATE else [])]
-
-        return done if await self._execute(sql, values, (done.id, *topics)) else None
-
-    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> bool:
-        """Execute a statement, and wake the watchers of topics. Return False, and wake none, if it writes no row."""
-
-        def script() -> Script[bool]:
-            written = bool((yield Statement(sql, tuple(values))))
-            for topic in topics if written else ():
-                yield Wake(topic)
-            return written
-
-        return await self.database.run(script())
+        topics = (done.id, WAITING) if done.stage in ("queued", "ready") else (done.id,)
+        if not await self.database.fetch(sql, *values):  # a transaction around it would be two more round trips
+            return None
+        self.database.tell(*topics)
+        return done
 
 
 class MemoryRuns(RunStore):
@@ -457,14 +360,7 @@ class PostgresRuns(RunStore):
     NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
 
     def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
-        self._postgres = PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn
-        super().__init__(self._postgres)
-
-    async def _execute(self, sql: str, values: Sequence[Any], topics: Sequence[str]) -> bool:
-        """Execute without a transaction around the statement, which would take two more round trips."""
-        written = bool(await self.database.fetch(sql, *values))
-        self._postgres.tell(*(topics if written else ()))
-        return written
+        super().__init__(PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn)
 
 
 def runs_in(database: Database) -> RunStore:
@@ -506,7 +402,3 @@ def _load(body: str) -> RunRecord:
         return msgspec.convert(json.loads(body), RunRecord)
     except (ValueError, msgspec.ValidationError) as problem:
         raise CorruptStore(f"a run cannot be read: {problem}") from problem
-
-
-def _under_hold(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
-    return replace(record, held_until=now + timedelta(seconds=seconds))

@@ -190,6 +190,10 @@ class Database(Protocol):
         """Run one statement in its own transaction, and return its rows."""
         ...
 
+    def tell(self, *topics: str) -> None:
+        """Wake the watchers of topics, after a statement that has changed them."""
+        ...
+
     def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
         """Watch one topic, or all, from entry of the context on: watch, then read, then wait, then read again."""
         ...

@@ -202,6 +202,11 @@ class SqliteDatabase(Openable):
         """Run one statement, and return its rows."""
         return await self._do(lambda: _execute(self._open_connection, sql, values))
 
+    def tell(self, *topics: str) -> None:
+        """Wake the watchers of topics, after a statement; those of other processes look by themselves."""
+        for topic in topics:
+            self._signals.notify(topic)
+
     @contextmanager
     def watch(self, topic: str | None = None) -> Iterator[Watch]:
         """Watch one topic, or all. A change by another process wakes all watchers."""

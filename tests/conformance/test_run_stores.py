@@ -18,17 +18,23 @@ from amplifier_hooks.runs.run_states import (
     StartOutcome,
     UnknownRun,
     UnknownSession,
+    conclude_run,
+    end_run,
+    note_run,
+    owe_run,
+    renew_run,
+    report_run,
+    stop_run,
 )
-from amplifier_hooks.runs.run_store import UPDATE, ClaimFilter, MemoryRuns, PostgresRuns
+from amplifier_hooks.runs.run_store import UPDATE, MemoryRuns, PostgresRuns
 from amplifier_hooks.storage.postgres import PostgresDatabase
-from tests.runs import EVERYTHING, LEASES, Shelf, new_run, run_store
+from tests.runs import Shelf, change, claim, new_run, run_store
 from tests.stores import DSN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Owed
     from amplifier_hooks.runs.run_store import RunStore
 
 DEEP = 4
@@ -44,9 +50,9 @@ async def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield made
 
 
-async def take(store: RunStore, runner: str = "one", wanted: ClaimFilter = EVERYTHING) -> RunRecord:
+async def take(store: RunStore, runner: str = "one", **wanted: Any) -> RunRecord:
     """Claim a run."""
-    record = await store.take(wanted, runner, "coordinator", LEASES)
+    record = await claim(store, runner, **wanted)
     assert record is not None
     return record
 
@@ -70,9 +76,9 @@ async def test_a_run_from_queue_to_result(shelf: Shelf) -> None:
     assert (queued.status, queued.parameters) == ("queued", {"amount": 1})
     record = await take(store)
     assert (record.status, record.holder, record.handed) == ("running", "one", 1)
-    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
-    await store.report(record.id, by(record), None, {"total": [1, "\ud800\0"]})
-    ended = await store.end(record.id, by(record), "completed", None)
+    assert await claim(store, "two") is None
+    await change(store, record.id, report_run, by=by(record), text=None, data={"total": [1, "\ud800\0"]})
+    ended = await change(store, record.id, end_run, by=by(record), ending="completed", error=None)
     found = await store.get(record.id, tenant="acme")
     assert (found.status, found.result_data, found.result_text) == ("completed", {"total": [1, "\ud800\0"]}, None)
     assert found == ended
@@ -88,11 +94,15 @@ async def test_a_run_with_start_hooks_goes_through_them(shelf: Shelf) -> None:
     await store.submit(new_run(hooked=True), DEEP)
     begun = await take(store)
     assert (begun.status, begun.stage, begun.holder) == ("starting", "starting", "coordinator")
-    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
+    assert await claim(store, "two") is None
     with pytest.raises(RunMoved):
-        await store.conclude(begun.id, Holder("another", begun.attempt), StartOutcome(parameters={}))
+        await change(
+            store, begun.id, conclude_run, by=Holder("another", begun.attempt), passed=StartOutcome(parameters={})
+        )
     told = (NewRunEvent("hook_start", {"hook_type": "on_run_start"}),)
-    ready = await store.conclude(begun.id, by(begun), StartOutcome(parameters={"amount": 2}, told=told))
+    ready = await change(
+        store, begun.id, conclude_run, by=by(begun), passed=StartOutcome(parameters={"amount": 2}, told=told)
+    )
     assert (ready.status, ready.stage) == ("starting", "ready")
     running = await take(store, "two")
     assert (running.status, running.parameters, running.effective) == ("running", {"amount": 1}, {"amount": 2})
@@ -107,7 +117,7 @@ async def test_changes_at_the_same_time(shelf: Shelf) -> None:
     store = shelf.store
     run = (await store.submit(new_run(), DEEP)).id
     told = [(NewRunEvent("hook_failed", {"place": place}),) for place in range(8)]
-    await asyncio.gather(*(store.note(run, one) for one in told))
+    await asyncio.gather(*(change(store, run, note_run, told=one) for one in told))
     record = await store.get(run)
     assert (record.events, record.failures, record.hooked) == (9, 8, True)
     events = await store.events(run, after=1)
@@ -121,11 +131,13 @@ async def test_a_blocked_run_is_over(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
     begun = await take(store)
-    blocked = await store.conclude(begun.id, by(begun), StartOutcome(error="too much", blocked=True))
+    blocked = await change(
+        store, begun.id, conclude_run, by=by(begun), passed=StartOutcome(error="too much", blocked=True)
+    )
     assert (blocked.status, blocked.error, blocked.blocked, blocked.handed) == ("failed", "too much", True, 0)
     await shelf.advance(10_000)
     assert await store.recover() == []
-    assert await store.take(EVERYTHING, "one", "coordinator", LEASES) is None
+    assert await claim(store, "one") is None
     *_, last = await store.events(begun.id)
     assert (last.type, last.body["block_reason"]) == ("run_failed", "too much")
 
@@ -148,9 +160,9 @@ async def test_what_can_be_handed_at_once(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(1, hooked=True), DEEP)
     await store.submit(new_run(2), DEEP)
-    assert await store.take(ClaimFilter(begin=False, heard=True), "one", "coordinator", LEASES) is None
-    assert (await take(store, wanted=ClaimFilter(begin=False))).parameters == {"amount": 2}
-    assert await store.take(ClaimFilter(begin=False), "one", "coordinator", LEASES) is None
+    assert await claim(store, begin=False, heard=True) is None
+    assert (await take(store, begin=False)).parameters == {"amount": 2}
+    assert await claim(store, begin=False) is None
     assert (await take(store)).status == "starting"
 
 
@@ -160,11 +172,10 @@ async def test_a_runner_takes_what_it_can_run(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(1, tenant="other"), DEEP)
     await store.submit(new_run(2, agent="painter"), DEEP)
-    wanted = ClaimFilter(tenant="acme", agents=frozenset({"writer"}))
-    assert await store.take(wanted, "one", "coordinator", LEASES) is None
-    assert await store.take(ClaimFilter(agents=frozenset()), "one", "coordinator", LEASES) is None
-    assert (await take(store, wanted=ClaimFilter(tenant="acme"))).agent == "painter"
-    assert (await take(store, wanted=ClaimFilter(tenant="other"))).tenant == "other"
+    assert await claim(store, tenant="acme", agents=frozenset({"writer"})) is None
+    assert await claim(store, agents=frozenset()) is None
+    assert (await take(store, tenant="acme")).agent == "painter"
+    assert (await take(store, tenant="other")).tenant == "other"
 
 
 @pytest.mark.rule("RUN-7")
@@ -176,11 +187,11 @@ async def test_many_claim_at_once(shelf: Shelf) -> None:
     taken: list[str] = []
 
     async def runner(name: str) -> None:
-        while record := await store.take(EVERYTHING, name, "coordinator", LEASES):
+        while record := await claim(store, name):
             taken.append(record.id)
 
     await asyncio.gather(*(runner(f"runner-{number}") for number in range(8)))
-    while record := await store.take(EVERYTHING, "late", "coordinator", LEASES):  # what all had stepped over at once
+    while record := await claim(store, "late"):  # what all had stepped over at once
         taken.append(record.id)
     assert sorted(taken) == [f"run_{number:032x}" for number in range(1, 17)]
 
@@ -192,11 +203,11 @@ class HeldRuns(MemoryRuns):
         super().__init__()
         self.begun, self.go = asyncio.Semaphore(0), asyncio.Event()
 
-    async def _execute(self, sql: str, *others: Any) -> bool:
+    async def _write(self, sql: str, *others: Any) -> RunRecord | None:
         if sql == UPDATE:
             self.begun.release()
             await self.go.wait()
-        return await super()._execute(sql, *others)
+        return await super()._write(sql, *others)
 
 
 @pytest.mark.rule("RUN-7")
@@ -235,7 +246,7 @@ async def test_a_runner_that_died(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     first = await take(store, "one")
-    await store.renew(first.id, by(first), 60)
+    await change(store, first.id, renew_run, by=by(first), seconds=60)
     await shelf.advance(59)
     assert await store.recover() == []
     await shelf.advance(2)
@@ -243,13 +254,13 @@ async def test_a_runner_that_died(shelf: Shelf) -> None:
     second = await take(store, "two")
     assert (second.holder, second.handed) == ("two", 2)
     for late in (
-        store.renew(first.id, by(first), 60),
-        store.report(first.id, by(first), "late", None),
-        store.end(first.id, by(first), "completed", None),
+        change(store, first.id, renew_run, by=by(first), seconds=60),
+        change(store, first.id, report_run, by=by(first), text="late", data=None),
+        change(store, first.id, end_run, by=by(first), ending="completed", error=None),
     ):
         with pytest.raises(RunMoved):
             await late
-    await store.end(second.id, by(second), "completed", None)
+    await change(store, second.id, end_run, by=by(second), ending="completed", error=None)
     assert "run_lost" in await kinds(store, first.id)
 
 
@@ -261,8 +272,8 @@ async def test_a_late_completion_nobody_overtook(shelf: Shelf) -> None:
     first = await take(store)
     await shelf.advance(61)
     await store.recover()
-    await store.end(first.id, by(first), "completed", None)
-    assert await store.take(EVERYTHING, "two", "coordinator", LEASES) is None
+    await change(store, first.id, end_run, by=by(first), ending="completed", error=None)
+    assert await claim(store, "two") is None
 
 
 @pytest.mark.rule("RUN-16")
@@ -277,7 +288,7 @@ async def test_a_run_that_ends_its_runners(shelf: Shelf) -> None:
     record = await store.get(f"run_{1:032x}")
     assert record.status == "failed"
     assert "3 runners" in str(record.error)
-    assert await store.take(EVERYTHING, "one", "coordinator", LEASES) is None
+    assert await claim(store, "one") is None
 
 
 @pytest.mark.rule("RUN-16")
@@ -287,7 +298,7 @@ async def test_a_coordinator_that_died(shelf: Shelf) -> None:
     await store.submit(new_run(hooked=True), DEEP)
     first = await take(store)
     await shelf.advance(29)
-    await store.renew(first.id, by(first), 30)
+    await change(store, first.id, renew_run, by=by(first), seconds=30)
     await shelf.advance(29)
     assert await store.recover() == []
     await shelf.advance(2)
@@ -295,8 +306,8 @@ async def test_a_coordinator_that_died(shelf: Shelf) -> None:
     second = await take(store)
     assert second.stage == "starting"
     with pytest.raises(RunMoved):
-        await store.conclude(first.id, by(first), StartOutcome(parameters={}))
-    await store.conclude(second.id, by(second), StartOutcome(parameters={}))
+        await change(store, first.id, conclude_run, by=by(first), passed=StartOutcome(parameters={}))
+    await change(store, second.id, conclude_run, by=by(second), passed=StartOutcome(parameters={}))
 
 
 @pytest.mark.rule("RUN-10", "RUN-16")
@@ -305,12 +316,12 @@ async def test_completion_twice(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
-    once = await store.end(record.id, by(record), "completed", None)
-    assert await store.end(record.id, by(record), "completed", None) == once
+    once = await change(store, record.id, end_run, by=by(record), ending="completed", error=None)
+    assert await change(store, record.id, end_run, by=by(record), ending="completed", error=None) == once
     with pytest.raises(RunMoved):
-        await store.end(record.id, by(record), "failed", "no")
+        await change(store, record.id, end_run, by=by(record), ending="failed", error="no")
     with pytest.raises(RunMoved):
-        await store.report(record.id, by(record), "late", None)
+        await change(store, record.id, report_run, by=by(record), text="late", data=None)
     assert await store.get(record.id) == once
     assert (await kinds(store, record.id)).count("run_completed") == 1
 
@@ -321,16 +332,16 @@ async def test_finish_hooks_that_are_owed(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(), DEEP)
     record = await take(store)
-    await store.end(record.id, by(record), "completed", None, owed=lambda _: 30.0)
-    assert await store.take_owing(30) == []
+    await change(store, record.id, end_run, by=by(record), ending="completed", error=None, owes=True)
+    assert [found.id for found in await store.take_owing(30)] == [record.id]
     await shelf.advance(29)
-    await store.owe(record.id, 30)
+    await change(store, record.id, owe_run, seconds=30)
     await shelf.advance(29)
     assert await store.take_owing(30) == []
     await shelf.advance(2)
     assert [found.id for found in await store.take_owing(30)] == [record.id]
     assert await store.take_owing(30) == []
-    await store.note(record.id, (NewRunEvent("hook_complete", {}),), settled=True)
+    await change(store, record.id, note_run, told=(NewRunEvent("hook_complete", {}),), settled=True)
     await shelf.advance(100)
     assert await store.take_owing(30) == []
 
@@ -344,17 +355,17 @@ async def test_stopping(shelf: Shelf) -> None:
         await shelf.advance(1)
     running = await take(store)
     begun = await take(store)
-    assert (await store.stop(begun.id, "not today")).status == "stopped"
+    assert (await change(store, begun.id, stop_run, reason="not today")).status == "stopped"
     with pytest.raises(RunMoved):
-        await store.conclude(begun.id, by(begun), StartOutcome(parameters={}))
-    assert (await store.stop(f"run_{3:032x}", "nor this")).error == "nor this"
-    asked = await store.stop(running.id, "enough")
+        await change(store, begun.id, conclude_run, by=by(begun), passed=StartOutcome(parameters={}))
+    assert (await change(store, f"run_{3:032x}", stop_run, reason="nor this")).error == "nor this"
+    asked = await change(store, running.id, stop_run, reason="enough")
     assert (asked.status, asked.stopping) == ("running", True)
-    assert await store.stop(running.id, "enough") == asked
+    assert await change(store, running.id, stop_run, reason="enough") == asked
     await shelf.advance(61)
     (gone,) = await store.recover()
     assert (gone.status, gone.error) == ("stopped", "enough")
-    assert await store.stop(running.id, "again") == gone
+    assert await change(store, running.id, stop_run, reason="again") == gone
 
 
 @pytest.mark.rule("RUN-5", "RUN-18")
@@ -429,7 +440,7 @@ async def test_listing(shelf: Shelf) -> None:
     assert await found(session=begun.session) == {1}
     hooked = await take(store)
     assert await found(status="starting") == {2}
-    await store.conclude(hooked.id, by(hooked), StartOutcome(error="no", blocked=True))
+    await change(store, hooked.id, conclude_run, by=by(hooked), passed=StartOutcome(error="no", blocked=True))
     assert await found(blocked=True) == {2}
 
 
@@ -451,10 +462,9 @@ async def test_purging(shelf: Shelf) -> None:
     store = shelf.store
     for number in range(1, 4):
         await store.submit(new_run(number), DEEP)
-    owing: tuple[Owed, ...] = (lambda _: None, lambda _: 1.0)
-    for owed in owing:
+    for owes in (False, True):
         record = await take(store)
-        await store.end(record.id, by(record), "completed", None, owed=owed)
+        await change(store, record.id, end_run, by=by(record), ending="completed", error=None, owes=owes)
     assert await store.purge(3600) == 0
     await shelf.advance(3601)
     assert await store.purge(3600) == 1
@@ -483,12 +493,12 @@ async def test_letting_go(shelf: Shelf) -> None:
     await store.submit(new_run(1), DEEP)
     await store.submit(new_run(2, hooked=True), DEEP)
     ended = await take(store)
-    await store.end(ended.id, by(ended), "completed", None, owed=lambda _: 30.0)
+    await change(store, ended.id, end_run, by=by(ended), ending="completed", error=None, owes=True)
     begun = await take(store)
     await store.let_go("another")
     assert (await store.get(begun.id)).stage == "starting"
     await store.let_go("coordinator")
-    await store.owe(ended.id, 0)
+    await change(store, ended.id, owe_run, seconds=0)
     assert (await store.get(begun.id)).stage == "queued"
     assert [record.id for record in await store.take_owing(30)] == [ended.id]
 
@@ -509,7 +519,7 @@ async def test_whose_clock_counts(shelf: Shelf) -> None:
     store = shelf.store
     await store.submit(new_run(hooked=True), DEEP)
     begun = await take(store)
-    await store.conclude(begun.id, by(begun), StartOutcome(parameters={}))
+    await change(store, begun.id, conclude_run, by=by(begun), passed=StartOutcome(parameters={}))
     after = await take(store)
     for held, lease in ((begun, 30), (after, 60)):
         assert held.held_until is not None

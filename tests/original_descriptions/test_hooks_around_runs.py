@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult
-from amplifier_hooks.runs import Agents, MemoryRuns, RunCoordinator, load_agents
+from amplifier_hooks.runs import Agents, MemoryRuns, RunCoordinator, RunHooks, load_agents
 from amplifier_hooks.runs.blueprint import BlueprintError
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
@@ -89,7 +89,7 @@ def folder_of(folder: Path, *blueprints: dict[str, Any], **more: Any) -> Path:
 @asynccontextmanager
 async def described(agents: Agents, **options: Any) -> Any:
     """Open a coordinator for these agents."""
-    async with MemoryRuns() as store, RunCoordinator(store, agents, **options) as runs:
+    async with MemoryRuns() as store, RunCoordinator(store, agents, RunHooks(**options)) as runs:
         yield House(runs, {})
 
 

@@ -186,7 +186,8 @@ async def serve_until_cancelled(
 ) -> None:
     """Serve the API of the runs until cancelled. With `approvals`, approvers decide about changes of trusted hooks."""
     from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
-    from amplifier_hooks.runs.run_coordinator import Leases, RunCoordinator
+    from amplifier_hooks.runs.run_coordinator import RunCoordinator
+    from amplifier_hooks.runs.run_hooks import RunHooks
     from amplifier_hooks.runs.run_store import runs_in
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
@@ -205,10 +206,13 @@ async def serve_until_cancelled(
         RunCoordinator(
             store,
             agents,
-            registry=HookRegistry() if hooks is None else hooks.registry,
-            leases=Leases(runner=for_runner, coordinator=for_coordinator),
-            variables=dict(os.environ),
-            find=find_in(functions),
+            RunHooks(
+                registry=HookRegistry() if hooks is None else hooks.registry,
+                variables=dict(os.environ),
+                find=find_in(functions),
+            ),
+            lease=for_coordinator,
+            runner_lease=for_runner,
         ) as runs,
         listening(
             create_api(

@@ -89,12 +89,11 @@ class ApiHost:
     async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
         """Open the coordinator of runs for the block."""
         from amplifier_hooks.runs.run_coordinator import RunCoordinator
+        from amplifier_hooks.runs.run_hooks import RunHooks
         from amplifier_hooks.runs.run_store import runs_in
 
-        runs = RunCoordinator(
-            runs_in(self.database), agents, registry=registry, variables=dict(os.environ), find=find_in(self.functions)
-        )
-        async with runs:
+        hooks = RunHooks(registry=registry, variables=dict(os.environ), find=find_in(self.functions))
+        async with RunCoordinator(runs_in(self.database), agents, hooks) as runs:
             yield runs
 
 

@@ -179,12 +179,12 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         record = await while_there(request, runs.claim(runner, tenant=tenant_served(caller), agents=names, wait=wait))
         if record is None:
             return Response(status_code=204)
-        return ClaimedRun.of(record, runs.agents.find(record.agent), runs.leases.runner)
+        return ClaimedRun.of(record, runs.agents.find(record.agent), runs.runner_lease)
 
     @router.post("/runner/runs/{run_id}/renew", summary="Renew the lease of a run.", tags=["runners"])
     async def renew(caller: Runner, run_id: str, body: RunHold) -> Renewal:
         record = await runs.renew(run_id, holder(body), tenant=tenant_served(caller))
-        return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
+        return Renewal(stop=record.stopping, lease_seconds=runs.runner_lease)
 
     @router.post(
         "/runner/runs/{run_id}/result", summary="Post the result, before completing the run.", tags=["runners"]
@@ -193,7 +193,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         record = await runs.report(
             run_id, holder(body), text=body.result_text, data=body.result_data, tenant=tenant_served(caller)
         )
-        return Renewal(stop=record.stopping, lease_seconds=runs.leases.runner)
+        return Renewal(stop=record.stopping, lease_seconds=runs.runner_lease)
 
     @router.post("/runner/runs/{run_id}/completed", summary="End a run. Idempotent.", tags=["runners"])
     async def complete_run(caller: Runner, run_id: str, body: Completion) -> RunBody:

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.runs import run_coordinator as module
-from amplifier_hooks.runs.run_coordinator import Leases
-from amplifier_hooks.runs.run_states import Holder
+from amplifier_hooks.runs.run_states import Holder, stop_run
 from amplifier_hooks.runs.run_store import MemoryRuns
 from amplifier_hooks.storage.database import StoreUnavailable
-from tests.runs import Shelf, agent, agent_hook, house, python_hook
+from tests.runs import Shelf, agent, agent_hook, change, house, python_hook
 
-LONG = Leases(runner=60.0, coordinator=3_000.0)
-"""The keeper sleeps, and a test keeps instead."""
+LONG = 3_000.0
+"""Lease of a coordinator: the keeper sleeps, and a test keeps instead."""
 
 
 def goes_on(event: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +28,7 @@ def goes_on(event: str, data: dict[str, Any]) -> dict[str, Any]:
 async def test_a_claim_that_is_cancelled(steps: int, hooked: bool) -> None:
     """If a claim is cancelled at any point, its run can be claimed again: at once, or after its lease."""
     store = Forgetful()
-    async with house(agent(start=python_hook() if hooked else None), store=store, leases=LONG) as here:
+    async with house(agent(start=python_hook() if hooked else None), store=store, lease=LONG) as here:
         here.functions["hook"] = goes_on
         run = (await here.runs.submit("writer", {"amount": 1})).id
         claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))
@@ -58,7 +57,7 @@ async def test_a_run_that_came_too_late() -> None:
         await go.wait()
         return goes_on(event, data)
 
-    async with house(agent(start=python_hook()), leases=LONG) as here:
+    async with house(agent(start=python_hook()), lease=LONG) as here:
         here.functions["hook"] = waits
         run = (await here.runs.submit("writer", {})).id
         claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))
@@ -79,16 +78,16 @@ class Forgetful(MemoryRuns):
         super().__init__(lambda: self.shelf.now)
         self.away: set[str] = set()
 
-    async def take(self, *arguments: Any) -> Any:
+    async def take(self, *arguments: Any, **wanted: Any) -> Any:
         """Take the runs, and lose the answer."""
-        taken = await super().take(*arguments)
+        taken = await super().take(*arguments, **wanted)
         self._gone("take")
         return taken
 
-    async def conclude(self, *arguments: Any) -> Any:
+    async def change(self, *arguments: Any) -> Any:
         """Fail before the change."""
-        self._gone("conclude")
-        return await super().conclude(*arguments)
+        self._gone("change")
+        return await super().change(*arguments)
 
     async def take_owing(self, lease: float) -> Any:
         """Fail before the change."""
@@ -101,7 +100,7 @@ class Forgetful(MemoryRuns):
 
 
 @pytest.mark.rule("RUN-16", "RUN-22")
-@pytest.mark.parametrize("lost", ["take", "conclude"])
+@pytest.mark.parametrize("lost", ["take", "change"])
 async def test_a_start_nobody_heard_of(lost: str) -> None:
     """A run whose start was stored but not received, or not concluded, is taken up again, also under load."""
     store = Forgetful()
@@ -111,7 +110,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         await busy.wait()
 
     blueprints = (agent("busy", start=python_hook("waits")), agent(start=python_hook()))
-    async with house(*blueprints, store=store, leases=LONG) as here:
+    async with house(*blueprints, store=store, lease=LONG) as here:
         here.functions.update(waits=waits, hook=goes_on)
         other = await here.runs.submit("busy", {})
         assert await here.runs.claim("one", agents=["busy"], wait=0.01) is None
@@ -140,7 +139,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
 async def test_a_store_that_was_away() -> None:
     """After a time without renewals, live runners are given the time to renew."""
     store = Forgetful()
-    async with house(agent(), store=store, leases=LONG) as here:
+    async with house(agent(), store=store, lease=LONG) as here:
         run = (await here.runs.submit("writer", {})).id
         record = await here.runs.claim("one")
         assert record is not None
@@ -180,12 +179,12 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
             cancelled.set()
 
     blueprints = (agent(start=python_hook()), agent("two", start=agent_hook()), agent("validator"))
-    async with house(*blueprints, store=store, leases=LONG) as here:
+    async with house(*blueprints, store=store, lease=LONG) as here:
         here.functions["hook"] = waits
         run = (await here.runs.submit("writer", {})).id
         assert await here.runs.claim("one", wait=0.01) is None
         await begun.wait()
-        await store.stop(run, "elsewhere")
+        await change(store, run, stop_run, reason="elsewhere")
         await here.runs._keep()
         await cancelled.wait()
         run = (await here.runs.submit("two", {})).id
@@ -203,7 +202,7 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
 async def test_a_coordinator_that_takes_up_its_own_run() -> None:
     """A coordinator that lost a run, and has it again, repeats the start hook; the hook's agent goes on."""
     store = MemoryRuns()
-    async with house(agent(start=agent_hook()), agent("validator"), store=store, leases=LONG) as here:
+    async with house(agent(start=agent_hook()), agent("validator"), store=store, lease=LONG) as here:
         run = (await here.runs.submit("writer", {})).id
         child = await here.runs.claim("one", wait=60)
         assert child is not None
@@ -229,7 +228,7 @@ async def test_room_for_one_more_start(monkeypatch: pytest.MonkeyPatch) -> None:
         await go.wait()
         return {"action": "block", "block_reason": "no"}
 
-    async with house(agent("first", start=python_hook("blocks")), agent(start=python_hook()), leases=LONG) as here:
+    async with house(agent("first", start=python_hook("blocks")), agent(start=python_hook()), lease=LONG) as here:
         here.functions.update(blocks=blocks, hook=goes_on)
         await here.runs.submit("first", {})
         assert await here.runs.claim("one", wait=0.01) is None
@@ -250,18 +249,18 @@ class Slow(MemoryRuns):
         super().__init__()
         self.asked, self.go = asyncio.Event(), asyncio.Event()
 
-    async def conclude(self, *arguments: Any) -> Any:
+    async def change(self, *arguments: Any) -> Any:
         """Wait, and store the outcome."""
         self.asked.set()
         await self.go.wait()
-        return await super().conclude(*arguments)
+        return await super().change(*arguments)
 
 
 @pytest.mark.rule("RUN-22")
 async def test_a_run_that_was_promised() -> None:
     """A run that was being handed to a runner as it went away can be claimed as soon as that is done."""
     store = Slow()
-    async with house(agent(start=python_hook()), store=store, leases=LONG) as here:
+    async with house(agent(start=python_hook()), store=store, lease=LONG) as here:
         here.functions["hook"] = goes_on
         run = (await here.runs.submit("writer", {})).id
         claiming = asyncio.ensure_future(here.runs.claim("gone", wait=60))

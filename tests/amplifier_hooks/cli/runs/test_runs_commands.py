@@ -19,6 +19,7 @@ from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.definitions import TrustStore
 from amplifier_hooks.runs.blueprint import Agents
 from amplifier_hooks.runs.overrides import OUTDATED
+from amplifier_hooks.runs.run_states import stop_run
 from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
@@ -29,7 +30,7 @@ from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import store_at
 from tests.amplifier_hooks.server.runs.test_run_routes import site
-from tests.runs import agent, agent_hook, new_run, python_hook
+from tests.runs import agent, agent_hook, change, new_run, python_hook
 from tests.stores import until as look_until
 
 if TYPE_CHECKING:
@@ -312,7 +313,7 @@ def test_old_runs_are_removed(tmp_path: Path) -> None:
     async def end_a_run() -> None:
         async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
             await runs.submit(new_run(), 5)
-            await runs.stop(new_run().id, "not needed", None)
+            await change(runs, new_run().id, stop_run, reason="not needed")
 
     async def count() -> int:
         async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.record.recorder import NoRecord
-from amplifier_hooks.runs.run_states import Holder, RunEvent
+from amplifier_hooks.runs.run_states import Holder, RunEvent, renew_run
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
@@ -24,7 +24,7 @@ from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import as_stream, runs_router
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import knocking, office
-from tests.runs import House, agent, agent_hook, house, python_hook
+from tests.runs import House, agent, agent_hook, change, house, python_hook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -495,7 +495,7 @@ async def test_a_runner_that_was_overtaken() -> None:
         run = await runner.submit("writer", {})
         task = await runner.claim()
         assert task is not None
-        await here.house.runs.store.renew(run, Holder(runner.name, task.attempt), 0)
+        await change(here.house.runs.store, run, renew_run, by=Holder(runner.name, task.attempt), seconds=0)
         await here.house.runs.store.recover()
         other = await here.house.runs.claim("other")
         assert other is not None
