@@ -214,7 +214,7 @@ class RunCoordinator(Openable):
         Args:
             runner: Name of the runner.
             agents: Names of the agents that the runner serves; None stands for all.
-            wait: Seconds to wait for a run; 0 returns at once.
+            wait: Seconds to wait for a run; with 0 the call waits only for a start hook that it begins, and briefly.
         """
         loop = asyncio.get_running_loop()
         end, begin = loop.time() + wait, True

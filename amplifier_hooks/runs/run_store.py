@@ -224,9 +224,10 @@ class RunStore(Openable):
     ) -> RunRecord | None:
         """Claim one run exclusively: handed to the runner, or held by the coordinator for its start hooks.
 
-        Urgent runs come first, and then the oldest. None for `tenant` and `agents` means all.
+        Urgent runs come first, and then the oldest.
 
         Args:
+            agents: Names of the agents whose runs may be claimed; None stands for all.
             holders: Names of the runner and of the coordinator.
             leases: Seconds of a runner's and of a coordinator's hold.
             begin: True if runs may be claimed whose start hooks have to run first.

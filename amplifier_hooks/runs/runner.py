@@ -30,8 +30,8 @@ from uuid import uuid4
 import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import HookError, HookFailed, MissingExtra
-from amplifier_hooks.foreign_code import DaemonPool
+from amplifier_hooks.errors import HookError, MissingExtra
+from amplifier_hooks.foreign_code import DaemonPool, cancellations, underway
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registration import awaits
 from amplifier_hooks.text.escape import clip, for_log
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
 WAIT: Final = 30.0
 """Seconds one claim waits for a run."""
-PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Seconds between tries while the server does not answer; the last value repeats."""
-MOST_TRIES: Final = 12
+PAUSES: Final = (0.2, 0.5, 1.0, 2.0, *[5.0] * 8)
+"""Seconds between tries while the server does not answer: all of them for a report; a claim repeats the last one."""
 LONGEST_ERROR: Final = 2_048
 THREADS: Final = 8
 """Threads for agents that are plain functions.
@@ -257,72 +256,56 @@ class Runner:
 
     async def do(self, task: RunnerTask) -> None:
         """Do a claimed run, and report its end. Cancelling the call leaves the run to be found again."""
-        work = asyncio.ensure_future(self._run_agent(task))
-        keeping = asyncio.ensure_future(self._keep_renewing(task))
+        async with underway(self._run_agent(task)) as work, underway(self._keep_renewing(task)) as keeping:
+            tasks: set[asyncio.Future[Any]] = {work, keeping}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         try:
-            await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in (work, keeping):
-                if not one.done():
-                    one.cancel()
-            await asyncio.wait({work, keeping})
-        told_to_stop = not keeping.cancelled() and keeping.result() == "stop"
-        try:
-            if not work.cancelled():
-                await self._report_outcome(task, work)
-            elif told_to_stop:
+            if work.done() and not work.cancelled():
+                await self._report_outcome(task, *work.result())
+            elif keeping.result():
                 await self.complete(task, "stopped", "it was told to stop")
         except (RunnerRefused, RunnerUnavailable) as problem:  # if the refusal is final, the next claim is refused, too
             log.warning("run_not_ours", run=task.run_id, error=str(problem))
 
-    async def _report_outcome(self, task: RunnerTask, work: asyncio.Future[Any]) -> None:
-        problem = work.exception()
-        if problem is None:
+    async def _report_outcome(self, task: RunnerTask, value: Any, error: str | None) -> None:
+        if error is None:
             try:
-                await self.post_result(task, work.result())
+                await self.post_result(task, value)
             except RunLost:
                 raise
             except (RunnerRefused, TypeError, ValueError, RecursionError) as refusal:  # not the result it was to bring
-                problem = refusal
-            else:
-                await self.complete(task, "completed")
-                return
-        words = _error(problem)
-        log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(words))
-        await self.complete(task, "failed", words)
+                error = describe(refusal, LONGEST_ERROR)
+        if error is not None:  # lone surrogates are escaped, because no request can hold them
+            error = clip(error.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)
+            log.warning("agent_failed", run=task.run_id, agent=task.agent_name, error=for_log(error))
+        await self.complete(task, "completed" if error is None else "failed", error)
 
-    async def _run_agent(self, task: RunnerTask) -> Any:
-        """Return the agent's result.
-
-        Raise no error that would end an event loop; only the runner can cancel the agent.
-        """
+    async def _run_agent(self, task: RunnerTask) -> tuple[Any, str | None]:
+        """Return the agent's result, or its error in words. Only the runner can cancel the agent."""
         try:
-            return await self._call_agent(task)
+            function = self._agents.get(task.agent_name)
+            if function is None:
+                return None, f"this runner has no agent {task.agent_name!r}"
+            result = function(task) if awaits(function) else await self._threads.run(function, task)
+            return await result if inspect.isawaitable(result) else result, None
         except asyncio.CancelledError:
-            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # this runs in a task
+            if cancellations():
                 raise
-            raise HookFailed("it cancelled itself") from None
-        except Exception:
-            raise
-        except BaseException as problem:  # in a task it would end the loop and every other task
-            raise HookFailed(f"it ended with {type(problem).__name__}") from problem
+            return None, "it cancelled itself"
+        except Exception as problem:  # noqa: BLE001  # an agent may raise anything
+            return None, describe(problem, LONGEST_ERROR)
+        except BaseException as problem:  # noqa: BLE001  # in a task it would end the loop and every other task
+            return None, f"it ended with {type(problem).__name__}"
 
-    async def _call_agent(self, task: RunnerTask) -> Any:
-        function = self._agents.get(task.agent_name)
-        if function is None:
-            raise LookupError(f"this runner has no agent {task.agent_name!r}")
-        result = function(task) if awaits(function) else await self._threads.run(function, task)
-        return await result if inspect.isawaitable(result) else result
-
-    async def _keep_renewing(self, task: RunnerTask) -> str:
-        """Renew a run until it is to stop or is lost. Return "stop" or "lost"."""
+    async def _keep_renewing(self, task: RunnerTask) -> bool:
+        """Renew a run until it is to stop or is lost. Return True if it is to stop."""
         while True:
             await asyncio.sleep(max(task.lease / 3, SHORTEST_PAUSE))
             try:
                 if await self.renew(task):
-                    return "stop"
+                    return True
             except RunLost:
-                return "lost"
+                return False
             except (RunnerUnavailable, RunnerRefused) as problem:
                 log.warning("run_not_renewed", run=task.run_id, error=str(problem))
 
@@ -330,11 +313,11 @@ class Runner:
 
     async def _insist(self, task: RunnerTask, what: str, **fields: Any) -> None:
         """Repeat a report until the server has received it."""
-        for attempt in range(MOST_TRIES):
+        for pause in PAUSES:
             with suppress(RunnerUnavailable):
                 await self._tell(task, what, **fields)
                 return
-            await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            await asyncio.sleep(pause)
         raise RunnerUnavailable(f"run {task.run_id}: the server could not be told of its {what}")
 
     async def _tell(self, task: RunnerTask, what: str, **fields: Any) -> dict[str, Any]:
@@ -379,9 +362,3 @@ def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
         refusal = RunLost if answer.status_code in GONE else RunnerRefused
         raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
     return said
-
-
-def _error(problem: BaseException) -> str:
-    """Return an error in words for readers of the run. Lone surrogates are escaped, because no answer can hold them."""
-    words = str(problem) if isinstance(problem, HookFailed) else describe(problem, LONGEST_ERROR)
-    return clip(words.encode("utf-8", "backslashreplace").decode(), LONGEST_ERROR)
