@@ -126,14 +126,12 @@ class Admission(msgspec.Struct, eq=False):
         """
         return Attempt(self.judge, self.approver, call, act, handles or {}, kind, problem).carry_out()
 
-    def admit_event(self, judged: Judged, problem: str = "") -> Awaitable[Verdict]:
+    def admit_event(self, judged: Judged) -> Awaitable[Verdict]:
         """Let an approver decide about an event whose hooks have answered already.
 
         No later call can come back to its question, and the record has no `running` of it. An approver cannot edit it.
-        With a `problem` the event cannot be frozen, and is refused.
         """
-        attempt = Attempt(self.judge, self.approver, judged.call, judged.act, judged.handles, "", problem)
-        return attempt.carry_out(judged)
+        return Attempt(self.judge, self.approver, judged.call, judged.act, judged.handles, "").carry_out(judged)
 
     async def admit_change(self, permit: Permit, changed: bytes) -> Outcome | None:
         """Look at an input that middleware changed after the permit. Return the denial, or None if it may run.
@@ -420,16 +418,16 @@ class Attempt(msgspec.Struct, eq=False):
         if (stopped := judge.stopped_since(self.stops)) is not None:
             return await self._refuse(deny_outcome(judged.outcome, "session", stopped, "session_cancelled"))
         if judge.has_changed_since(judged):
-            return await self._look_once_more()
+            objection = await self._look_once_more()
+            return None if objection is None else await self._refuse(objection)
         if not self.approvals:
             return Permit(judged.act, judged.outcome, judged, self.kind, judged.by_rule, stops=self.stops)
         return await self._claim_approvals()
 
-    async def _look_once_more(self) -> Verdict | None:
-        """Look at the act again, because hooks or rules have changed since the last look."""
+    async def _look_once_more(self) -> Outcome | None:
+        """Look at the act again, because hooks or rules have changed since the last look. Too many looks deny it."""
         if self.looks == LOOKS:
-            outcome = self.judged.outcome
-            return await self._refuse(deny_outcome(outcome, "session", TOO_MANY_CHANGES, "approval_unavailable"))
+            return deny_outcome(self.judged.outcome, "session", TOO_MANY_CHANGES, "approval_unavailable")
         self.looks += 1
         self.judged = await self.judge.look_again(self.judged)
         return None
@@ -462,7 +460,8 @@ class Attempt(msgspec.Struct, eq=False):
         if (stopped := self.judge.stopped_since(self.stops)) is not None:
             return deny_outcome(self.judged.outcome, "session", stopped, "session_cancelled")
         while self.judge.has_changed_since(self.judged):
-            self.judged = await self.judge.look_again(self.judged)
+            if (objection := await self._look_once_more()) is not None:
+                return objection
             outcome = self.judged.outcome
             if outcome.denied:
                 return outcome

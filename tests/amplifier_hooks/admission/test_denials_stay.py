@@ -38,6 +38,27 @@ class BusyStore(ScriptedApprover):
         return await super().claim(request_id, digest)
 
 
+class Restless:
+    """A gate that puts a hook more in force at each look, from `begin` on."""
+
+    hook_version = "1"
+
+    def __init__(self, hooks: HookRegistry, answer: HookResult | None, *, begun: bool) -> None:
+        self.hooks, self.answer, self.begun, self.looks = hooks, answer, begun, 0
+
+    def __call__(self, event: str, data: Any) -> HookResult | None:
+        """Answer, and register a hook; far beyond any bound it stops."""
+        self.looks += 1
+        if self.begun and self.looks < 100:
+            self.hooks.on("tool:pre", lambda event, data: None, name=f"further {self.looks}")
+        return self.answer
+
+    def begin(self) -> None:
+        """Begin, with a hook of its own."""
+        self.begun = True
+        self.hooks.on("tool:pre", lambda event, data: None, name="first")
+
+
 class ForgetfulStore(ScriptedApprover):
     """An approver that returns an allowance when a question is withdrawn, and then gives it out."""
 
@@ -502,3 +523,18 @@ async def test_the_end_of_a_session_withdraws_a_question_that_waits(desk: Desk) 
     assert (await desk.call()).status == "pending"
     await desk.session.end()
     assert await desk.approvals.pending(ROBIN) == []
+
+
+@pytest.mark.rule("COO-4")
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_hooks_that_change_at_every_look_deny(*, claimed: bool) -> None:
+    """The looks at an act are bounded, before and after the claim: if hooks change at every one, the act is denied."""
+    hooks = HookRegistry()
+    answer = HookResult.ask("Really?", options=["Allow", "Deny"]) if claimed else None
+    gate = Restless(hooks, answer, begun=not claimed)
+    hooks.gate("tool:pre", gate, name="restless")
+    approver = BusyStore("Allow", meanwhile=gate.begin)
+    async with SessionCoordinator(hooks, approvals=approver) as session:
+        outcome = await session.call_tool("write", {}, lambda given: "ran")
+    assert (outcome.status, outcome.by, outcome.cause) == ("denied", "session", "approval_unavailable")
+    assert gate.looks < 20
