@@ -419,7 +419,8 @@ class ProgramSessions:
         question = parse_question(body)
         if delivery is None or self.deliveries is None:
             return await self.answer(program, question)
-        return await self.deliveries.answer_once(f"{program}/{delivery}", body, partial(self.answer, program, question))
+        named = repr((self.options.get("tenant", ""), program, delivery))
+        return await self.deliveries.answer_once(named, body, partial(self.answer, program, question))
 
     async def close(self) -> None:
         """Close every session."""

@@ -532,6 +532,26 @@ async def test_a_question_that_is_delivered_twice(registry: HookRegistry, tmp_pa
         await pool.close()
 
 
+@pytest.mark.rule("DIA-8")
+async def test_a_delivery_belongs_to_its_tenant(registry: HookRegistry, tmp_path: Path) -> None:
+    """A question under the id of another tenant's delivery is decided about, although both share one store."""
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult | None:
+        return HookResult.deny("not there") if data["tenant_id"] == "there" else None
+
+    question = json.dumps(tool("PreToolUse")).encode()
+    async with SqliteDatabase(tmp_path / "book.db") as database:
+        deliveries = await DeliveryStore.beside(database)
+        answers = []
+        for tenant in ("here", "there"):
+            pool = ProgramSessions(registry, options={"tenant": tenant}, deliveries=deliveries)
+            answers.append((await pool.answer_once("claude_code", question, "msg_1")).output)
+            await pool.close()
+    assert answers[0] == b""
+    assert b"not there" in answers[1]
+
+
 @pytest.mark.rule("DIA-6", "DIA-8")
 @pytest.mark.postgres
 async def test_the_book_in_postgres() -> None:
