@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -87,8 +89,8 @@ class OpenAIAgents:
         self.session = session
         self._outside = frozenset(outside)
         self.texts: Texts[Any] = Texts(session, plain_message)
-        self._unreadable: set[str] = set()
-        """Ids of calls whose arguments are refused as JSON."""
+        self._unreadable: set[tuple[str, str]] = set()
+        """Calls whose arguments are refused as JSON: the id, and the SDK's own reading of the arguments."""
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
         self._calls: dict[tuple[int, str], tuple[Any, ProgramToolCall]] = {}
         """Calls by run and id. A run has no id; its contexts share one usage object, which is kept beside each call."""
@@ -265,7 +267,7 @@ class OpenAIAgents:
             arguments: Arguments as a value, or the model's own JSON as bytes.
             call_id: Id of the call, as the model gave it.
         """
-        if call_id in self._unreadable:
+        if not isinstance(arguments, bytes) and (call_id, json.dumps(arguments)) in self._unreadable:
             return False
         call = await self._call(context, tool, arguments, call_id)
         if await self._is_admitted(context, call) or call.outcome is None or call.outcome.pending is None:
@@ -280,7 +282,9 @@ class OpenAIAgents:
             calls: Tool calls of the model's answer.
         """
         for call in calls:
-            (self._unreadable.discard if is_readable(as_bytes(call.arguments)) else self._unreadable.add)(call.call_id)
+            with suppress(ValueError, RecursionError):  # the SDK cannot read these either
+                read = call.call_id, json.dumps(json.loads(call.arguments or "{}"))
+                (self._unreadable.discard if is_readable(as_bytes(call.arguments)) else self._unreadable.add)(read)
 
     async def _is_admitted(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> bool:
         """Return True if the call may be made. If this is cancelled, the next question about the call begins anew."""

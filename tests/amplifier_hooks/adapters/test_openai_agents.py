@@ -413,6 +413,32 @@ async def test_two_runs_with_one_call_id_share_no_decision(tools: tuple[str, str
 
 
 @pytest.mark.rule("DIA-11")
+@pytest.mark.parametrize("odd", [0, 1])
+async def test_ambiguous_json_is_that_of_its_own_call(odd: int) -> None:
+    """Of two runs at once with one call id, one call has ambiguous JSON; hooks are asked about the other alone."""
+    ran: list[str] = []
+    seen: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="g")(lambda event, data: seen.append(data["tool_input"]["path"]))
+    answered: asyncio.Barrier = asyncio.Barrier(2)
+
+    async def wait(*_call: Any) -> bool:
+        await answered.wait()
+        return False
+
+    given = [calls("write", path="c"), calls("write", path="c")]
+    given[odd].arguments = '{"path": "a", "path": "b"}'
+    async with SessionCoordinator(hooks=hooks) as session:
+        adapter = OpenAIAgents(session)
+        agents = [
+            Agent(name="a", tools=[a_tool(ran, needs_approval=wait)], model=ScriptedModel([[one], DONE]))
+            for one in given
+        ]
+        await asyncio.gather(*(adapter.run(agent, "go", run_config=QUIET) for agent in agents))
+    assert (seen, ran) == (["c"], ["c"])
+
+
+@pytest.mark.rule("DIA-11")
 async def test_a_call_id_that_comes_again_is_another_call() -> None:
     """A later run whose model uses the call id of an earlier one gets a decision about its own call."""
     ran: list[str] = []
