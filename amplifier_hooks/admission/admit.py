@@ -58,6 +58,8 @@ ASKED_AFTER: Final = "middleware changed the input to one that has to be asked a
 
 EDITED: Final = "the approver changed the data of an event, and only acts can be changed"
 
+LEFT_OUT: Final = "the approver's edit leaves out a field of the operation"
+
 NO_LONGER: Final = "the approval no longer holds for this action"
 
 OTHER_CALL: Final = "this call id belongs to another call"
@@ -381,10 +383,13 @@ class Attempt(msgspec.Struct, eq=False):
     async def _take_edit(self, approval: Approval, outcome: Outcome) -> Verdict | None:
         """Judge the approver's own arguments like the caller's. An edit that a hook changes is asked about again."""
         self.why = TOO_MANY_EDITS
-        if not self.kind:
-            return await self._refuse(deny_outcome(outcome, "session", EDITED, "approval_unavailable"))
+        edited = dict(approval.edited or {})
+        lacking = self.kind != "tool" and not self.judged.act.fields().keys() <= edited.keys()
+        if not self.kind or lacking:
+            why = LEFT_OUT if self.kind else EDITED
+            return await self._refuse(deny_outcome(outcome, "session", why, "approval_unavailable"))
         try:
-            self.act = replace(self.judged.act, input=freeze_input(dict(approval.edited or {})))
+            self.act = replace(self.judged.act, input=freeze_input(edited))
         except InputNotFreezable as error:
             return await self._refuse(deny_outcome(outcome, type(error).__name__, str(error)))
         self.judged = await self.judge.judge(self.act, self.call, self.handles)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
-from amplifier_hooks.errors import ApprovalTimeout, InvalidLimit
+from amplifier_hooks.errors import ApprovalTimeout, HookAbortError, InvalidLimit
 from amplifier_hooks.ports import ApprovalRequest, Decision, RuleVerdict
 from amplifier_hooks.testing import HANG, CollectingAudit, ManualClock, ScriptedApprover
 
@@ -346,6 +346,18 @@ async def test_edits_elsewhere() -> None:
     outcome = await desk.session.emit("prompt:submit", {"prompt": "x"})
     assert outcome.denied
     assert "only acts can be changed" in (outcome.reason or "")
+
+
+@pytest.mark.rule("APR-7")
+async def test_an_edit_that_leaves_a_field_out() -> None:
+    """An edit of an operation that leaves out one of its fields is denied, and its approval is not used up."""
+    registry = HookRegistry()
+    registry.gate("memory:pre", lambda event, data: HookResult.ask("Really?"), name="guard")
+    desk = Desk(edits(content="other"), registry=registry)
+    with pytest.raises(HookAbortError, match="leaves out a field") as denied:
+        await desk.session.operation("memory", {"content": "tea", "key": "drink"}, desk.ran.append)
+    assert (denied.value.cause, desk.ran) == ("approval_unavailable", [])
+    assert desk.approver.step_names == ["request", "withdraw"]
 
 
 # -- what is said, recorded and told -----------------------------------------------------------------------------------
