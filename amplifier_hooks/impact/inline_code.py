@@ -34,6 +34,8 @@ LETTERS: Final = bytes(sign if chr(sign).isalpha() or sign == ord("_") else ord(
 NAME_OF_PATTERN: Final = re.compile(
     r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
 )
+ENDS_NAME: Final = re.compile(r"\\b|\\s\+|(?:\\s\*)?(?:\\[.(\[]|::)(?![?*{])")
+"""The part of an expression behind a name, if no letter of a match can follow the name."""
 NAMES_OF_PATTERN: Final = re.compile(r"\\b\(\?:([\w|]+)\)")
 """The beginning of an expression with several names, each of which counts as an expression of its own."""
 GROUPS: Final = re.compile(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)")
@@ -59,6 +61,8 @@ class _Expression:
     pattern: re.Pattern[str]
     name: str = ""
     offset: int = 0
+    word: str = ""
+    """The name, if it is a whole word of every match; or an empty text."""
     head: str = ""
     """The first letters of the name, if a word begins with them; or an empty text."""
     any_case: bool = False
@@ -70,9 +74,10 @@ class _Expression:
         name, pattern = self.name, self.pattern
         if not name:
             return pattern.search(code) if self.inner in code else None
-        if self.any_case:
-            return pattern.search(code) if name in _lower(code) else None
-        offset, match_at, find = self.offset, pattern.match, code.find
+        written = _lower(code) if self.any_case else code
+        if len(written) != len(code):
+            return pattern.search(code)
+        offset, match_at, find = self.offset, pattern.match, written.find
         place = find(name)
         while place >= 0:
             if match := match_at(code, place and place - offset):
@@ -95,10 +100,12 @@ def _expression(pattern: str, *, any_case: bool = False) -> _Expression:
         words = [] if any_case else INNER.findall(outside)
         return _Expression(compiled, inner=max(words, key=len, default=""))
     sign, name = match[1], match[2]
+    offset = 1 if sign in ("%", "\\.") else 0
     if any_case:
-        return _Expression(compiled, name.lower(), any_case=True)
-    head = name[:HEAD_LENGTH] if sign and len(name) >= HEAD_LENGTH else ""
-    return _Expression(compiled, name, 1 if sign in ("%", "\\.") else 0, head)
+        return _Expression(compiled, name.lower(), offset, any_case=True)
+    word = name if sign and ENDS_NAME.match(pattern, match.end()) else ""
+    head = name[:HEAD_LENGTH] if sign and not word and len(name) >= HEAD_LENGTH else ""
+    return _Expression(compiled, name, offset, word, head)
 
 
 WRITING: Final = tuple(
@@ -129,17 +136,20 @@ class _CodeRow:
 
 @frozen
 class _CodeTable:
-    """The expressions for one language, each with its row, and the places of those that a word may begin."""
+    """The expressions for one language, each with its row, and the places of those that need a word or its beginning."""
 
     expressions: tuple[tuple[_CodeRow, _Expression], ...]
     always: tuple[int, ...]
+    words: dict[bytes, list[int]]
     heads: dict[bytes, list[int]]
 
     def candidates(self, code: str) -> list[tuple[_CodeRow, _Expression]]:
         """Return the expressions that may match code, in the order of the table."""
-        heads, words = self.heads, set(code.encode("ascii", "replace").translate(LETTERS).split())
-        places = {place for head in heads.keys() & {word[:HEAD_LENGTH] for word in words} for place in heads[head]}
-        return [self.expressions[place] for place in sorted(places.union(self.always))]
+        words = set(code.encode("ascii", "replace").translate(LETTERS).split())
+        heads = {word[:HEAD_LENGTH] for word in words}
+        found = [self.words[word] for word in self.words.keys() & words]
+        found += [self.heads[head] for head in self.heads.keys() & heads]
+        return [self.expressions[place] for place in sorted({*self.always}.union(*found))]
 
 
 @cache
@@ -164,10 +174,17 @@ def _one_name_each(pattern: str) -> list[str]:
 
 
 def _code_table(expressions: list[tuple[_CodeRow, _Expression]]) -> _CodeTable:
+    always: list[int] = []
+    words: dict[bytes, list[int]] = {}
     heads: dict[bytes, list[int]] = {}
     for place, (_, one) in enumerate(expressions):
-        heads.setdefault(one.head.encode("ascii"), []).append(place)
-    return _CodeTable(tuple(expressions), tuple(heads.pop(b"", ())), heads)
+        if one.word:
+            words.setdefault(one.word.encode("ascii"), []).append(place)
+        elif one.head:
+            heads.setdefault(one.head.encode("ascii"), []).append(place)
+        else:
+            always.append(place)
+    return _CodeTable(tuple(expressions), tuple(always), words, heads)
 
 
 def read_code(code: str, language: str, places: Places, folder: str) -> Iterator[Impact]:

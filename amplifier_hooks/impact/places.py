@@ -43,6 +43,9 @@ MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
 PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
+WORD: Final = re.compile("[a-z]+")
+HUMP: Final = re.compile("([a-z])([A-Z])")
+"""A place inside a name at which a word begins with a capital letter."""
 INVISIBLE: Final = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
 """Characters that some file systems leave out of a name."""
 SOCKETS: Final = ("/dev/tcp/", "/dev/udp/")
@@ -276,22 +279,32 @@ def names_of(key: str) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def decides_loading(name: str) -> bool:
     """Return True if a variable decides which programs or libraries a later command loads."""
-    return any(fnmatch.fnmatchcase(name, pattern) for key in ("loading", "loading_paths") for pattern in _names(key))
+    return _loading().match(name) is not None
+
+
+@cache
+def _loading() -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, (*_names("loading"), *_names("loading_paths")))))
+
+
+def _name_words(name: str) -> list[str]:
+    return WORD.findall(HUMP.sub(r"\1 \2", name).lower())
 
 
 def tells_outward(*texts: str) -> bool:
     """Return True if the names of a task or target say that it changes something outside this machine."""
     words = {
-        word for text in texts for word in re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+        word for text in texts for word in _name_words(text)
     }
     return bool(words & names_of("outward")) and not words & names_of("inward")
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Return True if the name of a variable says that its value is a secret."""
     if name in names_of("public_names"):
         return False
-    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+    words = _name_words(name)
     return name in names_of("secret_whole") or (
         bool(words)
         and (words[-1] in names_of("secret_names") or bool({"secret", "password", "token", "apikey"} & set(words)))
@@ -335,7 +348,7 @@ class Places:
                 self.policy.home + path[1:] if known else posixpath.join(posixpath.dirname(self.policy.home), path[1:])
             )
         if path[:1] != "/":
-            path = posixpath.join(folder, path)
+            path = f"{folder}/{path}"
         if "/.." in path and not logical:
             for parent in PARENT.finditer(path):
                 beginning = posixpath.normpath(path[: parent.start()])
@@ -399,19 +412,22 @@ class Places:
             return
         if content is not None:
             self.written[path] = content
-        guards = self._guards(path, content, hint)
+        spellings = self._spellings(path)
+        guards = self._guards(spellings, content, hint)
         unguarding = self.unguards(path, whole=whole)
         if unguarding:
             guards = tuple(dict.fromkeys((unguarding, *guards)))
         yield from (Impact("writes_guarded", place, reason, unguards=reason == unguarding) for reason in guards)
-        kind = self._where(path)
+        kind = self._where(path, spellings)
         if kind != "writes_tree" or not guards:
             yield Impact(kind, place, "only a run tells which file is written" if kind == "unreadable" else "")
 
-    def _guards(self, path: str, content: str | None, hint: str) -> tuple[str, ...]:
+    def _guards(self, spellings: tuple[str, ...], content: str | None, hint: str) -> tuple[str, ...]:
         """Return why a path is guarded against a text that may be written to it."""
-        rows = [row for spelling in self._spellings(path) for row in sensitive_rows(spelling, self.policy.home)]
-        text = f"{content}{hint}" if rows else ""
+        rows = [row for spelling in spellings for row in sensitive_rows(spelling, self.policy.home)]
+        if not rows:
+            return ()
+        text = f"{content}{hint}"
         written = [
             row for row in rows if row.guarded and (not row.content or any(word in text for word in row.content))
         ]
@@ -423,25 +439,24 @@ class Places:
         `whole` says that everything below the path changes, too.
         """
         absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
-        common = [path_parts(folder) for folder in (self.policy.root, self.policy.home)]
         marked = not path.isascii()
+        common = [path_parts(folder) for folder in (self.policy.root, self.policy.home)] if marked and not whole else ()
         beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
         for parts in dict.fromkeys(path_parts(one) for one in dict.fromkeys((*self._spellings(path), beside))):
             # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
-            free = len(parts) if parts[:-1] in common and not whole else 0
-            starts = [
-                start for start, part in enumerate(parts) if part in anywhere.children or (marked and holds_glob(part))
-            ]
-            reason = absolute.find(parts, whole=whole, free=free) or next(
-                filter(None, (anywhere.find(parts[start:], whole=whole, free=1) for start in starts)), ""
-            )
-            if reason:
+            free = len(parts) if parts[:-1] in common else 0
+            if reason := absolute.find(parts, whole=whole, free=free):
                 return reason
+            if not marked and anywhere.children.keys().isdisjoint(parts):
+                continue
+            for start, part in enumerate(parts):
+                if part in anywhere.children or (marked and holds_glob(part)):
+                    if reason := anywhere.find(parts[start:], whole=whole, free=1):
+                        return reason
         return ""
 
-    def _where(self, path: str) -> ImpactKind:
+    def _where(self, path: str, spellings: tuple[str, ...]) -> ImpactKind:
         """Return the kind of writing a path that nothing guards."""
-        spellings = self._spellings(path)
         if UNKNOWN in path:
             return "unreadable"
         if all(self._is_tree(spelling) for spelling in spellings):

@@ -114,11 +114,19 @@ class Row:
     unguards: bool = False
     by: str = ""
     examples: dict[str, str] = field(factory=dict)
+    valued: frozenset[str] = field(init=False)
+    """All options that take a value."""
+    starts: bool = field(init=False)
+    """True if an operand is the first word of another program."""
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "valued", self.values | self.options.keys())
+        object.__setattr__(self, "starts", not STARTING.isdisjoint(self.operands))
 
 
 def read_row(entry: dict[str, Any], parent: Row | None = None) -> Row:
     """Return a row from its data. A subcommand knows the options of its program, too."""
-    if unknown := entry.keys() - fields_dict(Row).keys():
+    if unknown := entry.keys() - {name for name, one in fields_dict(Row).items() if one.init}:
         raise ValueError(f"a row of a table of programs has no key {min(unknown)!r}")
     given = {key: READ[key](value) if key in READ else value for key, value in entry.items() if key != "verbs"}
     if parent is not None:
@@ -279,8 +287,8 @@ class ProgramRun:
 
     def apply(self, role: str, text: str) -> None:
         """Add the impacts of a word with a role."""
-        name, _, argument = role.partition(":")
-        ROLES[name](self, text, argument)
+        function, argument = _function_of(role)
+        function(self, text, argument)
 
     def read(self, words: Sequence[str], path: list[str]) -> None:
         """Add the impacts of arguments by the row, whose program or subcommand `path` names; its reader calls this."""
@@ -292,6 +300,13 @@ class ProgramRun:
         if row is None or row.by not in ("", "running.interpreter"):
             return False
         return "runs_project" in row.kinds or bool(row.verbs)
+
+
+@cache
+def _function_of(role: str) -> tuple[Callable[[ProgramRun, str, str], None], str]:
+    """Return the function of a role, and the argument behind its colon."""
+    name, _, argument = role.partition(":")
+    return ROLES[name], argument
 
 
 @cache
@@ -361,11 +376,9 @@ def _read_by_row(run: ProgramRun, words: Sequence[str], path: list[str]) -> None
     row = run.row
     run.recursive = run.recursive or row.recursive
     run.roles = row.operands
-    run.operands, found = split_words(
-        row, words, single=row.single, stop=bool(row.verbs) or not STARTING.isdisjoint(row.operands)
-    )
+    run.operands, found = split_words(row, words, single=row.single, stop=row.starts or bool(row.verbs))
     run.settings += found
-    if any(name in row.looks for name, _ in found):
+    if row.looks and any(name in row.looks for name, _ in found):
         run.add("reads", " ".join(path))
         return
     _apply_options(run, found)
@@ -453,24 +466,22 @@ def _options_of(
 ) -> list[tuple[str, str, bool]]:
     """Return the options in one word: their names, their values, and if the following word is the value."""
 
-    def takes_value(name: str) -> bool:
-        return name in row.options or name in row.values or name in more
-
+    valued = row.valued | more if more else row.valued
     if word.startswith("--") or single:
         name, joined, value = word.partition("=")
-        if single and takes_value(name[1:]):
+        if single and name[1:] in valued:
             name = name[1:]
-        elif name[:2] == "--" and name[3:] and not takes_value(name) and name not in row.flags:
+        elif name[:2] == "--" and name[3:] and name not in valued and name not in row.flags:
             known = (*row.options, *row.flags, *sorted(row.values | more))
             name = next((full for full in known if full.startswith(name)), name)
-        if joined or not takes_value(name):
-            short = name[:2] if single and word[1:2].isupper() and takes_value(name[:2]) else ""
+        if joined or name not in valued:
+            short = name[:2] if single and word[1:2].isupper() and name[:2] in valued else ""
             return [(short, word[2:], False)] if short else [(name, value, False)]
         return [(name, following, True)]
     options: list[tuple[str, str, bool]] = []
     for place in range(1, len(word)):
         name = f"-{word[place]}"
-        if takes_value(name):
+        if name in valued:
             rest = word[place + 1 :]
             return [*options, (name, rest or following, not rest)]
         if name in row.joined:
@@ -503,9 +514,8 @@ def _add_kinds(run: ProgramRun, kinds: Iterable[str], reason: str, path: Sequenc
 
 def _apply_roles(run: ProgramRun) -> None:
     """Give every operand its role: those before the repeated role, those after it, and the rest between."""
-    operands, row = list(run.operands), run.row
-    roles = list(run.roles)
-    if any(name in row.instead for name, _ in run.settings):
+    operands, row, roles = run.operands, run.row, run.roles
+    if row.instead and any(name in row.instead for name, _ in run.settings):
         roles = roles[1:]
     if row.assignments:
         for word in [word for word in operands if "=" in word]:
@@ -527,18 +537,24 @@ def _apply_roles(run: ProgramRun) -> None:
         run.apply(role, word)
 
 
-def _paired(roles: Sequence[str], operands: Sequence[str]) -> list[tuple[str, str]]:
-    if len(roles) == 1 and roles[0][-1:] == "*":
-        return [(roles[0].rstrip("*"), word) for word in operands]
-    repeated = next((place for place, role in enumerate(roles) if role.endswith("*")), None)
-    if repeated is None:
-        return list(zip(roles, operands, strict=False))
-    before, after = roles[:repeated], roles[repeated + 1 :]
+@lru_cache(maxsize=1024)
+def _parted(roles: tuple[str, ...]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Return the roles before the repeated one, that one, and the roles behind it."""
+    repeated = next((place for place, role in enumerate(roles) if role.endswith("*")), len(roles))
+    return roles[:repeated], "".join(roles[repeated : repeated + 1]).rstrip("*"), roles[repeated + 1 :]
+
+
+def _paired(roles: tuple[str, ...], operands: Sequence[str]) -> list[tuple[str, str]]:
+    before, repeated, after = _parted(roles)
+    if not repeated:
+        return list(zip(before, operands, strict=False))
+    if not (before or after):
+        return [(repeated, word) for word in operands]
     ending = min(len(after), max(0, len(operands) - len(before)))
     middle = operands[len(before) : len(operands) - ending]
     return [
         *zip(before, operands, strict=False),
-        *((roles[repeated].rstrip("*"), word) for word in middle),
+        *((repeated, word) for word in middle),
         *zip(after, operands[len(operands) - ending :] if ending else (), strict=False),
     ]
 
@@ -547,7 +563,7 @@ def _output(run: ProgramRun) -> str:
     prints = run.row.prints
     if prints == "name":
         return NAME
-    listing = any(name in run.row.listing for name, _ in run.settings)
+    listing = run.row.listing and any(name in run.row.listing for name, _ in run.settings)
     if prints == "listed" or listing:
         operands = run.operands[1:] if listing else run.operands
         folders = [word.rstrip("/") for word in operands] or ["."]

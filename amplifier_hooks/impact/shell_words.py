@@ -8,6 +8,7 @@ so a document that shells may end elsewhere has a sentence that says so.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -171,7 +172,8 @@ class Expansion:
                 parts.append(self.text(child, quoted=True))
             elif kind == "$":
                 parts.append("$")
-        parts.append(self._gap(self.walk.text[place:end], document=document))
+        if place != end:
+            parts.append(self._gap(self.walk.text[place:end], document=document))
         return "".join(parts)
 
     def _gap(self, text: str, *, document: bool) -> str:
@@ -300,6 +302,7 @@ DOCUMENT_START: Final = re.compile(r"""<<-?[ \t]*(['"]?)(\w+)\1""")
 """A here-document with the word of its end."""
 END_WORD: Final = re.compile(r"(\\?)([\w.-]+)|'([ -&(-\[\]-~]*)'|\"([ !#%-\[\]-_a-~]*)\"", re.ASCII)
 """A word behind `<<` that every shell and the grammar read in the same way."""
+TABS: Final = r"\t*"
 BEHIND: Final = re.compile(r"[ \t\n;&|<>()]|\Z")
 """The end of a word for every shell."""
 
@@ -316,20 +319,29 @@ def find_misread(root: Node, text: str, *, joined: bool) -> str:
 
     `joined` says that lines of the text were joined at a backslash, which shells do in some documents only.
     """
-    redirects = list(_redirects(root))
+    redirects = list(_redirects(root, text))
     if any(one.end_byte > other.start_byte for one, other in pairwise(redirects)):
         return "here-documents that begin on one line"
     return next((flaw for one in redirects if (flaw := _misread(one, text, joined=joined))), "")
 
 
-def _redirects(root: Node) -> Iterator[Node]:
+def _redirects(root: Node, text: str) -> Iterator[Node]:
     """Yield the redirects to documents in the order of the text."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if node.type == "heredoc_redirect":
             yield node
-        waiting += reversed(node.named_children)
+        waiting += [
+            child for child in reversed(node.named_children) if text.find("<<", child.start_byte, child.end_byte) >= 0
+        ]
+
+
+@lru_cache(maxsize=256)
+def _ends(word: str, *, tabs: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return an expression for the line that ends a document, and one for the line that may end it in a substitution."""
+    line = f"^{TABS if tabs else ''}{re.escape(word)}"
+    return re.compile(rf"{line}$", re.MULTILINE), re.compile(rf"{line}($|\))", re.MULTILINE)
 
 
 def _misread(redirect: Node, text: str, *, joined: bool) -> str:
@@ -340,11 +352,9 @@ def _misread(redirect: Node, text: str, *, joined: bool) -> str:
     word = END_WORD.fullmatch(text, start.start_byte, start.end_byte)
     if word is None or not BEHIND.match(text, start.end_byte):
         return "the end of a here-document is no plain word"
-    tabs = r"\t*" if "<<-" in parts else ""
-    line = rf"^{tabs}{re.escape(word[2] or word[3] or word[4])}"
-    whole = re.compile(rf"{line}$", re.MULTILINE)
+    whole, ending = _ends(word[2] or word[3] or word[4], tabs="<<-" in parts)
     first = text.find("\n", start.end_byte) + 1
-    found = re.compile(rf"{line}($|\))", re.MULTILINE).search(text, first)
+    found = ending.search(text, first)
     if found is None or found.start(1) != end.end_byte or (found[1] and whole.search(text, found.end())):
         return "a here-document that shells end elsewhere"
     if word[2] and not word[1]:  # Shells join the lines of a document whose word has no quotes.
