@@ -136,7 +136,7 @@ class _CodeRow:
 
 @frozen
 class _CodeTable:
-    """The expressions for one language, each with its row, and the places of those that need a word or its beginning."""
+    """The expressions for one language with their rows, and the places of those that need a certain word."""
 
     expressions: tuple[tuple[_CodeRow, _Expression], ...]
     always: tuple[int, ...]

@@ -21,7 +21,7 @@ from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import FileFact, Impact, ImpactPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from amplifier_hooks.impacts import ImpactKind, Stat
 
@@ -43,6 +43,8 @@ MARKED: Final = re.compile(f"[{''.join(MARKS)}]")
 PARENT: Final = re.compile(r"(?<=[^/.])/\.\.(?=/|$)")
 VARIABLE: Final = re.compile(r"\$(?:HOME\b|\{HOME\})|%USERPROFILE%|%HOME%", re.IGNORECASE)
 SUFFIX: Final = re.compile(r"\.[A-Za-z]\w{0,8}$")
+LIVE: Final = re.compile(r"[*?\[\]]")
+"""A sign of a glob."""
 WORD: Final = re.compile("[a-z]+")
 HUMP: Final = re.compile("([a-z])([A-Z])")
 """A place inside a name at which a word begins with a capital letter."""
@@ -79,6 +81,10 @@ class SensitiveRow:
     names: tuple[str, ...]
 
 
+def _is_like(name: str, pattern: str) -> bool:
+    return name == pattern or (LIVE.search(pattern) is not None and fnmatch.fnmatchcase(name, pattern))
+
+
 @frozen
 class _Pattern:
     parts: tuple[str, ...]
@@ -90,10 +96,7 @@ class _Pattern:
         end = start + len(self.parts)
         if end > len(parts) or not (self.below or end == len(parts)):
             return False
-        return all(
-            part == own or fnmatch.fnmatchcase(part, own)
-            for part, own in zip(parts[start:end], self.parts, strict=True)
-        )
+        return all(_is_like(part, own) for part, own in zip(parts[start:end], self.parts, strict=True))
 
 
 @frozen
@@ -107,6 +110,8 @@ class _Sensitive:
     globs: dict[str, re.Pattern[str]]
     """One expression for each anchor, which matches every first name with a glob."""
     rows: tuple[SensitiveRow, ...]
+    names: frozenset[str]
+    """The names of all rows."""
     hooks: tuple[_Pattern, ...]
     """The patterns of all rows whose files can switch a hook off."""
 
@@ -138,7 +143,7 @@ def _sensitive() -> _Sensitive:
         if name == "*"
     }
     hooks = tuple(one for found in patterns.values() for one in found if one.row.hook)
-    return _Sensitive(patterns, globs, tuple(rows), hooks)
+    return _Sensitive(patterns, globs, tuple(rows), frozenset(name for row in rows for name in row.names), hooks)
 
 
 @lru_cache(maxsize=4096)
@@ -156,16 +161,12 @@ def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
         starts += [(start, one) for one in _beginning("~", parts[start])]
     found = [pattern.row for start, pattern in starts if pattern.matches(parts, start)]
     for part in parts if holds_glob(path) else ():
-        if holds_glob(part) and part.strip(ANY):
-            found += [
-                row for row in table.rows if _reaches(row, part.translate(SHOWN), dotted=part[0] not in (ANY, ONE))
-            ]
+        if holds_glob(part) and part.strip(ANY) and (reached := _names_reached(part, table.names)):
+            found += [row for row in table.rows if not reached.isdisjoint(row.names)]
     if not found:
         return ()
     return tuple(
-        row
-        for row in dict.fromkeys(found)
-        if not any(fnmatch.fnmatchcase(parts[-1], exception) for exception in row.exceptions)
+        row for row in dict.fromkeys(found) if not any(_is_like(parts[-1], exception) for exception in row.exceptions)
     )
 
 
@@ -192,9 +193,13 @@ def _beginning(anchor: str, part: str) -> tuple[_Pattern, ...]:
     return (*named, *table.patterns[anchor, "*"]) if globs and globs.match(part) else named
 
 
-def _reaches(row: SensitiveRow, glob: str, *, dotted: bool) -> bool:
-    """Return True if a glob of the shell reaches one of the row's names; `*` reaches no name that begins with a dot."""
-    return any(fnmatch.fnmatchcase(name, glob) and (dotted or name[0] != ".") for name in row.names)
+def _names_reached(glob: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a glob of the shell reaches; `*` reaches no name that begins with a dot."""
+    shown = glob.translate(SHOWN)
+    head, tail = LIVE.split(shown)[0], LIVE.split(shown)[-1]
+    hidden = "." if glob[0] in (ANY, ONE) else "/"
+    near = [name for name in names if name.startswith(head) and name.endswith(tail) and name[0] != hidden]
+    return frozenset(filter(re.compile(fnmatch.translate(shown)).match, near)) if near else frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -241,7 +246,8 @@ class _GuardTree:
         found = [self.children[part]] if part in self.children else []
         if holds_glob(part) or part == NAME:
             if free <= 0 or part.strip(ANY + NAME):
-                found = [one for name, one in self.children.items() if part == NAME or _is_reached(name, part)]
+                reached = self.children if part == NAME else _names_reached(part, self.children)
+                found = [one for name, one in self.children.items() if name in reached]
         else:
             found += [one for name, one in self.globs.items() if fnmatch.fnmatchcase(part, name)]
         if not found:
@@ -259,10 +265,6 @@ def _guard_trees(guarded: tuple[str, ...], home: str) -> tuple[_GuardTree, _Guar
     for path in guarded:
         absolute.add(path_parts(path), GUARD, below=True)
     return absolute, anywhere
-
-
-def _is_reached(name: str, glob: str) -> bool:
-    return fnmatch.fnmatchcase(name, glob.translate(SHOWN)) and (name[0] != "." or glob[0] not in (ANY, ONE))
 
 
 @cache
@@ -293,9 +295,7 @@ def _name_words(name: str) -> list[str]:
 
 def tells_outward(*texts: str) -> bool:
     """Return True if the names of a task or target say that it changes something outside this machine."""
-    words = {
-        word for text in texts for word in _name_words(text)
-    }
+    words = {word for text in texts for word in _name_words(text)}
     return bool(words & names_of("outward")) and not words & names_of("inward")
 
 
@@ -441,8 +441,9 @@ class Places:
         absolute, anywhere = _guard_trees(self.policy.guarded, self.policy.home)
         marked = not path.isascii()
         common = [path_parts(folder) for folder in (self.policy.root, self.policy.home)] if marked and not whole else ()
-        beside = posixpath.join(self.fact(posixpath.dirname(path)).path, posixpath.basename(path))
-        for parts in dict.fromkeys(path_parts(one) for one in dict.fromkeys((*self._spellings(path), beside))):
+        folder, _, name = path.rpartition("/")
+        beside = f"{self.fact(folder or '/').path}/{name}"
+        for parts in dict.fromkeys(map(path_parts, (*self._spellings(path), beside))):
             # `*` in a folder with so many files is too common to count for each; deleting all of them is not.
             free = len(parts) if parts[:-1] in common else 0
             if reason := absolute.find(parts, whole=whole, free=free):
@@ -450,9 +451,9 @@ class Places:
             if not marked and anywhere.children.keys().isdisjoint(parts):
                 continue
             for start, part in enumerate(parts):
-                if part in anywhere.children or (marked and holds_glob(part)):
-                    if reason := anywhere.find(parts[start:], whole=whole, free=1):
-                        return reason
+                begins = part in anywhere.children or (marked and holds_glob(part))
+                if begins and (reason := anywhere.find(parts[start:], whole=whole, free=1)):
+                    return reason
         return ""
 
     def _where(self, path: str, spellings: tuple[str, ...]) -> ImpactKind:

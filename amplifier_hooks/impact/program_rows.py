@@ -465,7 +465,6 @@ def _options_of(
     row: Row, word: str, following: str, more: frozenset[str], *, single: bool
 ) -> list[tuple[str, str, bool]]:
     """Return the options in one word: their names, their values, and if the following word is the value."""
-
     valued = row.valued | more if more else row.valued
     if word.startswith("--") or single:
         name, joined, value = word.partition("=")

@@ -30,13 +30,13 @@ from amplifier_hooks.impact.places import (
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BuiltinCall, find_builtin
 from amplifier_hooks.impact.shell_words import (
-    ACTIVE,
     EVALUATED,
     RESERVED,
     SPLIT,
     Expansion,
     end_documents,
     find_misread,
+    literal_word,
 )
 from amplifier_hooks.impacts import CommandRun, Impact
 
@@ -99,6 +99,14 @@ STATEMENTS: Final = frozenset(
         "ERROR",
     ]
 )
+PARTS: Final = {
+    **dict.fromkeys(STATEMENTS, "statement"),
+    **dict.fromkeys(REDIRECTS, "redirect"),
+    "command_name": "program",
+    "variable_assignment": "assignment",
+    "comment": "comment",
+}
+"""The parts of a command by the types of their nodes; any other node is a word."""
 LANGUAGES: Final = {
     "python": "python",
     "python3": "python",
@@ -328,8 +336,8 @@ class ShellWalk:
         expansion: Expansion | None = None
         words: list[str] = []
         for node in nodes:
-            if node.type == "word" and not ACTIVE.search(plain := self.source(node)):
-                words.append(plain)
+            if (literal := literal_word(node.type, self.source(node))) is not None:
+                words.append(literal)
                 continue
             expansion = expansion or Expansion(self, state)
             words += expansion.words(node)
@@ -647,17 +655,17 @@ class ShellWalk:
         program: Node | None = None
         assignments, redirects, statements, words = [], [], [], []
         for child in node.children:
-            kind = child.type
-            if kind == "command_name":
-                program = child
-            elif kind == "variable_assignment":
-                assignments.append(child)
-            elif kind in REDIRECTS:
-                redirects.append(child)
-            elif kind in STATEMENTS:
-                statements.append(child)  # `time (…)`
-            elif kind != "comment":
+            kind = PARTS.get(child.type, "word")
+            if kind == "word":
                 words.append(child)
+            elif kind == "program":
+                program = child
+            elif kind == "assignment":
+                assignments.append(child)
+            elif kind == "redirect":
+                redirects.append(child)
+            elif kind == "statement":
+                statements.append(child)  # `time (…)`
         arguments = [] if program is None else [*program.named_children, *words, *more]
         if not assignments:
             return self._simple_command(arguments, redirects, statements, state, stdin)

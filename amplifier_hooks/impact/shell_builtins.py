@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.impact.shell import ShellState, ShellWalk
 
+ECHO_OPTION: Final = re.compile(r"-[neE]+")
 MOST_TURNS: Final = 32
 """Most turns of the format of `printf` that are followed."""
 
@@ -81,7 +82,7 @@ def _run_plain(call: BuiltinCall) -> str:
 
 def _echo(call: BuiltinCall) -> str:
     words, escapes = call.words, False
-    while words and re.fullmatch(r"-[neE]+", words[0]):
+    while words and words[0][:1] == "-" and ECHO_OPTION.fullmatch(words[0]):
         escapes = escapes or "e" in words[0]
         words = words[1:]
     text = " ".join(words)

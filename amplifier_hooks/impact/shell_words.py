@@ -8,7 +8,6 @@ so a document that shells may end elsewhere has a sentence that says so.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -37,7 +36,7 @@ MOST_NESTED: Final = 8
 """Deepest nesting of `${…}` inside each other that is followed."""
 
 UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": FIRST, "]": LAST}
-ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+QUOTED: Final = re.compile(r"(\\.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
 BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
 EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
@@ -71,6 +70,15 @@ def decode_escapes(text: str) -> str:
         return LETTERS.get(code, code if code in "\\'\"?" else match[0])
 
     return ANSI.sub(decoded, text)
+
+
+def literal_word(kind: str, text: str) -> str | None:
+    """Return the one word that a node with this text becomes, or None if the shell may expand a part of it."""
+    if kind == "word":
+        return None if ACTIVE.search(text) else text
+    if kind == "raw_string" or (kind == "string" and not SUBSTITUTED.search(text)):
+        return text[1:-1] if text.isascii() and text[1:2] != "~" else None
+    return None
 
 
 @define
@@ -269,7 +277,7 @@ def _unescape(match: re.Match[str]) -> str:
 def _unquoted(text: str) -> str:
     if not LIVE.search(text):
         return text
-    parts = re.split(r"(\\.)", text, flags=re.DOTALL)
+    parts = QUOTED.split(text)
     return "".join(
         (part[1:] if part[1:] != "\n" else "")
         if part.startswith("\\") and part[1:]
@@ -337,11 +345,8 @@ def _redirects(root: Node, text: str) -> Iterator[Node]:
         ]
 
 
-@lru_cache(maxsize=256)
-def _ends(word: str, *, tabs: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return an expression for the line that ends a document, and one for the line that may end it in a substitution."""
-    line = f"^{TABS if tabs else ''}{re.escape(word)}"
-    return re.compile(rf"{line}$", re.MULTILINE), re.compile(rf"{line}($|\))", re.MULTILINE)
+def _has_line(text: str, line: str) -> bool:
+    return re.search(f"{line}$", text, re.MULTILINE) is not None
 
 
 def _misread(redirect: Node, text: str, *, joined: bool) -> str:
@@ -352,12 +357,13 @@ def _misread(redirect: Node, text: str, *, joined: bool) -> str:
     word = END_WORD.fullmatch(text, start.start_byte, start.end_byte)
     if word is None or not BEHIND.match(text, start.end_byte):
         return "the end of a here-document is no plain word"
-    whole, ending = _ends(word[2] or word[3] or word[4], tabs="<<-" in parts)
+    line = rf"^{TABS if '<<-' in parts else ''}{re.escape(word[2] or word[3] or word[4])}"
     first = text.find("\n", start.end_byte) + 1
-    found = ending.search(text, first)
-    if found is None or found.start(1) != end.end_byte or (found[1] and whole.search(text, found.end())):
+    found = re.compile(rf"{line}($|\))", re.MULTILINE).search(text, first)
+    if found is None or found.start(1) != end.end_byte or (found[1] and _has_line(text[found.start(1) :], line)):
         return "a here-document that shells end elsewhere"
     if word[2] and not word[1]:  # Shells join the lines of a document whose word has no quotes.
-        lines = text[first : found.start()].replace("\\\n", "")
-        return "lines of a here-document that shells join" if whole.search(lines) else ""
+        lines = text[first : found.start()]
+        joins = "\\\n" in lines and _has_line(lines.replace("\\\n", ""), line)
+        return "lines of a here-document that shells join" if joins else ""
     return "lines of a here-document that no shell joins" if joined else ""

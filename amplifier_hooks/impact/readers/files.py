@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
 FIND_RUNS: Final = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+IN_PLACE: Final = re.compile(r"--i|-[nErsuz]*i")
 LONGEST_SCRIPT: Final = 16_384
 FLAGS: Final = re.compile(r"[gpiImM0-9]*(e?)[gpiImM0-9]*(?:w\s*([^\n;}]+))?")
 TAR_PROGRAMS: Final = (
@@ -67,7 +68,7 @@ def _find_action(run: ProgramRun, words: list[str], place: int, found: list[str]
 
 def read_sed(run: ProgramRun, words: list[str]) -> None:
     """Read `sed`: its script may write files and run commands; `-i` changes the files that it reads."""
-    in_place = [word for word in words if re.match(r"--i|-[nErsuz]*i", word)]
+    in_place = [word for word in words if word[:1] == "-" and IN_PLACE.match(word)]
     plain = [word for word in words if word not in in_place]
     given = run.split(
         plain[1:] if in_place and plain[:1] == [""] else plain, "-l --line-length -e --expression -f --file"
