@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
-from itertools import chain, repeat
 from math import inf
 from operator import length_hint
 from time import monotonic as clock
@@ -24,6 +23,7 @@ from types import CoroutineType, coroutine
 from typing import Any, Final
 
 import msgspec
+from msgspec import to_builtins
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.dispatch.chain import DataView, Hook, Selection, tenant_and_tool
@@ -533,10 +533,7 @@ def observe_async(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
-    """Return the copiers of a payload. No hook can change the values left out.
-
-    A bytearray within an object or a list arrives as bytes.
-    """
+    """Return the copiers of a payload. No hook can change the values left out."""
     copiers: list[Copier] = []
     for name, value in data.items():  # a comprehension costs half as much again
         if type(value) is not str and type(value) not in ATOMS:
@@ -560,13 +557,20 @@ def _copier(value: Any) -> Callable[[], Any]:
                 break
         else:
             return value.copy  # the usual case
-    if type(value) in (dict, list):
-        with suppress(Exception):  # an object that is no plain data, or that cannot be compared
-            packed = marshal.dumps(value)  # takes a third of the time of JSON, a fifth of that of `own`
-            first = marshal.loads(packed)  # noqa: S302  # packed by the line before
-            if first == value:
-                return partial(next, chain((first,), map(marshal.loads, repeat(packed))))
+    if type(value) in (dict, list) and (plain := _plain_copy(value)) is not None:
+        return partial(to_builtins, plain)
     return partial(own, value)
+
+
+def _plain_copy(value: Any) -> Any:
+    """Return a copy of plain data. Return None if anything else is in it, or if it is too deep."""
+    try:
+        marshal.dumps(value)  # raises for a type that is not plain, which the next line would write as a text
+        copy = to_builtins(value)  # takes half of the time of `marshal.loads`, a tenth of that of `own`
+        equal = copy == value  # False for a set and for bytes, which have become others
+    except Exception:  # noqa: BLE001  # it depends on what is in the value
+        return None
+    return copy if equal else None
 
 
 def own(value: Any) -> Any:
