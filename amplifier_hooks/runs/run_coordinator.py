@@ -22,9 +22,8 @@ from amplifier_hooks.act import thaw
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.blueprint_hooks import child_id, freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.overrides import OUTDATED, HookOverrides, apply_overrides
-from amplifier_hooks.runs.run_hooks import RunHooks
+from amplifier_hooks.runs.run_hooks import RunHooks, child_id, freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.run_states import (
     ENDED,
     STOP_REASON,

@@ -5,11 +5,20 @@ own. If the blueprint's hook changes the parameters, the registry's gates look a
 the agent's schema before all of them, after the registry's, and after the blueprint's. They are the input of an `Act`,
 and the runner gets exactly that input.
 
-`RunHooks` needs no queue: `start` and `finish` are for programs that have an engine of their own.
+`RunHooks` needs no queue: `start` and `finish` are for programs that have an engine of their own. `BlueprintHook` is a
+hook of a blueprint as a handler:
+
+python   `handler_ref` is called with the event and the hook's input; plain functions run in their own threads
+http     the input is the body, the answer a JSON object; the request has one id for each run and hook
+agent    the input is the agent's parameters
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -17,17 +26,21 @@ from attrs import field, frozen
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.act import Act, freeze
+from amplifier_hooks.act import Act, freeze, thaw
 from amplifier_hooks.clock import SystemClock
-from amplifier_hooks.definitions.kinds.event_codec import LONGEST_REASON
+from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder
+from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, LONGEST_REASON, decode_answer, encode_message
 from amplifier_hooks.definitions.kinds.python import build_hook
-from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls
+from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls, WebhookHook
 from amplifier_hooks.dispatch.merge import CAUSES, OBJECTIONS
-from amplifier_hooks.errors import HookError, InvalidResult
+from amplifier_hooks.dispatch.run_hooks import describe
+from amplifier_hooks.errors import HookError, HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
+from amplifier_hooks.registry.registration import awaits
 from amplifier_hooks.registry.registry import HookRegistry
-from amplifier_hooks.runs.blueprint_hooks import NO_APPROVER, NO_CONTEXT, NO_REASON, BlueprintHook, freeze_parameters
+from amplifier_hooks.result import CONTINUE, HookResult, as_result
+from amplifier_hooks.runs.overrides import OUTDATED, OutdatedEntry
 from amplifier_hooks.runs.run_states import (
     HookPoint,
     NewRunEvent,
@@ -37,24 +50,43 @@ from amplifier_hooks.runs.run_states import (
     event_body,
     result_fields,
 )
-from amplifier_hooks.text.escape import clip
+from amplifier_hooks.text.escape import clip, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from datetime import datetime
 
     from amplifier_hooks.definitions.kinds.agent import AgentRuns
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.result import Answer, Outcome
     from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
+    from amplifier_hooks.text.json_schema import Schema
 
 START: Final[HookPoint] = "on_run_start"
 FINISH: Final[HookPoint] = "on_run_finish"
 POINTS: Final = {START: catalogue.RUN_START, FINISH: catalogue.RUN_FINISH}
 """The two points of a blueprint's hooks, and their events."""
+EXACT: Final = {START: ("parameters",), FINISH: ()}
+"""Fields of the events whose values hooks get and give byte for byte."""
 THREADS: Final = 8
 FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 """Causes of a denial by a hook that failed."""
+
+KEPT_BACK: Final = ("tenant_id", "timestamp")
+"""Fields of the event that a blueprint's hook does not get."""
+JSON_TYPE: Final = "content-type"
+"""A header that is sent with every request; a blueprint may name it with the value that it always has."""
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+NO_APPROVER: Final = "it asks a question, and before a run there is no approver to answer it"
+NO_CONTEXT: Final = "it injects text, and before a run there is no context for it; change the parameters instead"
+ONLY_PARAMETERS: Final = (
+    "it changes something else than the parameters; return all of them, as modify({'parameters': …})"
+)
+FORMS: Final = "return {'action': 'continue', 'parameters': …} or {'action': 'block', 'block_reason': …}"
+NO_REASON: Final = "it said no and gave no reason"
+IMPOSSIBLE: Final[Mapping[object, str]] = {"ask_user": NO_APPROVER, "inject_context": NO_CONTEXT}
+"""Answers that a run cannot carry out, and the reasons."""
 
 log = get_logger(__name__)
 
@@ -184,7 +216,7 @@ class RunHooks:
         act = Act(record.tenant, record.session, catalogue.RUN_START, record.agent, "", data)
         payload, told, shared = self._payload(record), list[NewRunEvent](), self.registry
         before = shared.in_force(catalogue.RUN_START)
-        first = await _emit_start(shared, act, payload)
+        first = await shared.emit(act.event, {**payload, "parameters": act.arguments()}, exact=("parameters",))
         told += _answer_events(first.hook_results, first, self.clock.now())
         if (refusal := _refusal(first)) is not None:
             return replace(refusal, told=tuple(told))
@@ -193,18 +225,10 @@ class RunHooks:
         except InvalidResult as problem:
             error = f"hooks of the registry made parameters that do not fit: {problem}"
             return StartOutcome(error=error, told=tuple(told))
-        entry = blueprint.hooks.on_run_start
-        if entry is None:
+        if blueprint.hooks.on_run_start is None:
             return StartOutcome(parameters=act.arguments(), told=tuple(told))
-        begun = hook_event(self.clock.now(), "hook_start", START, entry.type, entry.target)
-        told.append(begun)
-        if entry.type != "python":
-            await self.note(record.id, told)
-            told = []
-        await self._tell_hook(record, begun)
-        own = await _emit_start(self.registry_of(blueprint), act, payload)
+        own = await self._ask_own_hook(record, blueprint, START, {**payload, "parameters": act.arguments()}, told)
         done = replace(act, input=freeze(own.data["parameters"]))
-        told.append(await self._tell_answer(record, own, (START, entry.type, entry.target), entry.on_error))
         refusal = _refusal(own)
         if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
             payload = {**first.data, "parameters": done.arguments()}
@@ -232,20 +256,39 @@ class RunHooks:
 
         Cancelling the call cancels the hook.
         """
-        entry = blueprint.hooks.on_run_finish
+        entry, told = blueprint.hooks.on_run_finish, list[NewRunEvent]()
         if entry is None:
             return
-        target = (FINISH, entry.type, entry.target)
-        begun = hook_event(self.clock.now(), "hook_start", *target)
-        await self.note(record.id, (begun,))
-        await self._tell_hook(record, begun)
-        given = self._payload(record, **_result_of(record))
-        outcome = await self.registry_of(blueprint).emit(catalogue.RUN_FINISH, given)
-        what = await self._tell_answer(record, outcome, target, entry.on_error)
-        await self.note(record.id, (what,))
-        if what.type == "hook_failed" and entry.on_error != "ignore":
+        await self._ask_own_hook(record, blueprint, FINISH, self._payload(record, **_result_of(record)), told)
+        await self.note(record.id, told)
+        if told[-1].type == "hook_failed" and entry.on_error != "ignore":
             report = log.error if entry.on_error == "block" else log.warning
-            report("run_finish_hook_failed", run=record.id, target=entry.target, error=what.fields["error"])
+            report("run_finish_hook_failed", run=record.id, target=entry.target, error=told[-1].fields["error"])
+
+    # -- the hook of a blueprint ---------------------------------------------------------------------------------------
+
+    async def _ask_own_hook(
+        self, record: RunRecord, blueprint: Blueprint, point: HookPoint, payload: Any, told: list[NewRunEvent]
+    ) -> Outcome:
+        """Ask a blueprint's hook, and report its begin and its end to the registry; `told` gets both.
+
+        The begin is stored at once, with all that is in `told`, unless a function at the start is about to answer.
+        """
+        entry: HookEntry = getattr(blueprint.hooks, point)
+        target = (point, entry.type, entry.target)
+        begun = hook_event(self.clock.now(), "hook_start", *target)
+        told.append(begun)
+        if point == FINISH or entry.type != "python":
+            await self.note(record.id, tuple(told))
+            told.clear()
+        await self._tell_hook(record, begun)
+        outcome = await self.registry_of(blueprint).emit(POINTS[point], payload, exact=EXACT[point])
+        (answer,) = outcome.hook_results
+        told.append(_answer_event(self.clock.now(), answer, target, outcome.total_duration_ms, entry.on_error))
+        await self._tell_hook(record, told[-1])
+        if answer.status == "timeout":
+            await self._emit(catalogue.RUN_TIMEOUT, record, error=answer.error)
+        return outcome
 
     def registry_of(self, blueprint: Blueprint) -> HookRegistry:
         """Return the registry of a blueprint's own hooks, which lasts until the blueprint is another one.
@@ -272,17 +315,6 @@ class RunHooks:
         if self.registry.is_heard(event):
             body = event_body(record, what, self.clock.now())
             await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
-
-    async def _tell_answer(
-        self, record: RunRecord, outcome: Outcome, target: tuple[HookPoint, str, str], on_error: str
-    ) -> NewRunEvent:
-        """Report the end of a blueprint's hook to the registry, and return it as an event of the run."""
-        (answer,) = outcome.hook_results
-        what = _answer_event(self.clock.now(), answer, target, outcome.total_duration_ms, on_error)
-        await self._tell_hook(record, what)
-        if answer.status == "timeout":
-            await self._emit(catalogue.RUN_TIMEOUT, record, error=answer.error)
-        return what
 
     async def _emit(self, event: str, record: RunRecord, **fields: Any) -> None:
         if self.registry.is_heard(event):
@@ -311,11 +343,6 @@ def hook_event(
     """Return an event of a hook, with the fields that all of them have."""
     fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
     return NewRunEvent(kind, fields, at)
-
-
-async def _emit_start(registry: HookRegistry, act: Act, payload: Mapping[str, Any]) -> Outcome:
-    """Ask a registry about the start of a run. Each hook gets its own copy of the act's input."""
-    return await registry.emit(act.event, {**payload, "parameters": act.arguments()}, exact=("parameters",))
 
 
 def _refusal(outcome: Outcome) -> StartOutcome | None:
@@ -363,3 +390,156 @@ def _answer_event(
 
 def _result_of(record: RunRecord) -> dict[str, Any]:
     return {**result_fields(record), "status": record.status if record.ended else None, "error": record.error}
+
+
+# -- hooks of blueprints -----------------------------------------------------------------------------------------------
+
+
+def child_id(parent: str, key: str) -> str:
+    """Return the id of the run that a hook of a run starts. It is the same each time the hook is called."""
+    return f"run_{sha256(f'{parent}/{key}'.encode()).hexdigest()[:32]}"
+
+
+@frozen(eq=False)
+class BlueprintHook:
+    """One hook of a blueprint as a handler. `kit` has the agents, functions, URLs and variables that it needs."""
+
+    kit: RunHooks
+    blueprint: Blueprint
+    point: HookPoint
+    entry: HookEntry
+    _loaded: list[Any] = field(factory=list, init=False)
+    """The function or the service, once it was needed."""
+
+    async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
+        """Call the function, service or agent, and return its checked answer. Raise `HookError`s, and any error."""
+        given = {name: value for name, value in data.items() if name not in KEPT_BACK}
+        try:
+            answer = await self._ask(event, given, data["tenant_id"])
+        except AgentInputRefused as problem:  # a mistake in the blueprint: on_error is not for that
+            if self.point == "on_run_finish":
+                raise
+            return HookResult.deny(clip(str(problem), LONGEST_REASON))
+        if self.point == "on_run_start":
+            return as_start_answer(answer, self.blueprint)
+        if answer is not None and (not isinstance(answer, Mapping) or answer):
+            raise InvalidResult("an answer of a finish hook: return {}; it can change nothing any more")
+        return CONTINUE
+
+    async def _ask(self, event: str, given: dict[str, Any], tenant: str) -> Any:
+        entry, agents = self.entry, self.kit.agents
+        if isinstance(entry, OutdatedEntry):
+            raise HookUnavailable(OUTDATED)
+        key = f"{self.point} {entry.url or entry.target}"  # an override may have named another target, or another query
+        if entry.type == "agent":
+            if agents is None:
+                raise HookUnavailable(f"agent {entry.target!r} cannot be started: give RunHooks(agents=…)")
+            parent = given["run_id"]
+            order = AgentOrder(agent=entry.target, parameters=given, tenant=tenant, parent=parent, key=key)
+            if self.point == "on_run_finish":  # started without waiting
+                return await agents.launch(order) and None
+            return await AgentHook(agent_name=order.agent, runs=agents).ask(order)
+        if not self._loaded:  # loading may import modules, and this loop is busy
+            self._loaded.append(await self.kit.threads.run(self.load))
+        target = self._loaded[0]
+        if entry.type == "http":
+            request_id = f"msg_{child_id(given['run_id'], key).removeprefix('run_')}"
+            return decode_answer(await target.exchange(request_id, encode_message(given), tenant))
+        answer = target(event, given) if awaits(target) else await self.kit.threads.run(target, event, given)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def load(self) -> Any:
+        """Return the function or the service that the hook asks; None for an agent. Raise `HookError` if it fails."""
+        entry, kit = self.entry, self.kit
+        if entry.type == "agent":
+            return None
+        if entry.type == "http":
+            return WebhookHook(
+                url=entry.url or "",
+                method=entry.method,
+                headers=self._headers(),
+                reach=kit.reach,
+                retry_within=entry.timeout_seconds,
+            )
+        try:
+            function = kit.find(entry.target)
+        except HookError:
+            raise
+        except Exception as problem:
+            raise HookUnavailable(f"{entry.target!r} cannot be loaded: {describe(problem)}") from problem
+        if not callable(function):
+            raise HookUnavailable(f"{entry.target!r} is a {type(function).__name__}, which cannot be called")
+        return function
+
+    def _headers(self) -> dict[str, str]:
+        """Return the headers with the values of their variables. Raise `HookUnavailable` with all unknown ones."""
+        headers = {name: value for name, value in self.entry.headers.items() if name.lower() != JSON_TYPE}
+        named = {found for value in headers.values() for found in VARIABLE.findall(value)}
+        if unknown := sorted(named.difference(self.kit.variables)):
+            there = ", ".join(f"${{{name}}}" for name in unknown)
+            raise HookUnavailable(f"{there} stands in its headers, and there is no such variable here")
+        return {
+            name: VARIABLE.sub(lambda found: self.kit.variables[found[1]], value) for name, value in headers.items()
+        }
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def as_start_answer(given: object, blueprint: Blueprint) -> HookResult:
+    """Read a start hook's answer: one of the two objects of a blueprint, or a `HookResult`.
+
+    An answer that denies, asks or injects becomes a denial, in either form. Raise `InvalidResult` for every other form,
+    and for parameters that are no JSON or do not fit the agent's schema; nothing is guessed.
+    """
+    fields = dict(given) if isinstance(given, Mapping) else {}
+    action = fields.get("action", getattr(given, "action", None))
+    if action in ("block", "deny"):
+        reason = fields.get("block_reason", fields.get("reason", getattr(given, "reason", None)))
+        return HookResult.deny(clip(reason, LONGEST_REASON) if isinstance(reason, str) and reason.strip() else None)
+    if isinstance(action, str) and action in IMPOSSIBLE:
+        return HookResult.deny(IMPOSSIBLE[action])
+    if action is None and not fields:
+        raise InvalidResult(f"an answer that is a {type(given).__name__}: {FORMS}")
+    result = _going_on(fields, action) if fields and action != "modify" else as_result(given)
+    if result.injects:
+        return HookResult.deny(NO_CONTEXT)
+    if result.action != "modify":
+        return result
+    data = result.data or {}
+    if set(data) != {"parameters"} or not isinstance(data["parameters"], Mapping):
+        return HookResult.deny(ONLY_PARAMETERS)
+    try:
+        return HookResult.modify({"parameters": thaw(freeze_parameters(blueprint, data["parameters"]))})
+    except InvalidResult as problem:
+        raise InvalidResult(f"parameters that do not fit {blueprint.name!r}: {problem}") from None
+
+
+def _going_on(fields: Mapping[str, Any], action: object) -> HookResult:
+    """Return the answer in the object with which a blueprint's hook lets a run go on. Raise `InvalidResult`."""
+    if action != "continue":
+        raise InvalidResult(f"an answer with action {visible(repr(action))[:60]}: it is 'continue' or 'block'")
+    if odd := sorted(str(name) for name in fields.keys() - {"action", "parameters"}):
+        raise InvalidResult(f"continue with {visible(odd[0])[:60]!r}: it has action and parameters, no more")
+    if not isinstance(fields.get("parameters"), Mapping):
+        raise InvalidResult("continue without parameters: return them all, changed or not, as one object")
+    return HookResult.modify({"parameters": fields["parameters"]})
+
+
+def freeze_parameters(blueprint: Blueprint, given: Mapping[str, Any]) -> bytes:
+    """Return the parameters of a run as canonical JSON. Raise `InvalidResult` if the agent does not accept them."""
+    return freeze_fitting(dict(given), blueprint.parameters_schema)
+
+
+def freeze_fitting(value: Any, schema: Schema | None) -> bytes:
+    """Return a value as canonical JSON. Raise `InvalidResult` if it is none, too large, or against the schema."""
+    try:
+        data = freeze(value)
+    except InputNotFreezable as problem:
+        raise InvalidResult(f"no plain JSON: {problem.problem}") from None
+    if len(data) > LARGEST_PAYLOAD:
+        raise InvalidResult(f"{len(data):,} bytes; at most {LARGEST_PAYLOAD:,} are kept")
+    flaw = None if schema is None else schema.problem(thaw(data))
+    if flaw is not None:
+        raise InvalidResult(flaw)
+    return data
