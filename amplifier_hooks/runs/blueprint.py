@@ -17,7 +17,7 @@ import json
 import re
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+M = TypeVar("M", bound=BaseModel)
 AgentType = Literal["autonomous", "procedural"]
 HookTarget = Literal["agent", "http", "python"]
 OnError = Literal["block", "continue", "ignore"]
 
 LARGEST_BLUEPRINT: Final = 1024 * 1024
 """Largest size in bytes."""
+DEEPEST: Final = 128
+"""Depth of a file; a schema in it may be half as deep."""
 RUN_HOOK_TIMEOUT: Final = 300.0
 LONGEST_RUN_HOOK_TIMEOUT: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -193,11 +196,7 @@ def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping
             point: _resolve_reference(entry, point, name, named or {}) for point, entry in document["hooks"].items()
         }
         document = {**document, "hooks": hooks}
-    try:
-        return Blueprint.model_validate(document)
-    except ValidationError as problem:
-        wrong = [error_sentence(error, Blueprint) for error in problem.errors(include_url=False)]
-        raise BlueprintError(name, wrong) from None
+    return _validate(Blueprint, document, name)
 
 
 def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
@@ -221,14 +220,19 @@ def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
 
 def read_allowed(given: object) -> AllowedUrls:
     """Return the addresses that `$allow` lets http hooks reach. Raise `BlueprintError` for anything else in it."""
+    allow = _validate(Allow, given, f"{NAMED_HOOKS}: $allow")
     try:
-        allow = Allow.model_validate(given)
         return AllowedUrls(networks=allow.networks, ports={443, *allow.ports}, http_hosts=allow.http)
-    except ValidationError as problem:
-        wrong = [error_sentence(error, Allow) for error in problem.errors(include_url=False)]
     except ValueError as problem:
-        wrong = [str(problem)]
-    raise BlueprintError(NAMED_HOOKS, [f"$allow: {flaw}" for flaw in wrong])
+        raise BlueprintError(f"{NAMED_HOOKS}: $allow", [str(problem)]) from None
+
+
+def _validate(model: type[M], document: object, name: str) -> M:
+    try:
+        return model.model_validate(document)
+    except ValidationError as problem:
+        wrong = [error_sentence(error, model) for error in problem.errors(include_url=False)]
+    raise BlueprintError(name, wrong)
 
 
 def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
@@ -249,16 +253,9 @@ def _load_json(text: str | bytes, name: str) -> Any:
     if len(data) > LARGEST_BLUEPRINT:
         raise BlueprintError(name, [f"it has {len(data):,} bytes; at most {LARGEST_BLUEPRINT:,} are read"])
     try:
-        return load_json(data.decode("utf-8-sig"))
-    except json.JSONDecodeError as problem:
-        said = f"line {problem.lineno}, column {problem.colno}: this is not JSON: {problem.msg}"
-    except UnicodeDecodeError as problem:
-        said = f"byte {problem.start}: this is not UTF-8; save the file as that"
-    except RecursionError:
-        said = "it is nested too deeply"
+        return load_json(data.decode("utf-8-sig"), deepest=DEEPEST)
     except ValueError as problem:
-        said = str(problem)
-    raise BlueprintError(name, [said])
+        raise BlueprintError(name, [f"this is not JSON: {problem}"]) from None
 
 
 class Agents:

@@ -104,7 +104,7 @@ def test_checking_blueprints(tmp_path: Path) -> None:
     assert (missing.exit_code, "there is no agent 'ghost'" in missing.output) == (1, True)
     (tmp_path / "broken.json").write_text("{")
     broken = run("check", str(tmp_path))
-    assert (broken.exit_code, "broken.json: line 1" in broken.output) == (1, True)
+    assert (broken.exit_code, "broken.json: this is not JSON: " in broken.output) == (1, True)
     assert run("serve", str(tmp_path)).exit_code == 1
 
 
