@@ -35,13 +35,14 @@ from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialects import ABSENT, DIALECTS, Dialect, Spelling, Verdict
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.session.program_call import ProgramToolCall, differs
-from amplifier_hooks.storage.database import Migrations, Statement
+from amplifier_hooks.storage.database import Migrations, Statement, transaction
 from amplifier_hooks.text.strict_parsing import load_json
+from approval_backends.in_process import InProcessBackend
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from amplifier_hooks.ports import ApprovalRequest, Clock, KeptResult
+    from amplifier_hooks.ports import ApprovalRequest, Clock
     from amplifier_hooks.registry.registry import HookRegistry
     from amplifier_hooks.result import Level, Role
     from amplifier_hooks.storage.database import Database, Script
@@ -341,36 +342,26 @@ class ProgramOutbox:
         self.lines.append(f"{level}: {message} ({source})" if level != "info" else f"{message} ({source})")
 
 
-class PendingApprovals:
+class PendingApprovals(InProcessBackend):
     """An approval backend that leaves every question open for ever. It approves nothing, so no claim succeeds."""
 
     durable = True
 
-    async def request(self, request: ApprovalRequest) -> NoReturn:
+    async def ask(self, request: ApprovalRequest) -> NoReturn:
         """Raise `ApprovalPending`."""
         raise ApprovalPending(request.id)
 
-    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # this backend approves nothing
-        """Return False."""
-        return False
-
-    async def settle(self, request_id: str, outcome: str, result: KeptResult | None = None) -> None:
-        """Do nothing."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:
-        """Do nothing."""
-
-    async def begin_session(self, tenant: str, session: str) -> Unfinished:  # noqa: ARG002  # this backend keeps no questions
+    async def begin_session(self, *_: object) -> Unfinished:
         """Return no unfinished questions."""
         return Unfinished()
 
-    async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
+    async def end_session(self, *_: object, final: bool) -> None:
         """Do nothing."""
 
-    async def mark_recorded(self, request_id: str, number: int = 0) -> None:
+    async def mark_recorded(self, *_: object) -> None:
         """Do nothing."""
 
-    async def list_unrecorded(self, tenant: str, session: str) -> tuple[Mapping[str, Any], ...]:  # noqa: ARG002  # this backend keeps no questions
+    async def list_unrecorded(self, *_: object) -> tuple[Mapping[str, Any], ...]:
         """Return nothing, because this backend keeps no questions."""
         return ()
 
@@ -458,21 +449,20 @@ DELIVERY_TABLES: Final = Migrations(
     component="programs",
     steps=(
         (
-            """CREATE TABLE {schema}.program_delivery (
-                id TEXT PRIMARY KEY, question TEXT NOT NULL, code INTEGER NOT NULL, output TEXT NOT NULL,
-                errors TEXT NOT NULL, at BIGINT NOT NULL
-            )""",
-            """CREATE TABLE {schema}.program_retry (
-                whose TEXT NOT NULL, content TEXT NOT NULL, call TEXT NOT NULL, at BIGINT NOT NULL,
-                PRIMARY KEY (whose, content)
+            """CREATE TABLE {schema}.program_kept (
+                owner TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, until BIGINT NOT NULL,
+                PRIMARY KEY (owner, name)
             )""",
         ),
     ),
 )
+SELECT: Final = "SELECT name, value FROM {schema}.program_kept WHERE owner = $1"
 
-DELIVERIES: Final = 24 * 3600
+DELIVERIES: Final = "deliveries"
+"""Owner of the answers; the calls that may be tried again belong to their sessions."""
+DELIVERY: Final = 24 * 3600
 """Seconds for which an answer is kept for another delivery of its question."""
-TRIES: Final = 7 * 24 * 3600
+TRY: Final = 7 * 24 * 3600
 """Seconds for which a call is kept for another try; no question is open longer than its hook's timeout."""
 
 
@@ -506,40 +496,35 @@ class DeliveryStore:
         over = asyncio.get_running_loop().create_future()
         self._answering[name] = (asked, over)
         try:
-            return await self._stored_answer(name, asked) or await self._keep(name, asked, await answer())
+            if (stored := await self._stored_answer(name, asked)) is not None:
+                return stored
+            given = await answer()
+            parts = [asked, given.code, given.output.hex(), given.errors.hex()]
+            await self.keep(DELIVERIES, name, json.dumps(parts), DELIVERY)
+            return await self._stored_answer(name, asked) or given  # another server's, if that was first
         finally:
             del self._answering[name]
             over.set_result(None)
 
     async def _stored_answer(self, name: str, question_hash: str) -> ProgramExit | None:
-        rows = await self.database.fetch(
-            "SELECT question, code, output, errors FROM {schema}.program_delivery WHERE id = $1", name
-        )
+        rows = await self.database.fetch(f"{SELECT} AND name = $2", DELIVERIES, name)
         if not rows:
             return None
-        question, code, output, errors = rows[0]
+        question, code, output, errors = json.loads(rows[0][1])
         check_same_question(question, question_hash)
         return ProgramExit(code=code, output=bytes.fromhex(output), errors=bytes.fromhex(errors))
 
-    async def _keep(self, name: str, question_hash: str, answer: ProgramExit) -> ProgramExit:
-        await self.database.run(
-            _insert(
-                "INSERT INTO {schema}.program_delivery (id, question, code, output, errors, at) "
-                "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
-                (name, question_hash, answer.code, answer.output.hex(), answer.errors.hex(), self.now()),
-                "DELETE FROM {schema}.program_delivery WHERE at < $1",
-                self.now() - DELIVERIES,
-            )
-        )
-        return await self._stored_answer(name, question_hash) or answer  # another server's, if that was first
+    @transaction
+    def keep(self, owner: str, name: str, value: str, seconds: int) -> Script[None]:
+        """Store a value for so long, unless its owner has one of this name; delete values whose time is over."""
+        now = int(self.clock.now().timestamp())
+        yield Statement("DELETE FROM {schema}.program_kept WHERE until < $1", (now,))
+        insert = "INSERT INTO {schema}.program_kept VALUES ($1, $2, $3, $4) ON CONFLICT (owner, name) DO NOTHING"
+        yield Statement(insert, (owner, name, value, now + seconds))
 
     def tries(self, *whose: str) -> StoredTries:
         """Return the tries of one session of one program."""
         return StoredTries(self, hash_bytes(repr(whose).encode("utf-8", "surrogatepass")))
-
-    def now(self) -> int:
-        """Return the time in seconds since 1970."""
-        return int(self.clock.now().timestamp())
 
 
 @frozen
@@ -551,25 +536,16 @@ class StoredTries:
 
     async def load(self) -> Mapping[str, str]:
         """Return the calls that an earlier process stored."""
-        select = "SELECT content, call FROM {schema}.program_retry WHERE whose = $1"
-        return {row[0]: row[1] for row in await self.deliveries.database.fetch(select, self.whose)}
+        return {row[0]: row[1] for row in await self.deliveries.database.fetch(SELECT, self.whose)}
 
     async def keep(self, content: str, call: str) -> None:
-        """Store a call."""
-        now = self.deliveries.now()
-        await self.deliveries.database.run(
-            _insert(
-                "INSERT INTO {schema}.program_retry (whose, content, call, at) VALUES ($1, $2, $3, $4) "
-                "ON CONFLICT (whose, content) DO UPDATE SET call = excluded.call, at = excluded.at",
-                (self.whose, content, call, now),
-                "DELETE FROM {schema}.program_retry WHERE at < $1",
-                now - TRIES,
-            )
-        )
+        """Store a call in place of an earlier try."""
+        await self.forget(content)
+        await self.deliveries.keep(self.whose, content, call, TRY)
 
     async def forget(self, content: str) -> None:
         """Delete a call that was tried again and decided."""
-        delete = "DELETE FROM {schema}.program_retry WHERE whose = $1 AND content = $2"
+        delete = "DELETE FROM {schema}.program_kept WHERE owner = $1 AND name = $2"
         await self.deliveries.database.fetch(delete, self.whose, content)
 
 
@@ -597,8 +573,3 @@ def check_same_question(first: str, second: str) -> None:
     """Raise `InvalidPayload` for another question under a used id: an answer belongs to one question."""
     if first != second:
         raise InvalidPayload("this delivery id was used for another question; a new question has a new one")
-
-
-def _insert(sql: str, values: tuple[object, ...], purge: str, before: int) -> Script[None]:
-    yield Statement(purge, (before,))
-    yield Statement(sql, values)
