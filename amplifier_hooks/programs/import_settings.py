@@ -13,7 +13,7 @@ import re
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.act import digest_of, freeze
@@ -218,16 +218,21 @@ class Skipped:
     why: str
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class ImportedSettings:
     """The hooks of one settings file, and the parts of it that do not run here."""
 
     path: Path
     dialect: Dialect
-    hooks: tuple[ImportedHook, ...]
-    skipped: tuple[Skipped, ...]
+    project: Path
+    codec: DialectCodec = field(repr=False)
+    reach: AllowedUrls
+    hooks: list[ImportedHook] = field(factory=list)
+    skipped: list[Skipped] = field(factory=list)
     ours: int = 0
     """Number of entries with which the program asks this system; no hook is made of them."""
+    _programs: Programs = field(factory=Programs)
+    _digests: FileDigests = field(factory=FileDigests)
 
     def register(self, registry: Registrar, trust: TrustStore, **options: Any) -> Callable[[], None]:
         """Register every hook of the file, and return the undo. Each runs only while its content is trusted."""
@@ -239,67 +244,6 @@ class ImportedSettings:
 
         return undo
 
-
-def read_settings(
-    path: Path,
-    dialect: Dialect,
-    *,
-    project: Path,
-    reach: AllowedUrls = PUBLIC,
-    tools: Mapping[str, str] | None = None,
-) -> ImportedSettings:
-    """Read one settings file. Raises `SettingsError` if it is not a settings file at all.
-
-    Args:
-        path: Path of the program's settings.
-        dialect: Dialect of the program.
-        project: Folder in which the program works.
-        tools: Canonical names of tools by the program's own; none if None.
-    """
-    codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
-    reading = _Reading(dialect, project, codec, reach, Programs(), FileDigests(), [], [])
-    whole = _load_object(path)
-    reading.skip_others(whole.keys() - {"hooks"})
-    table = whole.get("hooks", {})
-    if not isinstance(table, dict):
-        raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
-    for name, groups in table.items():
-        reading.read_event(str(name), groups)
-    return ImportedSettings(
-        path=path,
-        dialect=dialect,
-        hooks=tuple(reading.hooks),
-        skipped=tuple(reading.skipped),
-        ours=len(reading.ours),
-    )
-
-
-def _load_object(path: Path) -> dict[str, Any]:
-    try:
-        value = load_json(path.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(path, f"it is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise SettingsError(path, "it is no JSON object")
-    return value
-
-
-@frozen
-class _Reading:
-    """The reading of one file, with the hooks found so far."""
-
-    dialect: Dialect
-    project: Path
-    codec: DialectCodec
-    reach: AllowedUrls
-    programs: Programs
-    digests: FileDigests
-    hooks: list[ImportedHook]
-    skipped: list[Skipped]
-    ours: list[str] = field(factory=list)
-
     def skip_others(self, keys: Iterable[str]) -> None:
         """Skip settings about approvals, trust, the record or limits: a file may only name hooks."""
         for key in sorted(keys):
@@ -307,6 +251,7 @@ class _Reading:
                 self.skipped.append(Skipped(key, "is not for a project to settle, and changes nothing here"))
 
     def read_event(self, name: str, groups: Any) -> None:
+        """Read the groups of hooks of one event of the program."""
         spelling = next((row for row in self.dialect.spellings if row.theirs == name), None)
         if spelling is None:
             self.skipped.append(Skipped(name, "never happens here"))
@@ -327,7 +272,7 @@ class _Reading:
     def _read_hook(self, where: str, spelling: Spelling, matcher: Any, definition: Any) -> None:
         kind = definition.get("type") if isinstance(definition, dict) else None
         if is_ours(definition):
-            self.ours.append(where)
+            self.ours += 1
             return
         if not isinstance(kind, str) or kind not in KNOWN:
             self.skipped.append(Skipped(where, f"is of type {kind!r:.40}, which is not run here"))
@@ -344,7 +289,7 @@ class _Reading:
                     runs=runs,
                     definition={"event": spelling.theirs, "matcher": matcher, "hook": definition},
                     listed=listed,
-                    digests=self.digests,
+                    digests=self._digests,
                     project=self.project,
                     matcher=compile_their_matcher(matcher, self.dialect),
                     timeout=self._seconds(spelling, seconds),
@@ -382,9 +327,9 @@ class _Reading:
         else:
             raise InvalidRegistration(f"its shell {shell!r:.40} is not run here")
         hook = CommandHook(
-            argv=argv, cwd=os.fspath(self.project), env=variables, codec=self.codec, programs=self.programs
+            argv=argv, cwd=os.fspath(self.project), env=variables, codec=self.codec, programs=self._programs
         )
-        return runs, list_command(told, self.project, self.digests, variables), hook
+        return runs, list_command(told, self.project, self._digests, variables), hook
 
     def _service(self, definition: Mapping[str, Any]) -> tuple[str, tuple[ListedFile, ...], WebhookHook]:
         url, headers = definition.get("url"), definition.get("headers") or {}
@@ -394,6 +339,41 @@ class _Reading:
         values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
         filled = {str(name): _expand_variables(str(value), values) for name, value in headers.items()}
         return url, (), WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
+
+
+def read_settings(
+    path: Path,
+    dialect: Dialect,
+    *,
+    project: Path,
+    reach: AllowedUrls = PUBLIC,
+    tools: Mapping[str, str] | None = None,
+) -> ImportedSettings:
+    """Read one settings file. Raises `SettingsError` if it is not a settings file at all.
+
+    Args:
+        path: Path of the program's settings.
+        dialect: Dialect of the program.
+        project: Folder in which the program works.
+        tools: Canonical names of tools by the program's own; none if None.
+    """
+    codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
+    settings = ImportedSettings(path=path, dialect=dialect, project=project, codec=codec, reach=reach)
+    try:
+        whole = load_json(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(path, f"it is no JSON: {error}") from error
+    if not isinstance(whole, dict):
+        raise SettingsError(path, "it is no JSON object")
+    table = whole.pop("hooks", {})
+    if not isinstance(table, dict):
+        raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
+    settings.skip_others(whole)
+    for name, groups in table.items():
+        settings.read_event(str(name), groups)
+    return settings
 
 
 def _expand_variables(text: str, values: Mapping[str, str]) -> str:

@@ -185,7 +185,7 @@ async def test_a_settings_file_runs_unchanged(project: Project) -> None:
         },
         model="opus",
     )
-    assert settings.skipped == ()
+    assert settings.skipped == []
     registry = project.trusted(settings)
     assert not (await call(registry)).denied
     assert (await call(registry, tool_input={"command": "rm -r x"})).reason == "no rm"
