@@ -222,39 +222,29 @@ class AnswerParts:
     """The parts of an answer. `rest` and `own` hold the keys that no reader has taken yet."""
 
     decision: str
-    reason: str
-    stop: bool
-    message: str
-    quiet: bool
+    common: Verdict
+    """The parts that mean the same at every event, without a decision."""
     own: dict[str, Any]
     rest: dict[str, Any]
 
     def verdict(self, **fields: Any) -> Verdict:
         """Return the verdict of these parts, with these `fields`. Keys that no reader took are unknown."""
         unknown = (*self.rest, *(f"hookSpecificOutput.{key}" for key in self.own))
-        common = {"reason": self.reason, "stop": self.stop, "message": self.message, "quiet": self.quiet}
-        return Verdict(**{**common, **fields, "unknown": unknown})
+        return evolve(self.common, **fields, unknown=unknown)
 
 
 def split(spelling: Spelling, answer: Mapping[str, Any]) -> AnswerParts:
     """Return the parts of an answer. Raises `InvalidResult` for a wrongly typed value, or another event's answer."""
     rest = dict(answer)
     stop = take(rest, "continue", bool) is False
-    stop_reason = take(rest, "stopReason", str) or ""
-    reason = take(rest, "reason", str) or ""
+    stop_reason, reason = take(rest, "stopReason", str), take(rest, "reason", str) or ""
+    message, quiet = take(rest, "systemMessage", str) or "", take(rest, "suppressOutput", bool) is True
+    common = Verdict(reason=(stop and stop_reason) or reason, stop=stop, message=message, quiet=quiet)
     own = dict(take(rest, "hookSpecificOutput", dict) or {})
     named = own.pop("hookEventName", spelling.theirs)
     if named != spelling.theirs:
         raise InvalidResult(f"an answer for {named!r:.60} at {spelling.theirs}: name the event that was asked about")
-    return AnswerParts(
-        decision=take(rest, "decision", str) or "",
-        reason=stop_reason or reason if stop else reason,
-        stop=stop,
-        message=take(rest, "systemMessage", str) or "",
-        quiet=take(rest, "suppressOutput", bool) is True,
-        own=own,
-        rest=rest,
-    )
+    return AnswerParts(decision=take(rest, "decision", str) or "", common=common, own=own, rest=rest)
 
 
 WORDS: Final = {bool: "true or false", str: "a string", dict: "an object"}
@@ -414,14 +404,17 @@ def read_claude(spelling: Spelling, answer: dict[str, Any]) -> Verdict:
     """
     parts = split(spelling, answer)
     own = parts.own
-    decision, reason = OLD_DECISIONS.get(parts.decision), parts.reason
+    decision, reason = OLD_DECISIONS.get(parts.decision), parts.common.reason
     if spelling.ours == events.APPROVAL_REQUIRED:
         behavior = take(own, "decision", dict) or {}
         permission, why = behavior.get("behavior"), behavior.get("message")
     else:
         permission, why = take(own, "permissionDecision", str), take(own, "permissionDecisionReason", str)
     if permission is not None:
-        decision, reason = (permission if permission in CLAUDE_DECISIONS else None), reason if parts.stop else why or ""
+        decision, reason = (
+            (permission if permission in CLAUDE_DECISIONS else None),
+            reason if parts.common.stop else why or "",
+        )
     if decision is None:
         raise InvalidResult(f"an answer with the decision {permission or parts.decision!r:.40}, which is not known")
     updates = [own.pop(key) for key in ("updatedInput", "updatedToolOutput") if own.get(key) is not None]
