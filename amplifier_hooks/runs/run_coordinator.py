@@ -430,28 +430,10 @@ class RunCoordinator(Openable):
                 await self._keep()
 
     async def _keep(self) -> None:
-        await self._hold_on()
-        await self._take_up()
-        now = asyncio.get_running_loop().time()
-        if self._recovered and now - self._kept > 2 / 3 * self.lease:
-            self._back, self._recovered = now, False
-        self._kept = now
-        # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
-        # They get it only once: a machine that is always slow would otherwise never take back a lost run.
-        if now - self._back >= self.runner_lease / 2:
-            found = await self.store.recover({run for run, _ in self._starting})
-            self._recovered = True
-            if any(record.owes for record in found):
-                await self._take_up()
+        """Renew the holds of this coordinator, take back the runs of lost holders, and run finish hooks that are owed.
 
-    async def _take_up(self) -> None:
-        """Run the finish hooks of runs that have no coordinator."""
-        for record in await self.store.take_owing(self.lease):
-            if record.id not in self._finishing:
-                _begin(self._finishing, record.id, self._run_finish_hooks(record))
-
-    async def _hold_on(self) -> None:
-        """Renew the holds of this coordinator. Cancel a hook whose run was stopped, or has another holder by now."""
+        A hook whose run was stopped, or has another holder by now, is cancelled.
+        """
         for (run, attempt), task in tuple(self._starting.items()):
             try:
                 by = Holder(self.name, attempt)
@@ -461,6 +443,22 @@ class RunCoordinator(Openable):
         for run in tuple(self._finishing):
             with suppress(UnknownRun):
                 await self._owe(run, self.lease)
+        now = asyncio.get_running_loop().time()
+        if self._recovered and now - self._kept > 2 / 3 * self.lease:
+            self._back, self._recovered = now, False
+        self._kept = now
+        # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
+        # They get it only once: a machine that is always slow would otherwise never take back a lost run.
+        if now - self._back >= self.runner_lease / 2:
+            await self.store.recover({run for run, _ in self._starting})
+            self._recovered = True
+        await self._take_up()
+
+    async def _take_up(self) -> None:
+        """Run the finish hooks of runs that have no coordinator."""
+        for record in await self.store.take_owing(self.lease):
+            if record.id not in self._finishing:
+                _begin(self._finishing, record.id, self._run_finish_hooks(record))
 
 
 def _begin(tasks: dict[K, asyncio.Task[None]], key: K, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
