@@ -187,10 +187,9 @@ class RunStore(Openable):
         if new.parent is not None:
             parent = await self.get(new.parent, tenant=new.tenant if parent_tenant is None else parent_tenant)
             if parent.depth + 1 > max_depth:
-                chain = " → ".join([*await self._chain(parent), new.agent])
                 raise AgentsTooDeep(
-                    f"agents start agents more than {max_depth} deep: {chain}; break the cycle, or raise max_depth of "
-                    "the coordinator"
+                    f"agents start agents more than {max_depth} deep: {new.agent!r} below run {parent.id} of "
+                    f"{parent.agent!r}; break the cycle, or raise max_depth of the coordinator"
                 )
             new = replace(new, parent_session=parent.session, depth=parent.depth + 1)
         if resumes and not await self.select(1, session=new.session, tenant=new.tenant):
@@ -204,13 +203,6 @@ class RunStore(Openable):
             child = NewRunEvent("run_child", {"child_run_id": new.id, "agent_name": new.agent})
             await self.change(parent.id, partial(note_run, told=(child,)))
         return record
-
-    async def _chain(self, last: RunRecord) -> list[str]:
-        """Return the agents from the first run of the chain down to this one."""
-        chain = [last]
-        while (above := chain[0].parent) is not None and (found := await self._find("id = $1 LIMIT 1", above)):
-            chain.insert(0, found[0][0])
-        return [record.agent for record in chain]
 
     async def take(
         self,

@@ -920,12 +920,12 @@ async def test_stopping_a_start_hook() -> None:
 
 @pytest.mark.rule("RUN-18")
 async def test_agents_that_start_agents() -> None:
-    """A cycle of agents ends at the limit, with an error that names the chain."""
+    """A cycle of agents ends at the limit, with an error that names the run above."""
     async with house(agent("a"), agent("b"), max_depth=3) as here:
         record = await here.runs.submit("a", {})
         for name in ("b", "a", "b"):
             record = await here.runs.submit(name, {}, parent=record.id)
-        with pytest.raises(AgentsTooDeep, match="a → b → a → b → a; break the cycle"):
+        with pytest.raises(AgentsTooDeep, match=f"'a' below run {record.id} of 'b'; break the cycle"):
             await here.runs.submit("a", {}, parent=record.id)
 
 
