@@ -95,14 +95,14 @@ def program_behind(pid: int) -> Process | None:
     return next((one for one in parents_of(pid) if not one.runs_the_bridge), None)
 
 
-def mark(process: Process) -> Path:
+def mark(process: Process, note: str = "") -> Path:
     """Mark a process as guarded, and return the mark. A new mark removes those of processes that are gone.
 
     Raises `StoreUnavailable` if the mark cannot be kept, and `UnsafeStore` if other users could change it.
     """
     folder = marks_folder()
     path = folder / str(process.pid)
-    if _is_marked(process):
+    if _note_of(process) == note:
         return path
     try:
         for one in (folder.parent, folder):
@@ -112,34 +112,30 @@ def mark(process: Process) -> Path:
                 raise UnsafeStore(f"{one} belongs to another user")
         for other in folder.iterdir():
             found = read_process(int(other.name)) if other.name.isdigit() else None
-            if found is None or not _is_marked(found):
+            if found is None or _note_of(found) is None:
                 other.unlink(missing_ok=True)
-        path.write_text(process.started, "ascii")
+        path.write_text(f"{process.started} {note}", "ascii")
     except OSError as problem:
         raise StoreUnavailable(f"the mark of a guarded process cannot be kept: {problem}") from problem
     return path
 
 
-def _is_marked(process: Process) -> bool:
+def _note_of(process: Process) -> str | None:
+    """Return the note in the mark of a process; None if it is not marked."""
     with suppress(OSError, ValueError):
         path = marks_folder() / str(process.pid)
-        return path.lstat().st_uid == os.geteuid() and path.read_text("ascii") == process.started
-    return False
-
-
-def protection_folder() -> Path:
-    """Return the folder in which commands of ours say that they run, and if they protect themselves against agents."""
-    return marks_folder().with_name("commands")
+        started, _, note = path.read_text("ascii").partition(" ")
+        return note if path.lstat().st_uid == os.geteuid() and started == process.started else None
+    return None
 
 
 def running_commands() -> Iterator[tuple[Process, bool]]:
     """Yield each command of ours that guards programs now; True if it protects itself against agents."""
     with suppress(OSError, ValueError):
-        for path in sorted(protection_folder().iterdir()):
+        for path in sorted(marks_folder().iterdir()):
             found = read_process(int(path.name)) if path.name.isdigit() else None
-            started, _, protects = path.read_text("ascii").partition(" ")
-            if found is not None and found.started == started:
-                yield found, protects == "on"
+            if found is not None and (note := _note_of(found)):
+                yield found, note == "on"
 
 
 @contextmanager
@@ -149,18 +145,12 @@ def marked(*, protects: bool = True) -> Iterator[None]:
     `running_commands` yields it, with `protects`. Raises the errors of `mark`.
     """
     process = read_process(os.getpid())
-    path = note = None if process is None else mark(process)
+    path = None if process is None else mark(process, "on" if protects else "off")
     try:
-        if process is not None:
-            note = protection_folder() / str(process.pid)
-            with suppress(OSError):  # it is for people who look, and no call depends on it
-                note.parent.mkdir(mode=0o700, exist_ok=True)
-                note.write_text(f"{process.started} {'on' if protects else 'off'}", "ascii")
         yield
     finally:
-        for one in (path, note):
-            if one is not None:
-                one.unlink(missing_ok=True)
+        if path is not None:
+            path.unlink(missing_ok=True)
 
 
 def guarded_parent() -> Process | None:
@@ -168,5 +158,5 @@ def guarded_parent() -> Process | None:
     if os.name == "nt":
         return None
     with suppress(StoreUnavailable, OSError):
-        return next((one for one in parents_of(os.getppid()) if _is_marked(one)), None)
+        return next((one for one in parents_of(os.getppid()) if _note_of(one) is not None), None)
     return None
