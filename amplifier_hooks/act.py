@@ -47,6 +47,7 @@ LONGEST_KEPT: Final = 1_024
 _DOMAIN: Final = b"amplifier-hooks/act/1\n"
 _GRANT_DOMAIN: Final = b"amplifier-hooks/grant/1\n"
 _scan: Final[Any] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
+_decode: Final = msgspec.json.Decoder().decode
 _length: Final = Struct(">Q").pack
 _SIZED: Final = (str, bytes, dict, list, tuple)
 _LISTS: Final = (list, tuple)
@@ -61,22 +62,28 @@ def freeze(value: object) -> bytes:
     Args:
         value: Value of JSON: None, bool, int, finite float, str, list, or dict with keys of str.
     """
+    return _freeze(value, math.inf)
+
+
+def freeze_input(value: Mapping[str, Any]) -> bytes:
+    """Return a tool's input as `freeze` does. Raises `InputTooLarge` as soon as its size is known."""
+    data = _freeze(value, MAX_INPUT)
+    if len(data) > MAX_INPUT:
+        raise InputTooLarge(MAX_INPUT)
+    return data
+
+
+def _freeze(value: object, room: float) -> bytes:
     try:
-        flaw = _flaw(value, 0)
-        if flaw is None:
+        flaw = _flaw(value, room, 0)
+        if not isinstance(flaw, tuple):
             return _encode(value).encode("ascii")
+    except InputTooLarge:
+        raise
     except Exception as problem:  # another thread changed the value, or reading it ran code of its own
         raise InputNotFreezable(str(problem)) from problem
     path, what = flaw
     raise InputNotFreezable(f"${path} {what}")
-
-
-def freeze_input(value: Mapping[str, Any]) -> bytes:
-    """Return a tool's input as `freeze` does. Raises `InputTooLarge`, before any other look at the input, too."""
-    data = b"" if is_larger(value, MAX_INPUT) else freeze(value)
-    if not data or len(data) > MAX_INPUT:
-        raise InputTooLarge(MAX_INPUT)
-    return data
 
 
 def is_larger(value: object, limit: int) -> bool:
@@ -108,6 +115,11 @@ def thaw(data: bytes) -> object:
 
     Raises `ValueError` for data that is not canonical JSON.
     """
+    if data.isascii() and data.strip() is data:
+        try:
+            return _decode(data)
+        except msgspec.DecodeError:
+            pass  # half a character, which no UTF-8 has, or no JSON
     text = data.decode("ascii")
     try:
         value, end = _scan(text, 0)
@@ -186,17 +198,19 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(BEGINNINGS_KEPT)
-def _beginning(domain: bytes, texts: tuple[str, ...]) -> bytes:
-    """Return the first bytes that are hashed. The acts of a session share most of them."""
+def _beginning(domain: bytes, texts: tuple[str, ...]) -> Any:
+    """Return the hash of the first bytes, to be copied. The acts of a session share most of them."""
     # an odd tool name must get a digest too, and still one of its own
     fields = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return domain + b"".join(_length(len(field)) + field for field in fields)
+    return hashlib.sha256(domain + b"".join(_length(len(field)) + field for field in fields))
 
 
 def _digest(domain: bytes, texts: tuple[str, ...], data: bytes) -> str:
     """Return the digest of texts and data. Name and folder are the last two texts."""
     beginning = _beginning if len(texts[-1]) + len(texts[-2]) <= LONGEST_KEPT else _beginning.__wrapped__
-    return hashlib.sha256(beginning(domain, texts) + _length(len(data)) + data).hexdigest()
+    hashed = beginning(domain, texts).copy()
+    hashed.update(_length(len(data)) + data)
+    return str(hashed.hexdigest())
 
 
 # Two halves of one character become that character when JSON is read; alone, each survives.
@@ -231,12 +245,16 @@ def _encoder() -> Callable[[object], str]:
 _encode: Final = _encoder()
 
 
-def _flaw(value: object, depth: int) -> tuple[str, str] | None:
-    """Return the place below `value` that would not read back exactly, and the reason; None if there is none."""
+def _flaw(value: object, room: float, depth: int) -> float | tuple[str, str]:
+    """Return the place below `value` that would not read back exactly, and the reason; without one, the room left.
+
+    The JSON of a value is at least as long as its texts and parts, so a value with more of them than `room` is too
+    large. Raises `InputTooLarge`, as soon as that is known.
+    """
     check = _SCALARS.get(type(value))
     if check is not None:
         problem = check(value)
-        return ("", problem) if problem else None
+        return ("", problem) if problem else room - (len(value) if type(value) is str else 1)
     parts: Iterable[tuple[Any, Any]]
     if keyed := isinstance(value, dict):
         parts = value.items()
@@ -246,16 +264,22 @@ def _flaw(value: object, depth: int) -> tuple[str, str] | None:
         return "", f"is of type {type(value).__name__}"
     if depth == MAX_DEPTH:
         return "", f"is nested deeper than {MAX_DEPTH}"
+    room -= len(value)
     for step, item in parts:
         if keyed and (type(step) is not str or (not step.isascii() and _text_flaw(step))):
             return "", f"has the key {step!r:.40}, which no JSON key can be"
+        room -= len(step) if type(step) is str else 0
         if type(item) is str and item.isascii():
-            continue  # the usual case
-        flaw = _flaw(item, depth + 1)
-        if flaw is not None:  # the path is built only for an error
-            path, problem = flaw
-            return f"{_step(step)}{path}", problem
-    return None
+            room -= len(item)  # the usual case
+        else:
+            left = _flaw(item, room, depth + 1)
+            if isinstance(left, tuple):  # the path is built only for an error
+                path, problem = left
+                return f"{_step(step)}{path}", problem
+            room = left
+        if room < 0:
+            raise InputTooLarge(MAX_INPUT)
+    return room
 
 
 def _step(step: str | int) -> str:

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Any, Final
 
-SECOND: Final = 1_000_000
-MILLISECOND: Final = 1_000
+MILLISECOND: Final = 1_000_000
+"""Nanoseconds of a millisecond."""
+MICROSECONDS: Final = 1_000
+"""Microseconds of a millisecond."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_latest = (-SECOND, "")
-"""The start of the last millisecond that was formatted, in microseconds, and its text. One call takes many stamps."""
+_latest = (-MILLISECOND, "")
+"""The start of the last millisecond that was formatted, in nanoseconds, and its text. One call takes many stamps."""
 _endings: list[str] = []
 """The text of each microsecond within a millisecond, with the zone."""
 
@@ -28,18 +30,20 @@ def stamp(clock: Any) -> str:
     """Return the time of a clock as ISO 8601 in UTC. The text of the system's time is cached for each millisecond."""
     if type(clock) is not SystemClock:
         return str(clock.now().isoformat())
-    micros = time_ns() // 1000
+    now = time_ns()
     start, text = _latest
-    if not 0 <= micros - start < MILLISECOND:
-        start, text = _begin_millisecond(micros - micros % MILLISECOND)
-    return text + _endings[micros - start]
+    micros = (now - start) // 1000
+    if not 0 <= micros < MICROSECONDS:
+        start, text = _begin_millisecond(now - now % MILLISECOND)
+        micros = (now - start) // 1000
+    return text + _endings[micros]
 
 
 def _begin_millisecond(start: int) -> tuple[int, str]:
     global _latest  # noqa: PLW0603  # a cache of one
     if not _endings:
-        _endings.extend([f"{number:03d}+00:00" for number in range(MILLISECOND)])
-    _latest = (start, moment_of(start).isoformat(timespec="milliseconds")[:-6])
+        _endings.extend([f"{number:03d}+00:00" for number in range(MICROSECONDS)])
+    _latest = (start, moment_of(start // 1000).isoformat(timespec="milliseconds")[:-6])
     return _latest
 
 

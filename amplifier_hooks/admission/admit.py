@@ -171,8 +171,11 @@ class Admission(msgspec.Struct, eq=False):
         self, permit: Permit, became: Settlement, end: str, facts: Mapping[str, Any], result: KeptResult | None
     ) -> None:
         if permit.kind and end:
-            about = act_facts(permit.act, permit.judged.call, permit.kind)
-            await self.judge.recorder.note(f"{permit.kind}.{end}", {**about, **facts}, durable=became == "unknown")
+            about = {**act_facts(permit.act, permit.judged.call, permit.kind), **facts}
+            durable = became == "unknown"
+            writing = self.judge.recorder.begin(f"{permit.kind}.{end}", about, durable=durable, decides=False)
+            if writing is not None:
+                await writing
         if permit.approvals:
             await self.approver.settle(permit.approvals, became, result)
 
@@ -221,30 +224,33 @@ class Attempt(msgspec.Struct, eq=False):
                     return verdict
                 judged = await self._judge()
             self.judged = judged
-            return await self._go_on()
+            while (verdict := await self._take_step()) is None:
+                pass
         except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit) as error:
             await finish_despite_cancel(self._give_up(cancelled=not isinstance(error, Exception)))
             raise
+        return verdict
 
-    async def _go_on(self) -> Verdict:
-        """Ask, look again, record and claim."""
-        while True:
-            outcome = self.judged.outcome
-            if outcome.action == "deny":
-                return await self._refuse(outcome)
-            questions = tuple([ask for ask in outcome.asks if not self._is_answered(ask)])
-            if questions and (why := await self._find_stop()) is not None:
-                return await self._refuse_stopped(why)
-            if self.known is not None and not self._asks_about(self.known, questions):
-                verdict = await self._drop(self.known)
-            elif not questions:
-                verdict = await self._claim()
-            elif self.rounds == ROUNDS:
-                verdict = await self._refuse(deny_outcome(outcome, "session", self.why, "approval_unavailable"))
-            else:
-                verdict = await self._ask(questions)
-            if verdict is not None:
-                return verdict
+    def _take_step(self) -> Awaitable[Verdict | None]:
+        """Ask, or record and claim. The result is None if the way goes on."""
+        outcome = self.judged.outcome
+        if outcome.action == "deny":
+            return self._refuse(outcome)
+        questions = tuple([ask for ask in outcome.asks if not self._is_answered(ask)]) if outcome.asks else ()
+        return self._consider(questions) if questions or self.known is not None else self._claim()
+
+    async def _consider(self, questions: tuple[Ask, ...]) -> Verdict | None:
+        """Ask these questions, unless a stop is in force, or an earlier request is about something else."""
+        if questions and (why := await self._find_stop()) is not None:
+            return await self._refuse_stopped(why)
+        if self.known is not None and not self._asks_about(self.known, questions):
+            return await self._drop(self.known)
+        if not questions:
+            return await self._claim()
+        if self.rounds == ROUNDS:
+            outcome = deny_outcome(self.judged.outcome, "session", self.why, "approval_unavailable")
+            return await self._refuse(outcome)
+        return await self._ask(questions)
 
     # -- select and judge ------------------------------------------------------------------------------------------
 
@@ -414,11 +420,13 @@ class Attempt(msgspec.Struct, eq=False):
             durable = bool(self.approvals) or judge.guards(act.event)
             try:
                 facts = act_facts(act, self.call, self.kind)
-                await judge.recorder.write(f"{self.kind}.running", facts, durable=durable)
+                writing = judge.recorder.begin(f"{self.kind}.running", facts, durable=durable, decides=True)
+                if writing is not None:
+                    await writing
             except RecordUnavailable as error:
                 return await self._refuse(deny_outcome(judged.outcome, "record", str(error), "audit_unavailable"))
             self.recorded = act.digest
-        if (why := await self._find_stop()) is not None:
+        if self.approver.stop_source is not None and (why := await self._find_stop()) is not None:
             return await self._refuse_stopped(why)
         if (stopped := judge.stopped_since(self.stops)) is not None:
             return await self._refuse(deny_outcome(judged.outcome, "session", stopped, "session_cancelled"))
@@ -556,7 +564,5 @@ def denied_by(approval: Approval, outcome: Outcome) -> Outcome:
 
 def act_facts(act: Act, call: Call, kind: str) -> dict[str, Any]:
     """Return an act in the form of the record."""
-    facts: dict[str, Any] = {"tool" if kind == "tool" else "name": act.name}
-    if call.id:
-        facts["call"] = call.id
-    return facts | {"digest": act.digest}
+    called = {"call": call.id} if call.id else {}
+    return {"tool" if kind == "tool" else "name": act.name, **called, "digest": act.digest}

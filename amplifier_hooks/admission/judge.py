@@ -27,7 +27,7 @@ from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import error_message
 from amplifier_hooks.errors import InputNotFreezable, InputTooLarge
 from amplifier_hooks.events import APPROVAL_REQUIRED, IDENTITY_FIELDS, SESSION_END, TOOL_PRE
-from amplifier_hooks.foreign_code import delivered_cancellations, running_task
+from amplifier_hooks.foreign_code import running_task
 from amplifier_hooks.ports import ActionFacts
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Answer, Cause, Outcome
@@ -267,7 +267,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         task = running_task()
         if task is None or task in self.deciding:  # a hook of this session asks: cancelling the hook cancels this call
             return await hooks
-        before = delivered_cancellations(task)
+        before = task.cancelling() - getattr(task, "_must_cancel", False)  # `delivered_cancellations`, inlined
         self.deciding[task] = 0
         try:
             return await hooks
@@ -310,37 +310,36 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         self.number += 1
         return f"{self.unique}-{self.number}"
 
-    async def decide(self, event: str, data: Mapping[str, Any], *, stops: bool, cwd: str | None = None) -> Outcome:
-        """Ask rules and hooks about an event, record their answers, and show the messages for the user.
-
-        `stops` is True for an event that can be stopped.
-        """
-        payload = self.payload(data, cwd)
-        if self.rules is None:  # the usual case of an event
-            return await self.record_outcome(await self._ask_hooks(event, payload), stops=stops)
-        return (await self._judge(event, str(payload.get("tool_name", "")), payload, stops=stops))[0]
-
-    async def _judge(
+    async def decide(
         self,
         event: str,
-        name: str,
         payload: dict[str, Any],
         act: Act | None = None,
         given: Mapping[str, Any] = NOTHING,
         *,
         stops: bool = True,
     ) -> tuple[Outcome, Act | None, bool]:
-        """Return the outcome, the act as the hooks left it, and True if a rule answered a question.
+        """Ask rules and hooks about an event or act, record their answers, and show the messages for the user.
+
+        Return the outcome, the act as the hooks left it, and True if a rule answered a question. `stops` is True for an
+        event that can be stopped.
 
         The rules look first at the data as it was given, where only a denial counts, and then as the hooks left it. The
         record of an act becomes durable with its next one, before anything follows from the outcome.
         """
-        rules = self.rules_in_force if self.rules is not None and self._has_rules(event) else None
-        verdict = None if rules is None else await rules.judge(self._facts(event, name, payload))
+        name, rules, verdict = "", None, None
+        if self.rules is not None:
+            name = str(payload.get("tool_name", "")) if act is None else act.name
+            rules = self.rules_in_force if self._has_rules(event) else None
+            verdict = None if rules is None else await rules.judge(self._facts(event, name, payload))
         if verdict is not None and verdict.action == "deny":
             outcome = Outcome(events.canonical(event), payload)
         else:
-            verdict, outcome = None, await self._ask_hooks(event, payload, given)
+            verdict = None
+            try:
+                outcome = await self._ask_hooks(event, payload, given)
+            except Stopped:
+                outcome = self._deny_stopped(Outcome(events.canonical(event), payload))
             if act is not None and outcome.modified and outcome.action != "deny":
                 outcome, act = self._left_by_hooks(outcome, act, given)
             if rules is not None and outcome.action != "deny":
@@ -381,7 +380,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         in_force = self.in_force(act.event)
         given = act.fields()
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
-        outcome, left, by_rule = await self._judge(act.event, act.name, payload, act, given)
+        outcome, left, by_rule = await self.decide(act.event, payload, act, given)
         return Judged(left or act, call, outcome, in_force, handles, by_rule)
 
     async def look_again(self, judged: Judged, *, whole: bool = False) -> Judged:
@@ -397,7 +396,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         try:
             outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, given))
         except Stopped:
-            outcome = deny_outcome(judged.outcome, "session", self.stopped or "cancelled", "session_cancelled")
+            outcome = self._deny_stopped(judged.outcome)
         verdict = None
         rules = self.rules_in_force
         if rules is not None and outcome.action != "deny" and self._has_rules(act.event):
@@ -465,17 +464,16 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         if (facts := report_facts(outcome, name, verdict)) is not None:
             await self.recorder.note("rules.reported", facts)
 
-    async def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str] = ()) -> Outcome:
-        """Return the hooks' outcome. A closed session denies an event that can be stopped, without asking."""
-        if not (self.closed and self.hooks.can_be_stopped(event)):
-            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
-            try:
-                if self.inventory is not None and self.inventory.every_run:
-                    return await self.inventory.run(event, payload, answering)
-                return await answering
-            except Stopped:
-                pass
-        outcome = Outcome(events.canonical(event), payload)
+    def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str]) -> Awaitable[Outcome]:
+        """Return the hooks' outcome. Raises `Stopped`, also for an event of a closed session that can be stopped."""
+        if self.closed and self.hooks.can_be_stopped(event):
+            raise Stopped
+        answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
+        if self.inventory is not None and self.inventory.every_run:
+            return self.inventory.run(event, payload, answering)
+        return answering
+
+    def _deny_stopped(self, outcome: Outcome) -> Outcome:
         return deny_outcome(outcome, "session", self.stopped or "cancelled", "session_cancelled")
 
     def _facts(self, event: str, name: str, data: Mapping[str, Any], outcome: Outcome | None = None) -> ActionFacts:
@@ -503,14 +501,13 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         """
         if self.inventory is not None and self.inventory.changes:
             await self.inventory.write()
-        facts = outcome_facts(outcome)
-        if stops:
-            try:
-                await self.recorder.write("outcome", facts, durable=durable and outcome.action != "continue")
-            except RecordUnavailable as error:
-                outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
-        else:
-            await self.recorder.note("outcome", facts, durable=outcome.event == SESSION_END)
+        durable = durable and outcome.action != "continue" if stops else outcome.event == SESSION_END
+        try:
+            writing = self.recorder.begin("outcome", outcome_facts(outcome), durable=durable, decides=stops)
+            if writing is not None:
+                await writing
+        except RecordUnavailable as error:
+            outcome = deny_outcome(outcome, "record", str(error), "audit_unavailable")
         if outcome.messages or (outcome.answers and any(answer.output for answer in outcome.answers)):
             await self.show(outcome)
         return outcome

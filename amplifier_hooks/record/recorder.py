@@ -59,33 +59,54 @@ class Recorder:
         self._required = required
         self._number = 0
 
-    def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> Awaitable[None]:
+    async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = True) -> None:
         """Record a decision before it takes effect. Without `durable`, the next durable record makes it durable, too.
 
         Raises `RecordUnavailable` for every error of the sink, and the session then denies the act. If the record is
         not required, the recorder only logs the error.
         """
-        return self._write(kind, facts, durable=durable, required=self._required)
+        if (writing := self.begin(kind, facts, durable=durable, decides=True)) is not None:
+            await writing
 
-    def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> Awaitable[None]:
+    async def note(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:
         """Record a fact that is already true. A failure is only logged, because there is nothing left to deny."""
-        return self._write(kind, facts, durable=durable, required=False)
+        if (writing := self.begin(kind, facts, durable=durable, decides=False)) is not None:
+            await writing
 
-    async def _write(self, kind: str, facts: Mapping[str, Any], *, durable: bool, required: bool) -> None:
+    def begin(self, kind: str, facts: Mapping[str, Any], *, durable: bool, decides: bool) -> Awaitable[None] | None:
+        """Begin to write a record. Return the rest of the writing, or None if there is nothing to wait for.
+
+        Most records are written in the first step, and need no timer. If the record `decides`, errors are raised as by
+        `write`, here or by the rest.
+        """
         if self._sink is None:
-            return
+            return None
         self._number += 1
         try:
-            time = stamp(self._clock)
-            about = {"number": self._number, "time": time, "session": self._session, "tenant": self._tenant}
-            step = self._sink.write(kind, {**about, **facts}, durable=durable).__await__()
-            waiting = next(step, THROUGH)  # most records are written in the first step, and need no timer
-            if waiting is not THROUGH:
-                await finish_in_time(step, waiting)
-        except Exception as error:
-            log.error("audit_unavailable", kind=kind, error=problem_text(error))  # noqa: TRY400
-            if required:
-                raise RecordUnavailable(error) from error
+            about = {
+                "number": self._number,
+                "time": stamp(self._clock),
+                "session": self._session,
+                "tenant": self._tenant,
+                **facts,
+            }
+            step = self._sink.write(kind, about, durable=durable).__await__()
+            waiting = next(step, THROUGH)
+        except Exception as error:  # noqa: BLE001  # a sink may raise anything
+            self._fail(kind, error, decides=decides)
+            return None
+        return None if waiting is THROUGH else self._finish(kind, step, waiting, decides=decides)
+
+    async def _finish(self, kind: str, step: Iterator[Any], waiting: Any, *, decides: bool) -> None:
+        try:
+            await finish_in_time(step, waiting)
+        except Exception as error:  # noqa: BLE001  # as in `begin`
+            self._fail(kind, error, decides=decides)
+
+    def _fail(self, kind: str, error: Exception, *, decides: bool) -> None:
+        log.error("audit_unavailable", kind=kind, error=problem_text(error))
+        if decides and self._required:
+            raise RecordUnavailable(error) from error
 
 
 SINK_TIMEOUT: Final = 5.0

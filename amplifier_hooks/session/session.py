@@ -83,7 +83,7 @@ class Session(Judge, eq=False, kw_only=True):
         stops = self.hooks.can_be_stopped(event)
         with self.undecided:
             in_force = self.in_force(event) if stops else None
-            outcome = await self.decide(event, data, stops=stops, cwd=cwd)
+            outcome, _, _ = await self.decide(event, self.payload(data, cwd), stops=stops)
             if outcome.asks and stops and outcome.action != "deny":
                 outcome = await self.ask_about(outcome, in_force)
         if outcome.injections or outcome.action == "deny":
@@ -151,14 +151,14 @@ class Session(Judge, eq=False, kw_only=True):
 
     # -- around an operation -------------------------------------------------------------------------------------
 
-    async def wrap(
+    def wrap(
         self,
         operation: str,
         context: Callable[[], HookContext],
         call: Callable[[], Awaitable[T]],
         rests: tuple[Hook, ...],
         stops: int,
-    ) -> T:
+    ) -> Awaitable[T]:
         """Run `call` inside these rests and the around hooks of this operation; without any, `context` is not used.
 
         The operation came after so many stops of the session. Raises the errors of `call`, and `HookAbortError` when a
@@ -168,7 +168,12 @@ class Session(Judge, eq=False, kw_only=True):
         if not rests and not self.hooks.wraps(operation):
             if (why := self.stopped_since(stops)) is not None:
                 raise HookAbortError(why, "session", "session_cancelled")
-            return await call()
+            return call()
+        return self._wrap(operation, context(), call, rests, stops)
+
+    async def _wrap(
+        self, operation: str, around: HookContext, call: Callable[[], Awaitable[T]], rests: tuple[Hook, ...], stops: int
+    ) -> T:
         task = running_task()
         inside_a_hook = task in self.deciding
 
@@ -179,7 +184,6 @@ class Session(Judge, eq=False, kw_only=True):
                 self.deciding.pop(task, None)
             return await call()
 
-        around = context()
         try:
             result: T = await self.deliberate(self.hooks.wrap(operation, around, call_unless_stopped, rests=rests))
         except Stopped:
@@ -190,7 +194,7 @@ class Session(Judge, eq=False, kw_only=True):
 
     async def announce(self, event: str, data: dict[str, Any]) -> Outcome:
         """Emit an event about an approval. Questions of its hooks are not asked."""
-        outcome = await self.decide(event, data, stops=self.hooks.can_be_stopped(event))
+        outcome, _, _ = await self.decide(event, self.payload(data), stops=self.hooks.can_be_stopped(event))
         await self.inject(outcome)
         await self.notify(outcome)
         return outcome
