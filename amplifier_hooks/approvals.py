@@ -269,9 +269,13 @@ def kinds_of(options: Iterable[Option]) -> set[OptionKind]:
 
 
 class SessionGrants:
-    """Grants of one session, until the session ends. Implements `GrantStore`."""
+    """Grants in memory: those of a session until it ends, and, with `keep_grants`, those of a project for its seconds.
 
-    def __init__(self, clock: Clock) -> None:
+    Implements `GrantStore` and `ProjectGrants`.
+    """
+
+    def __init__(self, clock: Clock, *, keep_grants: float | None = None) -> None:
+        self.keep_grants = keep_grants
         self._clock = clock
         self._kept: dict[str, Grant] = {}
 
@@ -279,7 +283,7 @@ class SessionGrants:
         """Return the decision by grants for this request, with these grants; None without one."""
         if not self._kept:
             return None
-        keys = set(grant_keys(request))
+        keys = {*grant_keys(request), *kept_keys(request)}
         return match_grants(request, [grant for grant in self._in_force() if grant.key in keys])
 
     async def remember(self, request: ApprovalRequest, decision: Decision) -> None:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import define, evolve, field, frozen
 
+from amplifier_hooks.approvals import SessionGrants
+from amplifier_hooks.cli.approvals.open_store import KEPT_GRANTS
 from amplifier_hooks.cli.project.read_project import trusted_as_now
 from amplifier_hooks.definitions import DefinedHooks, load_files
 from amplifier_hooks.definitions.install.build_hooks import ASKING as ANSWERING
@@ -137,6 +139,9 @@ def _judges_calls(hook: Hook) -> bool:
     return hook.intent in ANSWERING and applies(hook.event, TOOL_PRE)
 
 
+Always = Literal["session", "project"]
+"""The reach of an "always"."""
+
 Answer = Literal["allowed", "asked", "denied", "covered"]
 """The decision about a call. `covered` is a question that an earlier "always" has answered."""
 
@@ -193,16 +198,19 @@ class ReplayClock:
 
 @define(eq=False)
 class AllowingApprover:
-    """An approval backend that allows every request: once, or for good where that is offered."""
+    """An approval backend that allows every request: once, or for good where that is offered.
+
+    Where the grants are kept for a project, an answer for good is for the project.
+    """
 
     always: bool
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Allow the request."""
-        kinds = {option.kind: option.id for option in request.options}
+        kinds = {option.kind: option.id for option in request.options}  # the last of a kind: that for the project
         lasting = kinds.get("allow_always") if self.always else None
         chosen = lasting or kinds.get("allow_once") or kinds.get("allow_always") or ""
-        return Decision(option=chosen, by=BY, channel=BY)
+        return Decision(option=chosen, by=BY, channel=BY, keep=request.keep if chosen == lasting else None)
 
     async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # the port's
         """Return True."""
@@ -241,7 +249,12 @@ class Replay:
     folder: Path
     """The folder of a call whose transcript has none."""
     rules: RulePolicy | None = None
-    always: bool = False
+    always: Always | None = None
+    """The reach of the answers for good, if the approver gives any."""
+    _kept: SessionGrants = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._kept = SessionGrants(self.clock, keep_grants=KEPT_GRANTS)
 
     async def run(self, transcript: Transcript) -> AsyncIterator[Finding]:
         """Yield the decision about each call of a transcript, in its order."""
@@ -266,7 +279,8 @@ class Replay:
             agent=self.source.title,
             cwd=root,
             clock=self.clock,
-            approvals=AllowingApprover(self.always),
+            approvals=AllowingApprover(self.always is not None),
+            grants=self._kept if self.always == "project" else None,
             rules=self.rules,
             audit=record,
         )

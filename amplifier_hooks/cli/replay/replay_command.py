@@ -21,7 +21,7 @@ from amplifier_hooks.text.secrets import Secrets, replace_spans
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from amplifier_hooks.cli.replay.replay_calls import Answer, Finding, Replay, ReplayHooks
+    from amplifier_hooks.cli.replay.replay_calls import Always, Answer, Finding, Replay, ReplayHooks
     from amplifier_hooks.programs.transcripts import Source, Transcript
 
 
@@ -47,8 +47,13 @@ def replay(  # typer's options
         Path | None, typer.Option("--compare", metavar="FILE", help="Hooks to compare with: calls that differ.")
     ] = None,
     always: Annotated[
-        bool, typer.Option("--always", help='Answer "always" where it is offered, and count what that covers.')
-    ] = False,
+        Literal["session", "project"] | None,
+        typer.Option(
+            "--always",
+            metavar="REACH",
+            help='Answer "always" where it is offered, and count what that covers: in its session or project.',
+        ),
+    ] = None,
     ledger: Annotated[
         str, typer.Option(metavar="STORE", help="The ledger with the inputs of a record's calls; otherwise yours.")
     ] = "",
@@ -59,7 +64,7 @@ def replay(  # typer's options
 
     Examples:
       amplifier-hooks replay --from claude-code
-      amplifier-hooks replay --from codex ~/.codex/sessions/2026/11 --always
+      amplifier-hooks replay --from codex ~/.codex/sessions/2026/11 --always session
       amplifier-hooks replay --from gemini session.json --hooks strict.yaml --rules rules.yaml
       amplifier-hooks replay --from claude-code --compare strict.yaml
       amplifier-hooks replay --from record record.jsonl --json
@@ -85,7 +90,7 @@ def replay(  # typer's options
         stop(str(problem))
 
 
-def _replay_of(file: Path | None, source: Source, rules: Path | None, *, always: bool) -> Replay:
+def _replay_of(file: Path | None, source: Source, rules: Path | None, *, always: Always | None) -> Replay:
     """Return a replay with the hooks of a file. Raises the errors of files that cannot be used."""
     from amplifier_hooks.cli.project.read_project import existing_file, rules_in
     from amplifier_hooks.cli.replay.replay_calls import Replay, ReplayClock, replay_hooks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_a_rate_limit_counts_by_the_recorded_times(folder: Path) -> None:
 
 
 def test_always(folder: Path) -> None:
-    """With --always an answer for good covers the calls that a grant of the session covers."""
+    """With --always an answer for good covers the calls of its session, or those of its project for 30 days."""
     configure(
         folder,
         'version: 1\nhooks:\n  - {name: guard, event_type: tool:pre, priority: 10, handler_ref: "shop_hooks:guard"}\n',
@@ -135,9 +136,19 @@ def test_always(folder: Path) -> None:
         "def guard(event, data):\n    return ASK\n"
     )
     trust_content(load_files(folder / "amplifier-hooks.yaml"), folder / "amplifier-hooks.yaml")
-    path = transcript(folder, *(call("Read", file_path=f"/shop/{number}") for number in range(3)))
-    assert answers(path) == {"asked": 3}
-    assert answers(path, "--always") == {"asked": 1, "covered": 2}
+    days = [*range(3), 40]
+    for day in days:
+        transcript(folder, *_reads(f"s{day}", at=day * 86_400.0), name=f"days/{day}.jsonl")
+        os.utime(folder.parent / f"days/{day}.jsonl", (day, day))
+    path = folder.parent / "days"
+    assert answers(path) == {"asked": 8}
+    assert answers(path, "--always", "session") == {"asked": 4, "covered": 4}
+    assert answers(path, "--always", "project") == {"asked": 2, "covered": 6}
+
+
+def _reads(session: str, at: float) -> list[list[dict[str, Any]]]:
+    calls = [call("Read", at=at + number, file_path=f"/shop/{number}") for number in range(2)]
+    return [[{**entry, "sessionId": session} for entry in entries] for entries in calls]
 
 
 EXTERNAL = """version: 1
