@@ -184,6 +184,14 @@ class Commands(TyperGroup):
         super().__init__(**options)
         self.commands: Any = LoadedOnUse()
 
+    def invoke(self, ctx: Any) -> Any:
+        """Carry out a command. The message about a wrong option begins with the option's fault, not with its type."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as problem:
+            problem.message = problem.message.removeprefix("Value error, ")
+            raise
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the signature is typer's
         """Return the names of all commands."""
         return list(COMMANDS)

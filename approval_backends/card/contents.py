@@ -217,14 +217,22 @@ def would_have_covered(request: ApprovalRequest, earlier: Iterable[ApprovalReque
 
 def reach_of(key: GrantKey, escape: Escape) -> str:
     """Return a sentence about the reach of a grant."""
-    kind, _colon, value = key.scope.partition(":")
     tool, agent, cwd = (escape(part) for part in (key.tool, key.agent, key.cwd))
     where = f"by {agent}" + (f" in {cwd}" if cwd else "") + (" in every session" if key.session is None else "")
+    kind, text = key.scope.partition(":")[0], scope_text(key, escape)
     if kind == "action":
-        return f"{tool} {where}, exactly these arguments ({value[:12]}) and nothing else."
+        return f"{tool} {where}, {text} and nothing else."
     if kind == "key":
-        return f"Any {tool} {where} for “{escape(value)}”, with no impact beyond those of this call."
-    return f"Any {tool} {where} that raises the question “{escape(value)}”."
+        return f"Any {tool} {where} for {text}, with no impact beyond those of this call."
+    return f"Any {tool} {where} that raises {text}."
+
+
+def scope_text(key: GrantKey, escape: Escape) -> str:
+    """Return the scope of a grant in words."""
+    kind, _colon, value = key.scope.partition(":")
+    if kind == "action":
+        return f"exactly these arguments ({value[:12]})"
+    return f"“{escape(value)}”" if kind == "key" else f"the question “{escape(value)}”"
 
 
 def _span(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from amplifier_hooks.approvals import check_digest, grant_keys
 from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
-from approval_backends.card.contents import oddities, reach
+from approval_backends.card.contents import oddities, reach, scope_text
 from approval_backends.card.impact_lines import impact_lines
 from approval_backends.lifecycle import seconds_left
 from approval_backends.terminal.card_pages import names_secret, pieces
@@ -132,7 +132,8 @@ def grant_lines(grant: Grant, ids: Iterable[str], uses: Sequence[GrantUse] = ())
     """Return the lines of one grant in a list, with the last calls that it has covered."""
     key = grant.key
     label = short_id(grant.id, ids)
-    yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {clip(inline(key.scope), ROOM)}"
+    scope = clip(scope_text(key, inline), ROOM)
+    yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {scope}"
     blank = " " * len(label)
     where = f"session {inline(key.session)}" if key.session is not None else f"every session in {inline(key.cwd)}"
     until = f", until {_clock(grant.expires)}" if grant.expires else ""

@@ -101,6 +101,15 @@ def test_any_command_called_wrongly(path: tuple[str, ...], wrong: list[str]) -> 
     assert "Usage: " in told.stderr
 
 
+@pytest.mark.rule("CLI-3")
+def test_a_value_that_no_option_has() -> None:
+    """The message about a value that an option does not take names the value and those that it takes."""
+    told = called("init", "--preset", "brave")
+    assert told.exit_code == 2
+    expected = "Error: Invalid value for '--preset': 'brave' is not one of 'careful', 'balanced', 'open'."
+    assert told.stderr.splitlines()[-1] == expected
+
+
 Misuse = tuple[list[str], int, str]
 OF_STORE: tuple[Misuse, ...] = (
     (["--store", "mysql://here"], 1, "mysql://here is neither a file nor postgresql://…; name one of them"),

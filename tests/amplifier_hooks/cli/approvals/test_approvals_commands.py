@@ -409,7 +409,7 @@ def test_grants(store: Path) -> None:
     digest = record(store, "1111aaaa0000").digest
     at(store, lambda broker: broker.claim("1111aaaa0000", digest))
     lines = run("grants").stdout.splitlines()
-    assert lines[0] == "1111aaaa  allow always  Write  prompt:Write it?"
+    assert lines[0] == "1111aaaa  allow always  Write  the question “Write it?”"
     assert lines[1] == " " * 10 + "asked by guard, for coder in session session-1"
     assert lines[2].startswith(" " * 10 + f"given by {user_name()} (cli) at 20")
     assert lines[3:] == [" " * 10 + "covered 0 calls"]
