@@ -399,6 +399,18 @@ async def swap_session(scene: Scene) -> None:
         await scene.act()
 
 
+async def swap_child(scene: Scene) -> None:
+    """A pending call is approved, and made under its id by an agent of the session, in a session of its own."""
+    scene.add_gate()
+    await scene.act()
+    await scene.decide_pending()
+    if scene.armed:
+        async with scene.session.child(agent="helper") as scene.session:
+            await scene.act()
+    else:
+        await scene.act()
+
+
 async def swap_at_once(scene: Scene, **other: Any) -> None:
     """Another act is made under the id of a call, while the approver thinks about it."""
     scene.add_gate()
@@ -539,6 +551,7 @@ ATTACKS: Final[dict[str, Attack]] = {
         durable=True,
     ),
     "swap session later": Attack(carry_out=swap_session, needs=AGAIN | {"session"}, durable=True),
+    "swap child later": Attack(carry_out=swap_child, needs=AGAIN | {"session"}, durable=True),
     "swap arguments at once": Attack(carry_out=partial(swap_at_once, arguments=True), needs=CALL_ID, effects={1}),
     "swap tool at once": Attack(carry_out=partial(swap_at_once, tool="other"), needs=CALL_ID | {"names"}, effects={1}),
     "swap folder at once": Attack(carry_out=partial(swap_at_once, cwd="/usr"), needs=CALL_ID | {"folder"}, effects={1}),

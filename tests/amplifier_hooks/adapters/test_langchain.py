@@ -153,6 +153,24 @@ async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
     assert (answer.name, answer.status, answer.text) == ("write", "error", "not now")
 
 
+@pytest.mark.rule("DIA-11")
+async def test_two_calls_of_one_answer_under_one_id(tmp_path: Path) -> None:
+    """Of two calls that a model gives one id, the approval of that act runs one, once."""
+    ran: list[str] = []
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=asking("a"), approvals=approvals, approval_wait=0.0) as session,
+    ):
+        own: Any = [SessionMiddleware(session)]
+        model = saying(["a", "a"], [])
+        agent: Any = create_agent(model, [a_tool(ran)], middleware=own, checkpointer=InMemorySaver())
+        waiting = await agent.ainvoke(GO, THREAD)
+        await allow(approvals)
+        on = Command(resume={one.id: {"type": "approve"} for one in waiting["__interrupt__"]})
+        await agent.ainvoke(on, THREAD)
+    assert ran == ["a"]
+
+
 @pytest.mark.rule("APR-12")
 async def test_a_call_that_has_run_gets_its_result_again(tmp_path: Path) -> None:
     """An approved call that comes again under its id does not run again; the model reads the result that was kept."""
