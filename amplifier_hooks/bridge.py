@@ -20,6 +20,8 @@ DOWN = (
     "amplifier-hooks does not answer, so this call was not decided. Start it with: "
     "amplifier-hooks serve --programs --web --hooks amplifier-hooks.yaml\n"
 )
+ASKING = ("claude_code", "gemini")
+"""Programs that ask their user for a hook. Codex takes such an answer for none, and goes on with the call."""
 ASK = (
     '{"decision": "ask", "hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "ask", '
     '"permissionDecisionReason": "amplifier-hooks does not answer"}}'
@@ -37,7 +39,7 @@ def carry(arguments: list[str]) -> int:
     try:
         status, output, errors = ask(path, program, question)
     except (OSError, ValueError):
-        return answer_without_server(rest[0] if rest else "deny")
+        return answer_without_server(program, rest[0] if rest else "deny")
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
     sys.stderr.buffer.write(errors)
@@ -69,11 +71,11 @@ def ask(path: str, program: str, question: bytes) -> tuple[int, bytes, bytes]:
     return int(fields[b"x-exit-status"]), body[:cut], body[cut:]
 
 
-def answer_without_server(policy: str) -> int:
+def answer_without_server(program: str, policy: str) -> int:
     """Return the exit status for a call that no server decides, and print the reason."""
     if policy == "allow":
         return 0
-    if policy == "ask":
+    if policy == "ask" and program in ASKING:
         os.write(1, ASK.encode("ascii"))
         return 0
     os.write(2, DOWN.encode("ascii"))

@@ -84,7 +84,7 @@ class Bridge:
                 raise InvalidRegistration(f"{dialect.title} posts to no address; install the command instead")
             if spelling.theirs in dialect.posting.never:
                 return None
-            return self._post(dialect, timeout, blocks=gate and self.when_down == "deny")
+            return self._post(dialect, timeout, blocks=gate and self.when_down != "allow")
         policy = self.when_down if gate else "allow"
         entry: dict[str, Any] = {"type": "command", "command": self.command(dialect, policy), "timeout": timeout}
         if dialect.name == "claude_code" and policy == "deny":

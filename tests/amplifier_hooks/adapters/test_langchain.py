@@ -166,7 +166,7 @@ async def test_two_calls_of_one_answer_under_one_id(tmp_path: Path) -> None:
         agent: Any = create_agent(model, [a_tool(ran)], middleware=own, checkpointer=InMemorySaver())
         waiting = await agent.ainvoke(GO, THREAD)
         await allow(approvals)
-        on = Command(resume={one.id: {"type": "approve"} for one in waiting["__interrupt__"]})
+        on: Any = Command(resume={one.id: {"type": "approve"} for one in waiting["__interrupt__"]})
         await agent.ainvoke(on, THREAD)
     assert ran == ["a"]
 

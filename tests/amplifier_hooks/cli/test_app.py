@@ -223,7 +223,7 @@ def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> No
 def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
     """Without a server the bridge does what --when-down names; by default it denies."""
     program = "from amplifier_hooks.cli.app import main; main()"
-    command = [sys.executable, "-c", program, "bridge", "codex", "--socket", str(tmp_path / "missing")]
+    command = [sys.executable, "-c", program, "bridge", "gemini", "--socket", str(tmp_path / "missing")]
     options = [] if policy == "deny" else ["--when-down", policy]
     told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
     assert told.returncode == code

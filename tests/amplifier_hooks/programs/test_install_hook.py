@@ -103,6 +103,13 @@ def test_a_program_that_posts_has_its_token_in_the_environment() -> None:
         with_bridge({}, CODEX, POSTS)
 
 
+@pytest.mark.rule("DIA-4", "DIA-5")
+def test_a_failed_post_blocks_where_a_question_was_wanted() -> None:
+    """A post that fails asks no user, so it blocks; with "allow" it does not."""
+    for bridge, blocks in ((evolve(POSTS, when_down="ask"), True), (evolve(POSTS, when_down="allow"), False)):
+        assert ("onFailure" in with_bridge({}, CLAUDE_CODE, bridge)["hooks"]["PreToolUse"][0]["hooks"][0]) is blocks
+
+
 @pytest.mark.rule("DIA-5")
 def test_a_program_posts_what_comes_with_every_call() -> None:
     """A server on this machine is posted to at tool events alone, a failed post blocks, and the address says why."""

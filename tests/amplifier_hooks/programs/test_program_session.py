@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinat
 from amplifier_hooks import bridge as bridge_module
 from amplifier_hooks.definitions.kinds.event_codec import ProgramExit
 from amplifier_hooks.errors import InvalidPayload
-from amplifier_hooks.programs.dialects import DIALECTS, Dialect
+from amplifier_hooks.programs.dialects import DIALECTS, Dialect, Verdict
 from amplifier_hooks.programs.program_session import DeliveryStore, ProgramOutbox, ProgramSession, ProgramSessions
 from amplifier_hooks.server.edge.listen import listening, unix_socket
 from amplifier_hooks.server.program_api import create_app
@@ -805,6 +806,18 @@ async def test_without_a_server_the_bridge_keeps_to_its_policy(
     result = await missing.bridge(b"{}", *policy)
     assert result[:2] == (status, output)
     assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
+
+
+@pytest.mark.rule("DIA-4", "DIA-5")
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda one: one.name)
+def test_a_bridge_asks_no_program_that_cannot_ask(dialect: Dialect, tmp_path: Path) -> None:
+    """Without a server, a question is a refusal for a program that takes it for no answer, and goes on."""
+    command = [sys.executable, "-I", "-S", os.fspath(BRIDGE), os.fspath(tmp_path / "missing.sock"), dialect.name, "ask"]
+    ended = subprocess.run(command, input="{}", capture_output=True, text=True, check=False)
+    gate = dialect.spelling("tool:pre")
+    assert gate is not None
+    asks = "ask" in json.dumps(dialect.write(gate, Verdict(decision="ask")))
+    assert (ended.returncode, ended.stdout) == ((0, bridge_module.ASK) if asks else (2, ""))
 
 
 @pytest.mark.parametrize("question", [b"", b"nonsense", b"[]", b"{}", b"[" * 10_000, b'{"session_id": "s"}'])
