@@ -235,6 +235,12 @@ async def undo_gates_change(scene: Scene) -> None:
     await scene.act({"path": "first", "text": "hello"})
 
 
+def write_edit(scene: Scene, arguments: dict[str, Any]) -> None:
+    """Write these arguments in place of those that the approver is shown."""
+    shown = scene.approver.requests[-1].arguments
+    scene.edit = arguments if scene.entry.event == "tool:pre" else {**shown, scene.entry.field: arguments}
+
+
 async def drop_field(scene: Scene) -> None:
     """A gate takes a field out of the arguments."""
 
@@ -252,8 +258,7 @@ async def edit_field_away(scene: Scene) -> None:
     scene.add_gate()
 
     def edit() -> None:
-        shown = scene.approver.requests[-1].arguments
-        scene.edit = scene.given if scene.entry.event == "tool:pre" else {**shown, scene.entry.field: scene.given}
+        write_edit(scene, scene.given)
         scene.allowed[-1] = scene.given
 
     scene.strikes["thinking"] = edit
@@ -341,8 +346,7 @@ async def deny_edit(scene: Scene) -> None:
 
     scene.hooks.gate(scene.entry.event, guard, name="guard")
     scene.add_gate()
-    whole = scene.entry.change({}, scene.other) if scene.entry.event != "tool:pre" else scene.other
-    scene.edit = whole
+    scene.strikes["thinking"] = lambda: write_edit(scene, scene.other)
     await scene.act()
 
 
