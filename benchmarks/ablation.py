@@ -71,7 +71,7 @@ INGREDIENTS: Final = (
             "            run = Run(chain.everybody or chain.pick(data), data, exact=exact)\n": (
                 "            run = POOL\n"
                 "            run.selection, run.data, run.exact = chain.everybody or chain.pick(data), data, exact\n"
-                "            run.answers = run.modifier = run.denied = run.wait = run.mark_owner = run.output = None\n"
+                "            run.answers = run.modifier = run.denied = run.wait = run.output = None\n"
                 "            run.torn = run.attend = run.paused = False\n"
             ),
         },
@@ -82,7 +82,7 @@ INGREDIENTS: Final = (
     Ingredient(
         "asking whether a hook has cancelled the task", {"if chain.stoppable and has_cancelled_itself():": "if False:"}
     ),
-    Ingredient("the read-only view", {"DataView(data)": "data"}),
+    Ingredient("the read-only view", {"DataView(fields)": "fields"}),
     Ingredient("copies of the containers in the data", {"copiers = copiers_of(data)": "copiers = ()"}),
     Ingredient(
         "reading the clock",

@@ -136,7 +136,7 @@ def capture_output(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Awai
             if getattr(answer, "cr_frame", None) is not None:
                 keep_alive(answer)  # a coroutine without a reference here would not be closed
             if not output.empty:
-                run.attend = True  # a hook that printed has an answer to record
+                run.attend = run.attend or True  # a hook that printed has an answer to record
             elif run.output is output:
                 run.output = None
 
@@ -149,7 +149,7 @@ def keep_output(data: bytes) -> None:
     if run is not None and data:
         run.output = run.output or Output()
         run.output.add(data)
-        run.attend = True
+        run.attend = run.attend or True
 
 
 class Output:

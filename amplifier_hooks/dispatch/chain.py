@@ -203,8 +203,8 @@ class SharedTime(msgspec.Struct, frozen=True):
 class Hook(msgspec.Struct, eq=False, kw_only=True):
     """A registered handler with all its options.
 
-    The second group of fields is the running state; only the registry and the dispatcher write it. `direct`, `plain`
-    and `able` follow from the other fields. Most hooks are plain.
+    The second group of fields is the running state; only the registry and the dispatcher write it. `direct`, `plain`,
+    `able` and `lean` follow from the other fields. Most hooks are plain.
     """
 
     name: str
@@ -253,6 +253,8 @@ class Hook(msgspec.Struct, eq=False, kw_only=True):
     """True if the hook is direct, and not timed."""
     able: bool = False
     """True if the hook is enabled, is in no quarantine, and shares no budget that other hooks may use up."""
+    lean: bool = False
+    """True if only an answer, a failure or a delay of the hook needs a record: its time is neither shared nor kept."""
 
     def __post_init__(self) -> None:
         gated = self.intent == "gate" or self.on_error == "deny"
@@ -284,6 +286,7 @@ class Hook(msgspec.Struct, eq=False, kw_only=True):
         self.able = self.enabled and not self.quarantined and self.budget is None
         self.direct = self.awaits and self.intent != "register" and self.able
         self.plain = self.direct and not self.timed
+        self.lean = self.budget is None and not self.timing
 
     @property
     def sort_key(self) -> tuple[int, bool, int]:

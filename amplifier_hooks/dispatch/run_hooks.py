@@ -54,8 +54,6 @@ STATUS_OF: Final[tuple[tuple[type[BaseException], Status], ...]] = (
     (BaseException, "error"),
 )
 
-put: Final = dict.__setitem__
-
 CHANGED_IN_PLACE: Final = "a hook changed the input in place; to change it, hooks answer HookResult.modify({...})"
 
 WANTS_ANOTHER: Final = "another hook has changed the data since, and this hook wants it otherwise"
@@ -112,12 +110,12 @@ class Run(msgspec.Struct, eq=False):
     waiting: Any = None
     torn: bool = False
     """True if the walk ended because a hook changed its context."""
-    attend: bool = False
-    """True if the clock is read after the current hook even when that hook has no answer."""
+    attend: Hook | bool = False
+    """True if the clock is read after the current hook even when that hook has no answer: the hook itself if its time
+    began at `mark`."""
     started: float = 0.0
     mark: float = 0.0
-    """Time when the clock was last read: when `mark_owner` started, or when the previous hook ended."""
-    mark_owner: Hook | None = None
+    """Time when the clock was last read: when the hook in `attend` started, or when the previous hook ended."""
     shared: float = 0.0
     total: float = 0.0
     """Seconds spent of the budget that definitions share (`shared`), and of the chain's budget (`total`)."""
@@ -229,18 +227,7 @@ class Run(msgspec.Struct, eq=False):
             if now - self.mark >= self.selection.shortest_timeout:
                 self._suspect(now - self.mark)  # one of the hooks before
             self.mark = now
-            self.mark_owner = hook
-            self.attend = True
-        return True
-
-    def is_on_time(self, hook: Hook) -> bool:
-        """Return True if a hook without an answer needs no record: it kept its timeout, and its time is not kept."""
-        if self.wait is not None or hook.budget is not None or hook.timing or self.output is not None:
-            return False
-        now = clock()
-        if now - self.mark >= hook.timeout:
-            return False
-        self.mark, self.mark_owner, self.attend = now, None, False
+            self.attend = hook
         return True
 
     def record_answer(self, hook: Hook, answer: object) -> bool:  # noqa: C901  # a call costs more than a branch
@@ -340,7 +327,6 @@ class Run(msgspec.Struct, eq=False):
     def _settle(self, hook: Hook, now: float, duration: float) -> None:
         """Start the next hook's time where this hook's time ended."""
         self.mark = now
-        self.mark_owner = None
         self.attend = self.wait is not None
         if hook.budget is not None and not hook.report_only:
             self.total += duration
@@ -426,7 +412,7 @@ class Run(msgspec.Struct, eq=False):
         chain has once passed a deadline without suspending; from then on the hooks that may have caused that are timed,
         too.
         """
-        if self.mark_owner is hook or len(self.selection.hooks) == 1:
+        if self.attend is hook or len(self.selection.hooks) == 1:
             return True
         self._suspect(duration)
         return False
@@ -447,12 +433,13 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
     CURRENT.set(run)
     event, data, given, exact = run.selection.event, run.data, run.given, run.exact
     copiers = copiers_of(data)
+    fields: Any = {**data} if copiers else data  # views are made from it; writing to a view takes longer
     clean = context.copy()
     fresh = not run.hooks  # the clock was read after the hook before, or at the start
     for hook in todo:
-        view = DataView(data)
         for name, copy in copiers:
-            put(view, name, copy())
+            fields[name] = copy()
+        view = DataView(fields)
         if given is not None:
             view = run.given_to(view)
         try:
@@ -460,7 +447,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 fresh = False
                 answer = yield from hook.call(event, view)
             elif fresh and hook.direct:
-                run.mark_owner, run.attend = hook, True
+                run.attend = hook
                 answer = yield from hook.call(event, view)
             elif run.is_ready(hook):
                 fresh = False
@@ -490,8 +477,15 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 over = run.record_failure(hook, "invalid", CHANGED_IN_PLACE, denies=True)
             elif silent and same and not run.attend:
                 continue
-            elif silent and same and run.is_on_time(hook):
-                fresh = True
+            elif (
+                silent
+                and same
+                and run.attend is hook
+                and run.output is None
+                and hook.lean
+                and (now := clock()) - run.mark < hook.timeout
+            ):
+                run.mark, run.attend, fresh = now, False, True
                 continue
             else:
                 over = run.record_answer(hook, answer)
@@ -505,6 +499,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
         if run.data is not data:
             data = run.data
             copiers = copiers_after(run.changed, copiers, data)
+            fields = {**data} if copiers else data
 
 
 def observe(handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,9 +71,9 @@ class Wait:
         self.hook: Hook | None = None  # the interrupted hook
         self.rest: tuple[Hook, ...] = ()  # the hooks after it
         self.closing = False
-        run.attend = True
-        if run.mark_owner is not run.hook and not run.paused:
+        if run.attend is not run.hook and not run.paused:
             run.mark = clock()
+        run.attend = True
 
     @coroutine
     def run_to_end(self) -> Generator[Any, Any, Outcome]:

@@ -1012,6 +1012,23 @@ async def test_a_gate_has_its_own_time_only(before: str, seconds: float, late: b
     assert outcome.denied is late
 
 
+@pytest.mark.rule("DSP-5", "DIS-2")
+@pytest.mark.parametrize(("seconds", "late"), [(0.99, False), (1.0, True)])
+async def test_a_gate_that_prints_has_its_own_time(seconds: float, late: bool, hands: Hands) -> None:
+    """A gate whose output is kept is held to its own time, also among other gates."""
+    registry, silent = HookRegistry(), hands.taking(seconds)
+
+    async def print_and_take(event: str, data: Mapping[str, Any]) -> None:
+        sys.stdout.write("text")
+        await silent(event, data)
+
+    registry.gate(TOOL_PRE, hands.taking(0.9), name="first", timeout=1.0)
+    registry.gate(TOOL_PRE, print_and_take, name="second", timeout=1.0, capture=True)
+    outcome = await registry.emit(TOOL_PRE, CALL)
+    assert statuses(outcome) == {"first": "ok", "second": "timeout" if late else "ok"}
+    assert [one.output for one in outcome.answers] == ["text"]
+
+
 @pytest.mark.rule("DSP-5")
 @pytest.mark.fault("F-HD-10")
 @pytest.mark.parametrize("followed", [True, False])
