@@ -433,7 +433,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
     CURRENT.set(run)
     event, data, given, exact = run.selection.event, run.data, run.given, run.exact
     copiers = copiers_of(data)
-    fields: Any = {**data} if copiers else data  # views are made from it; writing to a view takes longer
+    fields = {**data}  # views are made from it, with the copies in it; writing to a view takes longer
     clean = context.copy()
     fresh = not run.hooks  # the clock was read after the hook before, or at the start
     for hook in todo:
@@ -499,7 +499,8 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
         if run.data is not data:
             data = run.data
             copiers = copiers_after(run.changed, copiers, data)
-            fields = {**data} if copiers else data
+            for name in run.changed:
+                fields[name] = data[name]
 
 
 def observe(handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -538,7 +539,10 @@ def copiers_of(data: Mapping[str, Any]) -> list[Copier]:
 
 def copiers_after(change: Collection[str], copiers: list[Copier], data: Mapping[str, Any]) -> list[Copier]:
     """Return the copiers of a payload after a change of these fields, from the copiers before it."""
-    after = [copier for copier in copiers if copier[0] not in change]
+    after = []
+    for copier in copiers:
+        if copier[0] not in change:
+            after.append(copier)  # noqa: PERF401  # as in `copiers_of`
     for name in change:
         if type(data[name]) not in ATOMS:
             after.append((name, _copier(data[name])))  # noqa: PERF401  # as in `copiers_of`
