@@ -296,6 +296,20 @@ def test_large_input(part: Any) -> None:
     assert len(freeze_input(whole)) == MAX_INPUT
 
 
+@pytest.mark.rule("COO-4")
+def test_too_large_input_is_not_read_whole() -> None:
+    """Freezing an input ends at the part with which it is too large."""
+
+    class Read(dict[str, Any]):
+        def items(self) -> Any:
+            for number in range(MAX_INPUT):
+                assert number <= MAX_INPUT // 1_000
+                yield f"{number}", "x" * 1_000
+
+    with pytest.raises(InputTooLarge):
+        freeze_input(Read())
+
+
 def test_size_is_known_early() -> None:
     """The size of a value that contains itself is looked at only up to the limit."""
     circular: list[Any] = [1]
