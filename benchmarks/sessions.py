@@ -30,9 +30,10 @@ EVENTS_AT_MOST: Final = 7.0
 BYTES_AT_MOST: Final = 6 * 1024
 EVENT: Final = "tool:post"
 WHY: Final = (
-    "half of an event's time is the emit (see `dispatch`), a tenth the payload with its time and id, a sixth the "
-    "record of its outcome with a time of its own, a tenth keeping in mind which task waits for hooks, so that "
-    "stopping the session stops them and not the task. The rest are the coroutines that keep the effects in order."
+    "more than half of an event's time is the emit (see `dispatch`), an eighth the payload with its time and id, an "
+    "eighth the record of its outcome with a time of its own, a twentieth keeping in mind which task waits for hooks, "
+    "so that stopping the session stops them and not the task. The rest are the coroutines that keep the effects in "
+    "order."
 )
 
 

@@ -334,10 +334,14 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
             verdict = None if rules is None else await rules.judge(self._facts(event, name, payload))
         if verdict is not None and verdict.action == "deny":
             outcome = Outcome(events.canonical(event), payload)
+        elif self.closed and self.hooks.can_be_stopped(event):
+            verdict, outcome = None, self._deny_stopped(Outcome(events.canonical(event), payload))
         else:
-            verdict = None
+            verdict, answering = None, self.deliberate(self.hooks.emit(event, payload, notify=False, exact=given))
+            if self.inventory is not None and self.inventory.every_run:
+                answering = self.inventory.run(event, payload, answering)
             try:
-                outcome = await self._ask_hooks(event, payload, given)
+                outcome = await answering
             except Stopped:
                 outcome = self._deny_stopped(Outcome(events.canonical(event), payload))
             if act is not None and outcome.modified and outcome.action != "deny":
@@ -463,15 +467,6 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
                 verdict = await rules.judge(self._facts(event, name, data, outcome))
         if (facts := report_facts(outcome, name, verdict)) is not None:
             await self.recorder.note("rules.reported", facts)
-
-    def _ask_hooks(self, event: str, payload: dict[str, Any], exact: Collection[str]) -> Awaitable[Outcome]:
-        """Return the hooks' outcome. Raises `Stopped`, also for an event of a closed session that can be stopped."""
-        if self.closed and self.hooks.can_be_stopped(event):
-            raise Stopped
-        answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=exact))
-        if self.inventory is not None and self.inventory.every_run:
-            return self.inventory.run(event, payload, answering)
-        return answering
 
     def _deny_stopped(self, outcome: Outcome) -> Outcome:
         return deny_outcome(outcome, "session", self.stopped or "cancelled", "session_cancelled")

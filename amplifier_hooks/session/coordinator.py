@@ -337,13 +337,9 @@ class SessionCoordinator:
             reason: Reason that the record and the withdrawn questions carry.
         """
         self._stop(reason)
-        await self._withdraw_waiting(reason)
+        for one in self._tree():
+            await one._session.approver.withdraw_waiting(reason)
         await self._tell_cancelled(reason)
-
-    async def _withdraw_waiting(self, reason: str) -> None:
-        await self._session.approver.withdraw_waiting(reason)
-        for child in tuple(self._children):
-            await child._withdraw_waiting(reason)
 
     async def _tell_cancelled(self, reason: str) -> None:
         await self._session.emit(CANCEL_REQUESTED, {"reason": reason})
@@ -352,10 +348,13 @@ class SessionCoordinator:
         await self._session.emit(CANCEL_COMPLETED, {"reason": reason})
 
     def _stop(self, reason: str, *, closed: bool = False) -> None:
-        self._session.closed = self._session.closed or closed
-        self._session.stop(reason)
-        for child in self._children:
-            child._stop(reason, closed=closed)
+        for one in self._tree():
+            one._session.closed = one._session.closed or closed
+            one._session.stop(reason)
+
+    def _tree(self) -> list[SessionCoordinator]:
+        """Return this session and those below it, each before its children."""
+        return [self, *(one for child in self._children for one in child._tree())]
 
     # -- grants --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ context, observers.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
@@ -57,7 +58,7 @@ class Session(Judge, eq=False, kw_only=True):
     """The path of this session's acts, up to their beginning."""
 
     def __post_init__(self) -> None:
-        self.approver.hears, self.approver.announce = self.hooks.is_heard, self.announce
+        self.approver.hears, self.approver.announce = self.hooks.is_heard, partial(self.emit, asks=False)
         self.admission = Admission(self, self.approver)
 
     def begin_turn(self) -> None:
@@ -75,16 +76,16 @@ class Session(Judge, eq=False, kw_only=True):
 
     # -- from event to outcome -----------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: Mapping[str, Any], cwd: str | None = None) -> Outcome:
+    async def emit(self, event: str, data: Mapping[str, Any], cwd: str | None = None, *, asks: bool = True) -> Outcome:
         """Ask the hooks, carry out their answers, and return the outcome after its effects.
 
-        `cwd` is the folder of the event; None is the session's root.
+        `cwd` is the folder of the event; None is the session's root. With `asks` False no approver is asked.
         """
         stops = self.hooks.can_be_stopped(event)
         with self.undecided:
             in_force = self.in_force(event) if stops else None
             outcome, _, _ = await self.decide(event, self.payload(data, cwd), stops=stops)
-            if outcome.asks and stops and outcome.action != "deny":
+            if outcome.asks and asks and stops and outcome.action != "deny":
                 outcome = await self.ask_about(outcome, in_force)
         if outcome.injections or outcome.action == "deny":
             await self.inject(outcome)
@@ -191,13 +192,6 @@ class Session(Judge, eq=False, kw_only=True):
         return result
 
     # -- words and facts -----------------------------------------------------------------------------------------
-
-    async def announce(self, event: str, data: dict[str, Any]) -> Outcome:
-        """Emit an event about an approval. Questions of its hooks are not asked."""
-        outcome, _, _ = await self.decide(event, self.payload(data), stops=self.hooks.can_be_stopped(event))
-        await self.inject(outcome)
-        await self.notify(outcome)
-        return outcome
 
     async def denial_text(self, by: str, reason: str | None, outcome: Outcome | None = None) -> str:
         """Return the text of a denial that the model reads. It quotes the hooks' injections, which go nowhere else."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 
 import msgspec
 
-from amplifier_hooks.act import Act, Call, digest_of, freeze, thaw
+from amplifier_hooks.act import Call, digest_of, freeze, thaw
 from amplifier_hooks.admission.admit import Pending, Permit, Refused
 from amplifier_hooks.admission.judge import frozen_object, problem_of
 from amplifier_hooks.dispatch.chain import DataView
@@ -31,6 +31,7 @@ from amplifier_hooks.text.escape import for_model
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from amplifier_hooks.act import Act
     from amplifier_hooks.ports import Settlement
     from amplifier_hooks.session.session import Session
 
@@ -127,8 +128,7 @@ class ToolCall(msgspec.Struct, eq=False):
                 if reason is not None:
                     return await self._refuse("session", reason)
                 frozen = frozen_object(self.arguments)
-                folder = session.origin.cwd if self.cwd is None else self.cwd
-                act = Act(session.tenant, session.id, TOOL_PRE, self.tool, folder, frozen)
+                act = session.act(TOOL_PRE, self.tool, frozen, self.cwd)
                 call = Call(id=self.call_id, chosen=self.chosen)
                 with self.rests:
                     verdict = await session.admission.admit(act, call, kind="tool")
