@@ -74,12 +74,17 @@ class ChangeSignals:
             if not there and self._watches.get(topic) is there:
                 del self._watches[topic]
 
-    def notify(self, topic: str, news: Any = None) -> None:
-        """Wake the waiters for this topic, with the news, and the waiters for all topics, without."""
-        for watch in self._watches.get(topic, ()):
+    def notify(self, topic: str, news: Any = None) -> bool:
+        """Wake the waiters for this topic, with the news, and the waiters for all topics, without.
+
+        Return True if there is a waiter for this topic.
+        """
+        waiters = self._watches.get(topic, ())
+        for watch in waiters:
             watch.notify(news)
         for watch in self._watches.get(None, ()):
             watch.notify()
+        return bool(waiters)
 
     def notify_all(self) -> None:
         """Wake all waiters, because something unknown may have changed."""

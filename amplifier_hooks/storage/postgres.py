@@ -47,6 +47,8 @@ POLL: Final = 0.25
 """Seconds between two wakes with `wakeup="poll"`."""
 AGAIN: Final = 0.25
 """Seconds before a lost listener connects again; twice as many after each failure, and by chance up to half less."""
+GATHER: Final = 0.005
+"""Seconds for which notifications are gathered that no watcher on another machine waits for in particular."""
 DSN_PARTS: Final = re.compile(r"(\w+://(?:[^/?#]*@)?)([^/?#]*)(.*)", re.DOTALL)
 NOTIFY: Final = "SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic"
 ALONE: Final = "SELECT pg_advisory_xact_lock($1)"
@@ -83,10 +85,11 @@ class PostgresDatabase(Openable):
         self._signals = ChangeSignals()
         self._quoted_schema = '"' + schema.replace('"', '""') + '"'
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._own: set[int] = set()
         self._untold: dict[str, None] = {}
         """Topics that other machines are not notified of yet."""
-        self._telling: asyncio.Task[None] | None = None
+        self._stir: Callable[[], None] = _stay
+        """Wakes the listener, which notifies other machines."""
+        self._gathering = False
         self._chance = chance
         self._pause = AGAIN
         self._ear: asyncio.Task[None] | None = None
@@ -107,7 +110,6 @@ class PostgresDatabase(Openable):
                     connect=self._connect,
                     min_size=1,
                     max_size=self._connections,
-                    init=self._remember_process,
                     reset=_do_nothing,  # a connection has no settings, cursors or locks to reset; transactions end
                     # Behind a pooler the next statement may reach another connection without the prepared statement.
                     statement_cache_size=100 if self._wakeup == "listen" else 0,
@@ -123,13 +125,13 @@ class PostgresDatabase(Openable):
 
     async def close(self) -> None:
         """Close all connections, and wake all waiters. A second call does nothing."""
-        if self._telling is not None:
-            await asyncio.wait({self._telling}, timeout=self._limit)
-        pool, self._pool = self._pool, None
         ear, self._ear = self._ear, None
         if ear is not None:
             ear.cancel()
             await asyncio.wait({ear})
+            await self._tell_others()
+        self._gathering = False
+        pool, self._pool = self._pool, None
         self._signals.notify_all()
         if pool is not None:
             with suppress(Exception):  # the server may be gone; there is nothing left to lose
@@ -142,7 +144,7 @@ class PostgresDatabase(Openable):
                 pass
 
     async def run(self, script: Script[T]) -> T:
-        """Drive a script in one transaction, and return its result. Notifications go out with its commit."""
+        """Drive a script in one transaction, and return its result. Notifications go out after its commit."""
         wakes: list[Wake] = []
 
         async def drive(connection: Any) -> T:
@@ -154,11 +156,11 @@ class PostgresDatabase(Openable):
         finally:
             script.close()
         for wake in wakes:
-            self._signals.notify(wake.topic, wake.news)
+            self.tell(wake.topic, news=wake.news)
         return result
 
     async def _run_script(self, connection: Any, script: Script[T], wakes: list[Wake]) -> T:
-        """Drive the script to its end, and return its result. Adds its wakes to `wakes`, notifies other machines."""
+        """Drive the script to its end, and return its result. Adds its wakes to `wakes`."""
         rows: Any = None
         try:
             while True:
@@ -171,8 +173,6 @@ class PostgresDatabase(Openable):
                 else:
                     rows = await connection.fetch(self._sql(step.sql), *step.values)
         except StopIteration as stop:
-            if wakes:  # all at once, because they go out with the commit anyway
-                await connection.execute(NOTIFY, self.schema, [*dict.fromkeys(wake.topic for wake in wakes)])
             result: T = stop.value
             return result
 
@@ -181,34 +181,32 @@ class PostgresDatabase(Openable):
         rows: list[Row] = await self._use_connection(lambda connection: connection.fetch(self._sql(sql), *values))
         return rows
 
-    def notify(self, topic: str, news: Any = None) -> None:
-        """Wake this process's watchers of a topic, after a statement that has notified all other machines itself.
+    def tell(self, *topics: str, news: Any = None, late: bool = False) -> None:
+        """Wake the watchers of topics, after a commit: in this process at once, and on other machines soon.
 
-        `news` is the state that the statement returned; the watchers then need not read it again.
+        Other machines learn of a topic that is watched here `GATHER` seconds later, because its usual waiter is here. A
+        transaction that notifies by itself would be slower: the server commits those one by one.
+
+        Args:
+            topics: Topics that changed.
+            news: State that was committed; the watchers in this process then need not read it again.
+            late: True if the topics have no watcher of their own on any machine.
         """
-        self._signals.notify(topic, news)
-
-    def tell(self, *topics: str) -> None:
-        """Wake the watchers of topics, after a statement: in this process at once, and on other machines soon.
-
-        A statement that notifies itself would be slower: the server commits those one by one.
-        """
+        prompt = False
         for topic in topics:
-            self._signals.notify(topic)
+            watched = self._signals.notify(topic, news)
+            prompt = prompt or not (watched or late)
             self._untold[topic] = None
-        if topics and self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell_others())
+        if prompt:
+            self._stir()
+        elif not self._gathering:
+            self._gathering = True
+            asyncio.get_running_loop().call_later(GATHER, self._end_gathering)
 
-    async def _tell_others(self) -> None:
-        """Notify other machines of all topics, those that come meanwhile included."""
-        try:
-            while self._untold:
-                topics, self._untold = [*self._untold], {}
-                await self.fetch(NOTIFY, self.schema, topics)
-        except StoreUnavailable:  # watchers on other machines look by themselves
-            pass
-        finally:
-            self._telling = None
+    def _end_gathering(self) -> None:
+        self._gathering = False
+        if self._untold:
+            self._stir()
 
     def watch(self, topic: str | None = None) -> AbstractContextManager[Watch]:
         """Watch one topic, or all."""
@@ -239,11 +237,6 @@ class PostgresDatabase(Openable):
     async def _connect(self, *_dsn: object, **options: Any) -> Any:
         return await connect_first(self._hosts, self._limit, **options)
 
-    async def _remember_process(self, connection: Any) -> None:
-        """Remember the server process of a connection, to recognise its own notifications; useless behind a pooler."""
-        if self._listen_hosts is self._hosts:
-            self._own.add(connection.get_server_pid())
-
     def _prepare(self) -> Script[None]:
         """Check the server, and create the schema if it is missing."""
         ((commit,),) = yield Statement("SHOW synchronous_commit")
@@ -268,32 +261,51 @@ class PostgresDatabase(Openable):
                 self._pause = min(2 * self._pause, self._recheck)
             await asyncio.sleep(pause)
             self._signals.notify_all()
+            await self._tell_others()
 
     async def _hear(self) -> None:
-        """Listen until the connection is lost. A regular query notices a server that vanished silently."""
+        """Listen, and notify, until the connection is lost. A regular query notices a server that vanished silently."""
         connection = await connect_first(self._listen_hosts, self._limit)
-        lost = asyncio.Event()
-        connection.add_termination_listener(lambda _: lost.set())
+        loop, stirred = asyncio.get_running_loop(), asyncio.Event()
+        connection.add_termination_listener(lambda _: stirred.set())
+        own = connection.get_server_pid()
 
         def on_notification(_connection: object, process: object, _channel: object, topic: object) -> None:
-            if process not in self._own:  # writes of this process have woken its watchers already
+            if process != own:  # writes of this process have woken its watchers already
                 self._signals.notify(str(topic))
+
+        def look() -> None:
+            if not connection.is_closed():
+                self._signals.notify_all()
+                stirred.set()
+                loop.call_later(self._recheck, look)
 
         try:
             await connection.add_listener(self.schema, on_notification)
-            self._pause = AGAIN
-            while not lost.is_set():
-                self._signals.notify_all()  # a change may have come while nothing listened
-                timer = asyncio.get_running_loop().call_later(self._recheck, self._signals.notify_all)
-                try:
-                    async with asyncio.timeout(self._recheck):
-                        await lost.wait()
-                except TimeoutError:
-                    await connection.execute("SELECT 1")
-                finally:
-                    timer.cancel()
+            look()  # a change may have come while nothing listened
+            self._pause, self._stir = AGAIN, stirred.set
+            while not connection.is_closed():
+                await self._notify(connection.execute)
+                await stirred.wait()
+                stirred.clear()
         finally:
+            self._stir = _stay
             connection.terminate()
+
+    async def _tell_others(self) -> None:
+        """Notify other machines without the listener's connection. Their watchers look by themselves if this fails."""
+        if self._untold:
+            with suppress(StoreUnavailable):
+                await self._notify(self.fetch)
+
+    async def _notify(self, execute: Callable[..., Awaitable[object]]) -> None:
+        """Notify other machines of all topics at once; those of a failed attempt wait for the next one."""
+        topics, self._untold = self._untold, {}
+        try:
+            await execute(NOTIFY, self.schema, [*topics])
+        except BaseException:
+            self._untold |= topics
+            raise
 
 
 def host_dsns(dsn: str) -> list[str]:
@@ -327,6 +339,10 @@ async def connect_first(dsns: list[str], limit: float, **options: Any) -> Any:
 def _take_step(migration: Migrations) -> Script[bool]:
     yield Statement(ALONE, (LOCK,))  # from here on no other process migrates
     return (yield from migration.take_step())
+
+
+def _stay() -> None:
+    pass
 
 
 async def _do_nothing(_connection: object) -> None:

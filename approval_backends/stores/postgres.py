@@ -51,8 +51,7 @@ POSTGRES_TABLES = Migrations(
             END $body$""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
-                p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER,
-                p_channel TEXT, p_topic TEXT
+                p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER
             ) RETURNS BIGINT[] LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT;
@@ -79,12 +78,11 @@ POSTGRES_TABLES = Migrations(
                 END IF;
                 INSERT INTO {schema}.approval_event (request, number, kind, at, version, by_whom, channel, note)
                     VALUES (p_id, 1, 'submitted', v_now, 1, '', '', '');
-                PERFORM pg_notify(p_channel, p_topic);
                 RETURN ARRAY[v_now, v_age];
             END $body$""",
             """CREATE FUNCTION {schema}.approval_decide(
                 p_id TEXT, p_digest TEXT, p_option TEXT, p_decision TEXT, p_tenant TEXT, p_sessions TEXT[],
-                p_not_agent TEXT, p_by TEXT, p_by_channel TEXT, p_channel TEXT, p_topic TEXT
+                p_not_agent TEXT, p_by TEXT, p_by_channel TEXT
             ) RETURNS SETOF {schema}.approval_request LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT := {schema}.approval_now();
@@ -109,7 +107,6 @@ POSTGRES_TABLES = Migrations(
                         CASE v_row.status WHEN 'denied' THEN 'deny' ELSE 'approve' END,
                         v_now, v_row.version, p_by, p_by_channel, ''
                     FROM {schema}.approval_event e WHERE e.request = p_id;
-                PERFORM pg_notify(p_channel, p_topic);
                 RETURN NEXT v_row;
             END $body$""",
         ),
@@ -156,12 +153,10 @@ class PostgresStore(DatabaseStore):
             _outcomes_value(outcomes(request)),
             self._limits.per_session,
             self._limits.per_tenant,
-            self._postgres.schema,
-            NEW,
         )
         if made is None:
             return await super().submit(request)
-        self._postgres.notify(NEW)
+        self._postgres.tell(NEW, late=True)
         created, age = made
         return replace(draft, created=Moment(moment_of(created), age / SECOND))
 
@@ -169,7 +164,7 @@ class PostgresStore(DatabaseStore):
         self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
     ) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
-        by, name = answer.by, topic(answer.request)
+        by = answer.by
         special = check is not None or not by.may_decide or answer.arguments is not None
         if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
             return await super().answer(answer, four_eyes=four_eyes, check=check)
@@ -184,13 +179,11 @@ class PostgresStore(DatabaseStore):
             to_stored_text(by.name) if four_eyes else None,
             to_stored_text(by.name),
             to_stored_text(by.channel),
-            self._postgres.schema,
-            name,
         )
         if not rows:
             return await super().answer(answer, four_eyes=four_eyes)
         record = load_record(rows[0])
-        self._postgres.notify(name, record)
+        self._postgres.tell(topic(answer.request), news=record)
         return record
 
     def _reading(self, wall: int) -> ClockReading:
@@ -209,5 +202,5 @@ def _outcomes_value(found: Mapping[str, Status]) -> str:
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9)"

@@ -70,6 +70,13 @@ async def cut(name: str) -> None:
     await connection.close()
 
 
+async def listening(listener: PostgresDatabase, writer: PostgresDatabase) -> None:
+    """Wait until a store hears of another's changes, and of none that came before."""
+    with listener.watch("test") as watch:
+        while not await watch.wait(0.05):
+            await writer.run(adding("test"))
+
+
 @pytest.mark.rule("BCK-8")
 async def test_transactions(name: str) -> None:
     """A script is one transaction: it writes everything or, if it raises, nothing."""
@@ -114,21 +121,63 @@ async def test_migrations(name: str) -> None:
 
 
 @pytest.mark.rule("BCK-8")
-async def test_wakes_after_a_statement(name: str) -> None:
-    """Other machines are told of a statement before the store closes; one that could not be told stops no later one."""
-    one = PostgresDatabase(DSN, NOTES, schema=name)
+@pytest.mark.parametrize("wakeup", ["listen", "poll"])
+async def test_wakes_after_a_statement(wakeup: Any, name: str) -> None:
+    """A store that closes notifies other machines first, also of changes that came before it was open."""
+    one = PostgresDatabase(DSN, NOTES, schema=name, wakeup=wakeup)
     other = PostgresDatabase(DSN, NOTES, schema=name, recheck=300)
     async with other, PostgresDatabase(DSN, NOTES, schema=name) as third:
-        with other.watch("c") as c:
-            while not await c.wait(0.05):
-                await third.run(adding("c"))  # until it listens
-        with other.watch("a") as a:
-            one.tell("lost")  # it is not open
-            await turns(3)
+        await listening(other, third)
+        with other.watch("a") as a, other.watch("b") as b:
+            one.tell("a")  # it is not open
             await one.open()
-            one.tell("a")
+            one.tell("b", late=True)
             await one.close()
             assert await a.wait(60)
+            assert await b.wait(60)
+
+
+@pytest.mark.rule("BCK-8")
+async def test_gathered_notifications(name: str) -> None:
+    """A topic that is watched where it changed, or that is told late, reaches other machines with the next one."""
+    one = PostgresDatabase(DSN, NOTES, schema=name, recheck=300)
+    async with one, PostgresDatabase(DSN, NOTES, schema=name, recheck=300) as two:
+        await listening(two, one)
+        await listening(one, two)
+        with one.watch("own") as own, two.watch("own") as elsewhere, two.watch("late") as late:
+            one.tell("own", news="news")
+            assert await own.wait(60)
+            assert own.news() == "news"
+            one.tell("late", late=True)
+            assert await elsewhere.wait(60)
+            assert await late.wait(60)
+
+
+class Failing(PostgresDatabase):
+    """A database whose first notification fails."""
+
+    failed = False
+
+    async def fetch(self, sql: str, *values: Any) -> list[Any]:
+        """Fail, if it is the first notification."""
+        if "pg_notify" in sql and not self.failed:
+            self.failed = True
+            raise StoreUnavailable("the server went away")
+        return await super().fetch(sql, *values)
+
+
+@pytest.mark.rule("BCK-8")
+async def test_failed_notification(name: str) -> None:
+    """The topics of a notification that failed go out with the next one."""
+    one = Failing(DSN, NOTES, schema=name, wakeup="poll", poll=0.02)
+    async with one, PostgresDatabase(DSN, NOTES, schema=name, recheck=300) as two:
+        with two.watch() as watch:
+            while not await watch.wait(0.05):
+                await two.fetch("SELECT pg_notify($1, 'x')", name)  # until it listens
+        with two.watch("a") as a:
+            one.tell("a")
+            assert await a.wait(60)
+        assert one.failed
 
 
 @pytest.mark.rule("BCK-8")

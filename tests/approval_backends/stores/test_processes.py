@@ -136,6 +136,19 @@ async def test_decider_killed(kind: str, point: str, status: str, tmp_path: Path
         assert kinds == ["submitted", "approve"]
 
 
+@pytest.mark.rule("BCK-8")
+@pytest.mark.fault("F-ST-02")
+@pytest.mark.parametrize("kind", FILES)
+async def test_killed_before_it_notifies(kind: str, tmp_path: Path) -> None:
+    """A decision whose process died before it notified others reaches a waiter elsewhere, at the waiter's next look."""
+    async with address(kind, tmp_path) as where, store_at(where) as store:
+        broker = Broker(store, recheck=0.2)
+        waiting = asyncio.ensure_future(broker.ask(request(1)))
+        dying = await started(where, "decide", "stored")
+        assert await dying.wait() == -signal.SIGKILL
+        assert (await waiting).status == "approved"
+
+
 @pytest.mark.rule("BCK-5", "BCK-8")
 @pytest.mark.parametrize("kind", FILES)
 async def test_two_processes(kind: str, tmp_path: Path) -> None:
