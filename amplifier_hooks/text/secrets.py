@@ -7,8 +7,8 @@ shapes, and no wall: it misses an unknown secret without a shape.
 The search takes time that is linear in the text, whatever the text is. One quick expression for all shapes tells that a
 text has no secret, which is the usual case. Otherwise the search repeats that test on shorter pieces, and with each
 shape by itself. Only in a short piece does it look for the exact position, with an expression that reads nothing twice.
-At the end the first expression tests the text without the found secrets: if it still suspects one, the whole piece
-counts as a secret.
+At the end the first expression tests the text without the found secrets: if it still suspects one, it tests each piece,
+and a piece that it suspects counts as a secret as a whole.
 
 Each shape has one row with two expressions: `least` detects a secret, and `whole` finds all of it. An engine that takes
 linear time for any pattern and cannot look around runs `least`. Python's engine, which can look around, runs `whole`.
@@ -334,7 +334,7 @@ class Secrets:
         known_secrets = [_KnownSecret(value) for value in longest]
         least = "|".join(shape.least for shape in (*SHAPES, PRIVATE_KEY))
         self._keys = _Finder(PRIVATE_KEY)
-        self._finders: tuple[_Finder | _KnownSecret, ...] = (*map(_Finder, SHAPES), *known_secrets)
+        self._finders: Finders = (*map(_Finder, SHAPES), *known_secrets)
         forms = {form for secret in known_secrets for form in secret.forms}
         self.suspects: Callable[[str], bool] = _any_of([f"(?-u)(?:{least})", *map(escape_literal, sorted(forms))])
         """Return True if a text may have a secret in it, and False if it has none.
@@ -352,11 +352,14 @@ class Secrets:
         found: list[Span] = []
         place = 0
         for key in self._keys.spans(text, 0, len(text)) if self._keys.suspects(text) else ():
-            found += search.between(place, key[0], PIECES, self._finders)[0]
+            found += search.between(place, key[0], self._finders)
             found.append(key)
             place = key[1]
-        found += search.between(place, len(text), PIECES, self._finders)[0]
+        found += search.between(place, len(text), self._finders)
         return [span for span in found if span[2] != CODE]
+
+
+Finders = tuple[_Finder | _KnownSecret, ...]
 
 
 class _SecretSearch(NamedTuple):
@@ -365,12 +368,21 @@ class _SecretSearch(NamedTuple):
     suspects: Callable[[str], bool]
     text: str
 
-    def between(
-        self, begin: int, end: int, sizes: tuple[int, ...], finders: tuple[_Finder | _KnownSecret, ...]
-    ) -> tuple[list[Span], str]:
-        """Return the spans of secrets and of code between `begin` and `end`, and the text without them.
+    def between(self, begin: int, end: int, finders: Finders) -> list[Span]:
+        """Return the spans of secrets and of code between `begin` and `end`.
 
-        Searches shorter pieces, unless a secret crosses their borders.
+        The first search tests the text without the spans once, as a whole. Only if that still has a secret, a second
+        search tests it piece by piece.
+        """
+        found, rest = self._walk(begin, end, PIECES, finders, careful=False)
+        return self._walk(begin, end, PIECES, finders, careful=True)[0] if self.suspects(rest) else found
+
+    def _walk(
+        self, begin: int, end: int, sizes: tuple[int, ...], finders: Finders, *, careful: bool
+    ) -> tuple[list[Span], str]:
+        """Return the spans between `begin` and `end`, and the text without them.
+
+        Searches shorter pieces; if `careful`, unless a secret crosses their borders.
         """
         piece = self.text[begin:end]
         if not self.suspects(piece):
@@ -379,15 +391,15 @@ class _SecretSearch(NamedTuple):
             finders = tuple(finder for finder in finders if finder.suspects(piece))
         pieces = list(_pieces(self.text, begin, end, sizes[0])) if sizes else []
         if len(pieces) > 1:
-            inner = [self.between(*each, sizes[1:], finders) for each in pieces]
+            inner = [self._walk(*each, sizes[1:], finders, careful=careful) for each in pieces]
             rest = "".join(left for _, left in inner)
-            if not self.suspects(rest):
+            if not (careful and self.suspects(rest)):
                 return list(chain.from_iterable(spans for spans, _ in inner)), rest
         found = [span for finder in finders for span in finder.spans(self.text, begin, end)]
         if len(finders) > 1:
             found = _merge_spans(found)
         rest = self._blank_spans(begin, end, found)
-        return ([(begin, end, "secret")], GONE) if self.suspects(rest) else (found, rest)
+        return ([(begin, end, "secret")], GONE) if careful and self.suspects(rest) else (found, rest)
 
     def _blank_spans(self, begin: int, end: int, spans: list[Span]) -> str:
         """Return the text between `begin` and `end`, with `GONE` in the place of each span."""
