@@ -808,6 +808,40 @@ async def test_without_a_server_the_bridge_keeps_to_its_policy(
     assert (b"amplifier-hooks serve" in result[2]) is (status == 2)
 
 
+@pytest.mark.rule("DIA-11")
+async def test_a_denied_question_gives_the_earlier_call_up(registry: HookRegistry) -> None:
+    """A call under an id that comes again is over, also if the later question is denied."""
+    audit = CollectingAudit()
+
+    @registry.gate("tool:pre", name="guard")
+    async def guard(event: str, data: Any) -> HookResult | None:
+        return HookResult.deny("not that") if data["tool_input"]["command"] == "rm" else None
+
+    pool = ProgramSessions(registry, options={"audit": audit})
+    await pool.answer("claude_code", tool("PreToolUse"))
+    await pool.answer("claude_code", {**tool("PreToolUse"), "tool_input": {"command": "rm"}})
+    assert [kind for kind in audit.kinds if kind.startswith("tool.")] == [
+        *("tool.running", "tool.cancelled", "tool.denied")
+    ]
+    await pool.close()
+
+
+@pytest.mark.rule("DIA-4", "DIA-10")
+async def test_gemini_cannot_be_given_an_input_without_an_argument(registry: HookRegistry) -> None:
+    """Gemini CLI would keep an argument that a gate takes away: the call is refused with the reason, and is over."""
+    audit = CollectingAudit()
+    registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.modify({"tool_input": {"path": "a"}}))
+    pool = ProgramSessions(registry, options={"audit": audit})
+    question = {"session_id": "s", "cwd": "/tmp", "hook_event_name": "BeforeTool", "tool_name": "write_file"}
+    kept = json.loads((await pool.answer("gemini", {**question, "tool_input": {"path": "b"}})).output)
+    assert (kept["decision"], kept["hookSpecificOutput"]["tool_input"]) == ("ask", {"path": "a"})
+    lacking = json.loads((await pool.answer("gemini", {**question, "tool_input": {"path": "b", "force": True}})).output)
+    assert (lacking["decision"], "hookSpecificOutput" in lacking) == ("deny", False)
+    assert "Gemini CLI would keep it" in lacking["reason"]
+    assert audit.kinds.count("tool.cancelled") == 1
+    await pool.close()
+
+
 @pytest.mark.rule("DIA-4", "DIA-5")
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda one: one.name)
 def test_a_bridge_asks_no_program_that_cannot_ask(dialect: Dialect, tmp_path: Path) -> None:

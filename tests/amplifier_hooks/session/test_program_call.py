@@ -56,6 +56,30 @@ async def test_what_nobody_reports_is_on_record_as_cancelled() -> None:
 
 
 @pytest.mark.rule("DIA-7")
+async def test_a_call_that_was_given_up_is_admitted_no_more() -> None:
+    """A call that was given up raises its cancellation, however often it is asked for."""
+    async with SessionCoordinator() as session:
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        await call.give_up()
+        for _ in range(2):
+            with pytest.raises(asyncio.CancelledError):
+                await call.admit()
+
+
+@pytest.mark.rule("DIA-11")
+async def test_no_question_is_about_arguments_that_are_no_json() -> None:
+    """A call is never taken for one whose arguments cannot be read."""
+    async with SessionCoordinator() as session:
+        call = ProgramToolCall(session, "write", GIVEN)
+        assert await call.admit()
+        for given in (b'{"path": "notes", "path": "notes"}', {"path": {1}}, None):
+            assert not call.asks_about("write", given)
+            assert not call.permits("write", given)
+        await call.give_up()
+
+
+@pytest.mark.rule("DIA-7")
 async def test_cancelling_the_question_takes_it_back() -> None:
     """A program that gives up while a person is asked leaves no open question behind."""
     hooks = HookRegistry()
