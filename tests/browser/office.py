@@ -191,7 +191,7 @@ class Browsers:
         context.set_default_timeout(SOON)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda message: self._said(message.type, message.text))
+        page.on("console", lambda message: self._note_console(message.type, message.text))
         page.on("request", self._asked)
         page.on("websocket", self._opened)
         return page
@@ -200,7 +200,7 @@ class Browsers:
         """Expect error responses, each of which a browser reports: a page that looks again and again gets many."""
         self._expected.update(statuses)
 
-    def _said(self, kind: str, text: str) -> None:
+    def _note_console(self, kind: str, text: str) -> None:
         # A connection that fails while the gateway is stopped is no fault of the page's.
         if kind not in ("error", "warning") or re.search(r"WebSocket connection .* failed", text):
             return

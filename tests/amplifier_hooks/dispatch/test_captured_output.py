@@ -44,7 +44,7 @@ def places() -> tuple[object, ...]:
     return sys.stdout, sys.stderr, threading.Thread.start
 
 
-def said(*texts: str) -> None:
+def write_lines(*texts: str) -> None:
     """Print the texts to standard output."""
     print(*texts)
 
@@ -53,7 +53,7 @@ def hook(*texts: str, answer: object = None) -> Callable[..., Any]:
     """A hook that prints, then answers."""
 
     async def printing(event: str, data: Mapping[str, Any]) -> Any:
-        said(*texts)
+        write_lines(*texts)
         return answer
 
     return printing
@@ -218,16 +218,16 @@ async def test_tasks_and_threads(capsys: pytest.CaptureFixture[str]) -> None:
 
     class Custom(threading.Thread):
         def run(self) -> None:
-            said("custom")
+            write_lines("custom")
 
     async def starts(event: str, data: Mapping[str, Any]) -> None:
-        await asyncio.create_task(asyncio.to_thread(said, "to_thread"))
-        for thread in (threading.Thread(target=said, args=["thread"]), Custom()):
+        await asyncio.create_task(asyncio.to_thread(write_lines, "to_thread"))
+        for thread in (threading.Thread(target=write_lines, args=["thread"]), Custom()):
             thread.start()
             await asyncio.to_thread(thread.join, SOON)
         with ThreadPoolExecutor(1) as pool:
-            await asyncio.wrap_future(pool.submit(said, "pool"))
-        inner = threading.Thread(target=said, args=["inner"])
+            await asyncio.wrap_future(pool.submit(write_lines, "pool"))
+        inner = threading.Thread(target=write_lines, args=["inner"])
         outer = threading.Thread(target=inner.start)
         outer.start()
         await asyncio.to_thread(outer.join, SOON)
@@ -536,7 +536,7 @@ class Quiet:
 
     async def execute(self, context: Any, call_next: Any) -> Any:
         """Print; the answer is the registry's."""
-        said("object")
+        write_lines("object")
         return await call_next()
 
     def answer(self) -> dict[str, Any]:
@@ -545,30 +545,30 @@ class Quiet:
 
     async def __call__(self, event: str, data: Any) -> Any:
         """Print, and hide it."""
-        said("called")
+        write_lines("called")
         return self.answer()
 
     def method(self, event: str, data: Any) -> Any:
         """Print, and hide it."""
-        said("method")
+        write_lines("method")
         return self.answer()
 
 
 def plain(event: str, data: Any) -> HookResult:
     """Print, and hide it."""
-    said("plain")
+    write_lines("plain")
     return passed_on()
 
 
 async def short_form(event: str, data: Any) -> HookResult:
     """Print, and hide it."""
-    said("short form")
+    write_lines("short form")
     return HookResult.proceed(suppress_output=True)
 
 
 def by_attribute(event: str, data: Any) -> Any:
     """Print, and hide it with an answer that is made by setting an attribute."""
-    said("attribute")
+    write_lines("attribute")
     answer = SimpleNamespace(action="continue")
     answer.suppress_output = True
     return vars(answer)
@@ -581,7 +581,7 @@ def decorated(event: str, data: Any) -> Any:
 
 async def with_name(name: str, event: str, data: Any) -> HookResult:
     """Print, and hide it."""
-    said(name)
+    write_lines(name)
     return passed_on()
 
 

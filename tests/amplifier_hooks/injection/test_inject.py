@@ -69,7 +69,7 @@ class Bench:
         self.told.append(message)
 
     @property
-    def said(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Texts of the messages for the user, without their source."""
         assert {(message.level, message.source) for message in self.told} <= {("warning", "session")}
         return [message.text for message in self.told]
@@ -168,7 +168,7 @@ async def test_not_heard(alone: bool) -> None:
     problem = "no text of a built-in hook comes in at session:end"
     facts = bench.facts("injection.refused")
     assert (facts["hooks"], facts["why"], facts["problem"]) == (["lint"], "standing", problem)
-    assert bench.said == [f"a text of hook 'lint' did not reach the model: {problem}"]
+    assert bench.warnings == [f"a text of hook 'lint' did not reach the model: {problem}"]
     assert bench.budget.turn_items == (0 if alone else 1)
     assert bench.budget.turn_tokens == (0 if alone else tokens("⟦hook types · mark⟧\nE501 line 42"))
 
@@ -374,7 +374,7 @@ async def test_too_large_among_others(way: str, caplog: pytest.LogCaptureFixture
     await getattr(bench.injector, way)([text("first"), large, text("second")])
     assert [item.hook for item in bench.injector.injections] == ["lint", "lint"]
     problem = "it exceeds the limit of 10 bytes; shorten it"
-    assert bench.said == [f"a text of hook 'types' did not reach the model: {problem}"]
+    assert bench.warnings == [f"a text of hook 'types' did not reach the model: {problem}"]
     facts = bench.facts("injection.refused")
     assert (facts["hooks"], facts["why"], facts["size"]) == (["types"], "size", 11)
     assert facts["digests"] == [hashlib.sha256(b"x" * 11).hexdigest()]
@@ -387,7 +387,7 @@ async def test_too_many() -> None:
     bench = Bench(per_turn=None)
     await bench.injector.deliver([text(f"text {number}") for number in range(66)])
     assert len(bench.injector.injections) == 64
-    assert bench.said == ["2 texts of 'lint': each did not reach the model: a turn takes 64 texts"]
+    assert bench.warnings == ["2 texts of 'lint': each did not reach the model: a turn takes 64 texts"]
     assert (bench.facts("injection.refused")["why"], bench.facts("injection.refused")["count"]) == ("items", 2)
     await bench.injector.deliver([text("late")])
     assert len(bench.injector.injections) == 64
@@ -415,7 +415,7 @@ async def test_thousands_of_texts(caplog: pytest.LogCaptureFixture) -> None:
     assert [len(facts["digests"]) for facts in records] == [2, 64, 1]
     lines = [vars(record) for record in caplog.records if record.levelname == "WARNING"]
     assert [(line["hooks"], line["count"]) for line in lines] == [(hooks, count) for _, count, _, hooks in kept]
-    assert len(bench.said) == 3
+    assert len(bench.warnings) == 3
 
 
 # -- the budget --------------------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ async def test_trimming_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert facts["total"] == tokens(lines(60))
     assert f"kept {facts['kept']} of {facts['total']} tokens" in bench.texts[0]
     cut = f"was cut: the model reads {facts['kept']} of its {facts['total']} tokens"
-    assert bench.said == [f"a text of hook 'lint' {cut}, for the budget is 100 tokens a turn"]
+    assert bench.warnings == [f"a text of hook 'lint' {cut}, for the budget is 100 tokens a turn"]
     assert item.trimmed
     assert bench.facts("injection")["trimmed"] is True
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == ["injection_trimmed"]
@@ -485,10 +485,10 @@ async def test_the_third_is_too_much() -> None:
         assert [item["trimmed"] for item in message.metadata["items"]] == [False, False, True]
         assert tokens(message.content) == bench.budget.turn_tokens <= 150
         assert message.content.startswith("⟦3 texts of hooks · tool:post · mark⟧")
-        assert len(bench.said) == 2
-        assert bench.said[1] == "a text of hook 'types' did not reach the model: the budget is 150 tokens a turn"
+        assert len(bench.warnings) == 2
+        assert bench.warnings[1] == "a text of hook 'types' did not reach the model: the budget is 150 tokens a turn"
         assert bench.facts("injection.refused")["why"] == "budget"
-        said.append((message.content, bench.said))
+        said.append((message.content, bench.warnings))
     assert said[0] == said[1] == said[2]
 
 
@@ -501,7 +501,7 @@ async def test_across_emits() -> None:
         await bench.injector.deliver([text("word " * 40)])
     assert [item.trimmed for item in bench.injector.injections] == [False, True]
     assert sum(map(tokens, bench.texts)) == bench.budget.turn_tokens <= 90
-    assert "did not reach the model" in bench.said[-1]
+    assert "did not reach the model" in bench.warnings[-1]
     bench.injector.new_turn()
     assert bench.budget.turn_tokens == 0
     await bench.injector.deliver([text("word " * 40)])
@@ -517,7 +517,7 @@ async def test_reject() -> None:
     assert [item["hook_name"] for item in message.metadata["items"]] == ["lint", "types"]
     assert "⟦2 texts" in message.content
     assert "trimmed" not in message.content
-    assert bench.said == ["a text of hook 'audit' did not reach the model: the budget is 60 tokens a turn"]
+    assert bench.warnings == ["a text of hook 'audit' did not reach the model: the budget is 60 tokens a turn"]
     assert bench.facts("injection.refused")["hooks"] == ["audit"]
     assert bench.budget.turn_tokens == tokens(message.content)
 
@@ -531,7 +531,7 @@ async def test_warn() -> None:
     over = tokens(bench.texts[0]) - 10
     assert bench.budget.turn_tokens == over + 10
     assert bench.facts("injection")["over"] == over
-    assert bench.said == [
+    assert bench.warnings == [
         f"a text of hook 'lint' went in all the same, {over} tokens over: the budget is 10 tokens a turn"
     ]
 
@@ -543,7 +543,7 @@ async def test_a_budget_of_zero(overflow: str) -> None:
     bench = Bench(per_turn=0, overflow=overflow)
     await bench.injector.deliver([text("hello")])
     assert bench.messages == []
-    assert bench.said == ["a text of hook 'lint' did not reach the model: the budget is 0 tokens a turn"]
+    assert bench.warnings == ["a text of hook 'lint' did not reach the model: the budget is 0 tokens a turn"]
     assert bench.injector.injections == ()
     assert bench.budget.turn_tokens == 0
 
@@ -554,7 +554,7 @@ async def test_no_budget() -> None:
     bench = Bench(per_turn=None)
     await bench.injector.deliver([text(lines(250)), text(lines(250), "types")])
     assert bench.texts[0].count("E501") == 500
-    assert bench.said == []
+    assert bench.warnings == []
 
 
 @pytest.mark.rule("INJ-3")
@@ -565,10 +565,10 @@ async def test_session_limit() -> None:
     bench.injector.new_turn()
     await bench.injector.deliver([text("word " * 200)])
     assert bench.budget.session_tokens <= 20
-    assert "the budget is 20 tokens a session" in bench.said[0]
+    assert "the budget is 20 tokens a session" in bench.warnings[0]
     both = Bench(per_turn=0, per_session=1_000)
     await both.injector.deliver([text("x")])
-    assert both.said[0].endswith("the budget is 0 tokens a turn and 1,000 tokens a session")
+    assert both.warnings[0].endswith("the budget is 0 tokens a turn and 1,000 tokens a session")
 
 
 @pytest.mark.rule("INJ-3")
@@ -650,10 +650,10 @@ async def test_ephemeral_that_nobody_takes(context: Callable[[], Any], room: int
     bench = Bench(context(), per_turn=None, items_per_turn=None)
     for number in range(room):
         await bench.injector.deliver([text(f"text {number}", ephemeral=True)])
-    assert bench.said == []
+    assert bench.warnings == []
     await bench.injector.deliver([text("one more", ephemeral=True)])
-    assert len(bench.said) == 1
-    assert "no model call takes them" in bench.said[0]
+    assert len(bench.warnings) == 1
+    assert "no model call takes them" in bench.warnings[0]
     taken = bench.injector.take_ephemeral()
     assert [message["content"] for message in taken] == [f"⟦hook lint · mark⟧\ntext {number}" for number in range(room)]
 
@@ -734,7 +734,7 @@ async def test_quote_within_the_budget() -> None:
     assert len(said) == 2
     assert said[1].endswith("tokens · mark⟧")
     assert tokens("\n\n".join(said)) == bench.budget.turn_tokens <= 60
-    assert len(bench.said) == 2
+    assert len(bench.warnings) == 2
     assert await bench.injector.quote([text(lines(40))]) == []
 
 
@@ -867,8 +867,8 @@ async def test_failing_contexts(failure: str, caplog: pytest.LogCaptureFixture) 
     """A context that fails, or hangs, is logged, recorded and told, and the operation goes on."""
     bench = Bench(Failing(FAILURES[failure]))
     await bench.injector.deliver([text("one"), text("two", "types"), text("three", role="user")])
-    assert len(bench.said) == 2
-    assert bench.said[0].startswith("2 texts of 'lint', 'types': each did not reach the model: ")
+    assert len(bench.warnings) == 2
+    assert bench.warnings[0].startswith("2 texts of 'lint', 'types': each did not reach the model: ")
     assert [facts["hooks"] for facts in bench.audit.facts("injection.failed")] == [["lint", "types"], ["lint"]]
     assert bench.injector.injections == ()
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -882,7 +882,7 @@ async def test_garbage(garbage: Any) -> None:
     bench = Bench(Failing(lambda: garbage))
     await bench.injector.deliver([text("one")])
     assert len(bench.injector.injections) == 1
-    assert bench.said == []
+    assert bench.warnings == []
 
 
 @pytest.mark.rule("INJ-8", "INJ-3")
@@ -911,7 +911,7 @@ async def test_a_failing_counter() -> None:
     bench = Bench(counter=Broken())
     await bench.injector.deliver([text("one")])
     assert await bench.injector.quote([text("two")]) == []
-    assert len(bench.said) == len(bench.audit.facts("injection.failed")) == 2
+    assert len(bench.warnings) == len(bench.audit.facts("injection.failed")) == 2
     assert bench.budget.turn_tokens == 0
 
 

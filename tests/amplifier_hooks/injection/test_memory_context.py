@@ -344,19 +344,19 @@ def test_open_calls_stay() -> None:
 LINTER: Final = {"source": "hook"}
 
 
-def said(role: str, content: str, **fields: Any) -> dict[str, Any]:
+def entry(role: str, content: str, **fields: Any) -> dict[str, Any]:
     """Return a message."""
     return {"role": role, "content": content, **fields}
 
 
 def calls(*ids: str, name: str = "Bash", content: str = "") -> dict[str, Any]:
     """Return a message in which the model calls tools."""
-    return said("assistant", content, tool_calls=[{"id": one, "name": name, "input": {"n": 1}} for one in ids])
+    return entry("assistant", content, tool_calls=[{"id": one, "name": name, "input": {"n": 1}} for one in ids])
 
 
 def result(one: str, content: str, *, failed: bool = False) -> dict[str, Any]:
     """Return the result of a tool."""
-    return said("tool", content, tool_call_id=one, is_error=failed)
+    return entry("tool", content, tool_call_id=one, is_error=failed)
 
 
 @pytest.mark.rule("INJ-1")
@@ -434,7 +434,7 @@ def test_before_the_results_are_in() -> None:
 @pytest.mark.rule("INJ-1")
 def test_results_anywhere() -> None:
     """Results stand behind their calls, in the order of the calls, wherever the history has them."""
-    history = [calls("a", "b"), result("b", "second"), said("user", "hm"), result("a", "first")]
+    history = [calls("a", "b"), result("b", "second"), entry("user", "hm"), result("a", "first")]
     assert [message.get("content") for message in to_openai(history)] == [None, "first", "second", "hm"]
     kinds = [[block["type"] for block in message["content"]] for message in to_anthropic(history)["messages"]]
     assert kinds == [["text"], ["tool_use", "tool_use"], ["tool_result", "tool_result", "text"]]
@@ -442,7 +442,7 @@ def test_results_anywhere() -> None:
 
 def test_results_of_nothing_in_a_history() -> None:
     """A result whose call is gone, or has one already, is still read."""
-    history = [result("a", "whose?"), calls("b"), result("b", "done"), result("b", "again"), said("tool", "no id")]
+    history = [result("a", "whose?"), calls("b"), result("b", "done"), result("b", "again"), entry("tool", "no id")]
     assert [message.get("content") for message in to_openai(history)] == [
         "⟦tool result⟧\nwhose?",
         None,
@@ -463,12 +463,12 @@ def test_errors() -> None:
 def test_system_messages() -> None:
     """System messages at the top are the system prompt; later ones are marked, or have a hook's heading."""
     history = [
-        said("system", "one"),
-        said("system", " "),
-        said("system", "two"),
-        said("user", "hello"),
-        said("system", "three"),
-        said("system", "⟦hook lint⟧\nfour", metadata=LINTER),
+        entry("system", "one"),
+        entry("system", " "),
+        entry("system", "two"),
+        entry("user", "hello"),
+        entry("system", "three"),
+        entry("system", "⟦hook lint⟧\nfour", metadata=LINTER),
     ]
     assert [message["role"] for message in to_openai(history)] == ["system", "system", "user", "system", "system"]
     exported = to_anthropic(history)
@@ -481,16 +481,16 @@ def test_system_messages() -> None:
 
 def test_begin_and_end() -> None:
     """Anthropic's conversations begin and end with the user."""
-    only = to_anthropic([said("assistant", "hi"), said("assistant", "there")])["messages"]
+    only = to_anthropic([entry("assistant", "hi"), entry("assistant", "there")])["messages"]
     assert [message["role"] for message in only] == ["user", "assistant", "user"]
     assert only[0]["content"][0]["text"] == "⟦begin⟧"
     assert len(only[1]["content"]) == 2
-    assert to_anthropic([said("system", "be kind")]) == {
+    assert to_anthropic([entry("system", "be kind")]) == {
         "system": "be kind",
         "messages": [{"role": "user", "content": [{"type": "text", "text": "⟦begin⟧"}]}],
     }
-    assert to_anthropic([]) == to_anthropic([said("user", " \n")]) == {"messages": []}
-    assert to_openai([said("user", " \n"), calls(content="\t")]) == []
+    assert to_anthropic([]) == to_anthropic([entry("user", " \n")]) == {"messages": []}
+    assert to_openai([entry("user", " \n"), calls(content="\t")]) == []
 
 
 @pytest.mark.parametrize("one", ["a.b", "x" * 41, "", " ", "é", "\ud800"])
@@ -528,17 +528,17 @@ def test_names_they_refuse(name: str, becomes: str) -> None:
 
 def test_what_cannot_be_encoded() -> None:
     """Lone surrogates are escaped, in texts and in inputs, so that a request can be written."""
-    broken = said("assistant", "a\ud800", tool_calls=[{"id": "a", "name": "B", "input": {"\udfff": ["\ud83d", 1]}}])
+    broken = entry("assistant", "a\ud800", tool_calls=[{"id": "a", "name": "B", "input": {"\udfff": ["\ud83d", 1]}}])
     for exported in (to_openai([broken]), to_anthropic([broken])):
         json.dumps(exported, ensure_ascii=False).encode()
     exported = to_anthropic([broken])["messages"][1]["content"]
     assert exported[0]["text"] == "a\\u{D800}"
     assert exported[1]["input"] == {"\\u{DFFF}": ["\\u{D83D}", 1]}
-    assert to_openai([said("user", "naïve 😀")])[0]["content"] == "naïve 😀"
+    assert to_openai([entry("user", "naïve 😀")])[0]["content"] == "naïve 😀"
 
 
 @pytest.mark.parametrize(
-    "message", [{}, said("developer", "x"), {"role": "user"}, {"role": "user", "content": [{"type": "text"}]}]
+    "message", [{}, entry("developer", "x"), {"role": "user"}, {"role": "user", "content": [{"type": "text"}]}]
 )
 @pytest.mark.parametrize("export", [to_openai, to_anthropic])
 def test_what_is_no_message(message: Any, export: Any) -> None:

@@ -45,7 +45,7 @@ class Project:
         return [text for text, _, _ in self.display.messages]
 
 
-def said(*program: str) -> list[str]:
+def python(*program: str) -> list[str]:
     """Return a command that is a line of Python."""
     return [sys.executable, "-c", *program]
 
@@ -112,11 +112,11 @@ async def test_odd_names(project: Project) -> None:
     ("command", "problem"),
     [
         (["no-such-linter", "{file}"], "'no-such-linter' cannot be started"),
-        (said("import time; time.sleep(60)"), "did not end within 0.2 s"),
-        (said("import sys; sys.exit('out of order')"), None),
-        (said("raise SystemExit(7)"), "ended with exit status 7"),
-        (said("raise SystemExit(1)"), "ended with exit status 1, and said nothing"),
-        (said("while True: print('x' * 10_000)"), "wrote more than 1,048,576 bytes"),
+        (python("import time; time.sleep(60)"), "did not end within 0.2 s"),
+        (python("import sys; sys.exit('out of order')"), None),
+        (python("raise SystemExit(7)"), "ended with exit status 7"),
+        (python("raise SystemExit(1)"), "ended with exit status 1, and said nothing"),
+        (python("while True: print('x' * 10_000)"), "wrote more than 1,048,576 bytes"),
     ],
     ids=["missing", "hangs", "finds", "fails", "silent", "endless"],
 )
@@ -139,7 +139,7 @@ async def test_trouble(tmp_path: Path, command: list[str], problem: str | None) 
 @pytest.mark.rule("LIB-6")
 async def test_long_reports(tmp_path: Path) -> None:
     """A long report is cut at the end of a line, and says so."""
-    command = [*said("print(*range(10_000), sep='\\n'); raise SystemExit(1)")]
+    command = [*python("print(*range(10_000), sep='\\n'); raise SystemExit(1)")]
     project = Project(tmp_path, LinterFeedback.from_config({"cwd": str(tmp_path), "command": command, "longest": 500}))
     await project.write("app.py")
     lines = project.context.texts[0].splitlines()
@@ -152,7 +152,7 @@ async def test_long_reports(tmp_path: Path) -> None:
 async def test_what_it_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command sees no variables that hold keys."""
     monkeypatch.setenv("API_KEY", "canary-1234")
-    command = said("import os, sys; print(*sorted(os.environ)); sys.exit(1)")
+    command = python("import os, sys; print(*sorted(os.environ)); sys.exit(1)")
     project = Project(tmp_path, LinterFeedback.from_config({"cwd": str(tmp_path), "command": command}))
     await project.write("app.py")
     assert "PATH" in project.context.texts[0]
@@ -171,7 +171,7 @@ def test_no_command(command: Any) -> None:
 @pytest.mark.rule("LIB-6")
 async def test_one_long_line(tmp_path: Path) -> None:
     """Of a finding that is one very long line, the beginning is passed on."""
-    command = said("print('E1 ' + 'x' * 5_000); raise SystemExit(1)")
+    command = python("print('E1 ' + 'x' * 5_000); raise SystemExit(1)")
     hook = LinterFeedback.from_config({"cwd": str(tmp_path), "command": command, "longest": 200})
     project = Project(tmp_path, hook)
     assert await project.write("app.py")

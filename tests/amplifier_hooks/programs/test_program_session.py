@@ -47,7 +47,7 @@ def tool(event: str, number: int = 1, **fields: Any) -> dict[str, Any]:
     return asks(event, **call, **fields)
 
 
-def said(ended: ProgramExit) -> dict[str, Any]:
+def answer_in(ended: ProgramExit) -> dict[str, Any]:
     """Return the answer that the program reads."""
     assert (ended.code, ended.errors) == (0, b"")
     answer: dict[str, Any] = json.loads(ended.output or b"{}")
@@ -56,7 +56,7 @@ def said(ended: ProgramExit) -> dict[str, Any]:
 
 def decision(ended: ProgramExit) -> str | None:
     """Return the permission in the answer."""
-    value: str | None = said(ended).get("hookSpecificOutput", {}).get("permissionDecision")
+    value: str | None = answer_in(ended).get("hookSpecificOutput", {}).get("permissionDecision")
     return value
 
 
@@ -116,7 +116,7 @@ async def test_a_denied_call_says_why(registry: HookRegistry) -> None:
         return HookResult.deny("not on Sundays")
 
     pool = ProgramSessions(registry)
-    answer = said(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    answer = answer_in(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
     await pool.close()
     assert answer["permissionDecision"] == "deny"
     assert "guard" in answer["permissionDecisionReason"]
@@ -220,7 +220,7 @@ async def test_a_report_of_another_act_is_a_mismatch(
     pool = ProgramSessions(registry, options={"approvals": approver, "audit": audit})
     await pool.answer("claude_code", tool("PreToolUse"))
     report = {**tool(event, tool_response="secret", error="exit 1"), **change}
-    answer = said(await pool.answer("claude_code", report))
+    answer = answer_in(await pool.answer("claude_code", report))
     await pool.close()
     (facts,) = audit.facts("tool.mismatch")
     (running,) = audit.facts("tool.running")
@@ -241,7 +241,7 @@ async def test_an_unapproved_change_is_asked_about_there(registry: HookRegistry)
         return HookResult.modify({"tool_input": {"command": "ls -l"}})
 
     pool = ProgramSessions(registry)
-    answer = said(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
+    answer = answer_in(await pool.answer("claude_code", tool("PreToolUse")))["hookSpecificOutput"]
     await pool.close()
     assert (answer["permissionDecision"], answer["updatedInput"]) == ("ask", {"command": "ls -l"})
 
@@ -258,7 +258,7 @@ async def test_what_a_hook_says_after_the_tool_reaches_the_model(passing: bool, 
     pool = ProgramSessions(registry)
     _, after = await full_call(pool)
     await pool.close()
-    answer = said(after)
+    answer = answer_in(after)
     assert "E501 in line 3" in answer["hookSpecificOutput"]["additionalContext"]
     assert "one lint issue" in answer["systemMessage"]
     assert "one lint issue" not in answer["hookSpecificOutput"]["additionalContext"]
@@ -274,7 +274,7 @@ async def test_a_result_can_be_replaced(registry: HookRegistry) -> None:
     pool = ProgramSessions(registry)
     _, after = await full_call(pool, stdout="secret")
     await pool.close()
-    assert said(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
+    assert answer_in(after)["hookSpecificOutput"]["updatedToolOutput"] == {"stdout": "***"}
 
 
 async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
@@ -291,7 +291,7 @@ async def test_a_failed_tool_is_a_failed_tool(registry: HookRegistry) -> None:
     after = await pool.answer("claude_code", tool("PostToolUseFailure", error="exit 1"))
     await pool.close()
     assert told == ["exit 1"]
-    assert "try again" in said(after)["hookSpecificOutput"]["additionalContext"]
+    assert "try again" in answer_in(after)["hookSpecificOutput"]["additionalContext"]
 
 
 async def test_calls_at_once_do_not_meet(registry: HookRegistry) -> None:
@@ -364,7 +364,7 @@ async def test_the_time_of_the_question_is_up_first(registry: HookRegistry, tmp_
         for number in (1, 2):
             answer = await pool.answer("claude_code", tool("PreToolUse", number))
             assert decision(answer) == "deny"
-            assert said(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
+            assert answer_in(answer)["hookSpecificOutput"]["permissionDecisionReason"] == (
                 "Operation denied by guard: Timeout - denied by default\n"
                 "Not decided yet: no approver answered in time. Another try of this call asks again."
             )
@@ -386,7 +386,7 @@ async def test_a_call_that_ran_is_refused_with_its_result(registry: HookRegistry
         assert decision(before) == "allow"
         again = await pool.answer("claude_code", tool("PreToolUse"))
         assert decision(again) == "deny"
-        assert said(again)["hookSpecificOutput"]["permissionDecisionReason"] == (
+        assert answer_in(again)["hookSpecificOutput"]["permissionDecisionReason"] == (
             'This call has run already, and is not run again. Its result was:\n{"stdout": "a.txt"}'
         )
         await pool.close()
@@ -400,7 +400,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
         first = await pool.answer("claude_code", tool("PreToolUse", 1))
         assert decision(first) == "deny"
-        assert said(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
+        assert answer_in(first)["hookSpecificOutput"]["permissionDecisionReason"] == (
             "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
             "the same call again."
         )
@@ -414,7 +414,7 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
         deep: Any = "x"
         for _ in range(65):
             deep = [deep]
-        odd = said(await pool.answer("claude_code", {**tool("PreToolUse", 4), "tool_input": {"command": deep}}))
+        odd = answer_in(await pool.answer("claude_code", {**tool("PreToolUse", 4), "tool_input": {"command": deep}}))
         assert "nested deeper" in odd["hookSpecificOutput"]["permissionDecisionReason"]
         await pool.close()
 
@@ -470,9 +470,9 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
 async def test_a_prompt_that_is_denied_or_changed_is_refused(registry: HookRegistry, answer: HookResult) -> None:
     """A prompt that a hook denies, or changes, does not reach the program's model; any other does."""
     pool = ProgramSessions(registry)
-    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go"))) == {}
+    assert answer_in(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go"))) == {}
     registry.gate("prompt:submit", name="guard")(lambda event, data: answer)
-    refused = said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go")))
+    refused = answer_in(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="go")))
     assert (refused["decision"], bool(refused["reason"])) == ("block", True)
     await pool.close()
 
@@ -623,7 +623,7 @@ async def test_a_program_that_cannot_ask_refuses(registry: HookRegistry) -> None
     """At a program without a prompt for hooks, an open question is a refusal."""
     asking(registry)
     pool = ProgramSessions(registry, asking="native")
-    answer = said(await pool.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
+    answer = answer_in(await pool.answer("codex", tool("PreToolUse")))["hookSpecificOutput"]
     assert answer["permissionDecision"] == "deny"
     await pool.close()
 
@@ -685,10 +685,10 @@ async def test_a_prompt_begins_a_turn_and_a_stop_ends_it(registry: HookRegistry)
         return HookResult.deny(reason) if reason else None
 
     pool = ProgramSessions(registry)
-    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
-    assert said(await pool.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
+    assert answer_in(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi"))) == {}
+    assert answer_in(await pool.answer("claude_code", asks("Stop"))) == {"decision": "block", "reason": "tests fail"}
     assert seen == ["prompt:submit"]
-    assert said(await pool.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
+    assert answer_in(await pool.answer("claude_code", asks("Stop", stop_hook_active=True))) == {}
     assert seen == ["prompt:submit", "prompt:complete"]
     await pool.close()
 
@@ -701,7 +701,7 @@ async def test_a_prompt_that_was_changed_is_refused(registry: HookRegistry) -> N
         return HookResult.modify({"prompt": "other"})
 
     pool = ProgramSessions(registry)
-    assert said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
+    assert answer_in(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))["decision"] == "block"
     await pool.close()
 
 
@@ -713,8 +713,8 @@ async def test_context_waits_for_an_event_that_takes_it(registry: HookRegistry) 
         return HookResult.inject("remember the plan")
 
     pool = ProgramSessions(registry)
-    assert said(await pool.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
-    prompt = said(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
+    assert answer_in(await pool.answer("claude_code", asks("PreCompact", trigger="auto"))) == {}
+    prompt = answer_in(await pool.answer("claude_code", asks("UserPromptSubmit", prompt="hi")))
     assert "remember the plan" in prompt["hookSpecificOutput"]["additionalContext"]
     await pool.close()
 

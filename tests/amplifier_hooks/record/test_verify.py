@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = "record.jsonl", "record.000002.jsonl"
 
 
-def said(report: Report) -> list[str]:
+def findings_of(report: Report) -> list[str]:
     """Return every finding with its place."""
     return [": ".join(filter(None, (finding.location, finding.text))) for finding in report.findings]
 
@@ -41,7 +41,7 @@ def wrong(folder: Path, book: Book, **known: Any) -> str:
     report = verify(book.files(folder), keys=[pinned()], **known)
     assert report.verdict is LogVerdict.TAMPERED
     assert report.bad is report.findings[0]
-    return said(report)[0]
+    return findings_of(report)[0]
 
 
 # -- whole logs --------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_intact(tmp_path: Path) -> None:
 def test_unbroken(tmp_path: Path) -> None:
     """A closed log that a pinned key signed is unbroken as long as nothing outside vouches for its end."""
     report = verify(hundred().files(tmp_path), keys=[pinned()])
-    assert (report.verdict, report.title, said(report)) == (LogVerdict.UNBROKEN, "unbroken", [])
+    assert (report.verdict, report.title, findings_of(report)) == (LogVerdict.UNBROKEN, "unbroken", [])
     assert report.meaning == (
         "Every line of the log of tenant 'acme', session 's1' verifies up to line 100. Nothing kept outside the log "
         "excludes that lines were cut off."
@@ -132,12 +132,12 @@ def test_marked(tmp_path: Path) -> None:
     """A log that was written beside a store says so, as long as no store is asked."""
     book = Book().add("store.marked", {"store": "a", "number": 1}).add("log.lost", {"records": 3}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert said(report) == [
+    assert findings_of(report) == [
         f"{FIRST}, line 3: at least 3 records were refused or lost while the disk failed",
         "the log was written beside a store, which was not asked; name it with --heads",
     ]
     assert report.verdict is LogVerdict.UNBROKEN
-    assert len(said(verify(book.files(tmp_path), keys=[pinned()], heads=[book.known]))) == 1
+    assert len(findings_of(verify(book.files(tmp_path), keys=[pinned()], heads=[book.known]))) == 1
 
 
 @pytest.mark.rule("AUD-2")
@@ -145,7 +145,7 @@ def test_other_owner(tmp_path: Path) -> None:
     """A segment of another session is named; the owner that the verdict names is that of the first segment."""
     book = Book().end("segment.closed", {"next": 2}).begin(session="s2").close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert said(report) == [f"{SECOND}: the segment is of the tenant 'acme' and the session 's2'"]
+    assert findings_of(report) == [f"{SECOND}: the segment is of the tenant 'acme' and the session 's2'"]
     assert (report.tenant, report.session, report.verdict) == ("acme", "s1", LogVerdict.UNBROKEN)
 
 
@@ -153,7 +153,7 @@ def test_other_owner(tmp_path: Path) -> None:
 def test_segments(tmp_path: Path) -> None:
     """A log of several segments is verified as one, each following the other."""
     report = verify(Book().add().rotate().add().add().rotate().close().files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (LogVerdict.UNBROKEN, [])
+    assert (report.verdict, findings_of(report)) == (LogVerdict.UNBROKEN, [])
     assert [(one.number, one.first, one.last, one.signed, one.lines) for one in report.segments] == [
         (1, 1, 4, 3, 4),
         (2, 5, 9, 8, 5),
@@ -186,7 +186,7 @@ def test_segments(tmp_path: Path) -> None:
 def test_key(tmp_path: Path, book: Book, pins: list[VerifierKey], finding: str) -> None:
     """Without a pinned key or a signature, or by another key, the verdict is "cannot tell", with the reason."""
     report = verify(book.files(tmp_path), keys=pins)
-    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [finding.removeprefix(": ")])
+    assert (report.verdict, findings_of(report)) == (LogVerdict.CANNOT_TELL, [finding.removeprefix(": ")])
     assert not report.segments[0].pinned
     assert report.segments[0].key == ("" if book.key is None else pinned(book.key).fingerprint)
 
@@ -198,18 +198,18 @@ def test_key_rotated(tmp_path: Path) -> None:
     book = Book().add().rotate(OTHER_KEY).close()
     changed = f"{SECOND}: another key signs from here on: {pinned(OTHER_KEY).fingerprint}"
     report = verify(book.files(tmp_path), keys=[pinned(), pinned(OTHER_KEY)])
-    assert (report.verdict, said(report)) == (LogVerdict.UNBROKEN, [changed])
+    assert (report.verdict, findings_of(report)) == (LogVerdict.UNBROKEN, [changed])
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.CANNOT_TELL
     unknown = (
         f"{SECOND}: the segment is signed by the key {pinned(OTHER_KEY).fingerprint}, and no pinned key is that one"
     )
-    assert said(report) == [unknown, changed, f"{SECOND}: no pinned key and no head covers what follows line 4"]
+    assert findings_of(report) == [unknown, changed, f"{SECOND}: no pinned key and no head covers what follows line 4"]
     assert [one.pinned for one in report.segments] == [True, False]
     report = verify(Book().rotate(None).close().files(tmp_path), keys=[pinned()])
-    assert said(report)[0] == f"{SECOND}: a key is pinned, and the segment is not signed"
+    assert findings_of(report)[0] == f"{SECOND}: a key is pinned, and the segment is not signed"
     report = verify(Book(None).rotate().close().files(tmp_path))
-    assert said(report) == [f"{FIRST}: {Observation.UNSIGNED.says}", Observation.NO_KEY.says]
+    assert findings_of(report) == [f"{FIRST}: {Observation.UNSIGNED.says}", Observation.NO_KEY.says]
 
 
 @pytest.mark.rule("AUD-2")
@@ -220,9 +220,9 @@ def test_signer_away(tmp_path: Path) -> None:
     book.add("log.unsigned", {"error": "again"}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.UNBROKEN
-    assert said(report) == [f"{FIRST}, line 2: the key did not sign, 2 times, here first: no answer"]
+    assert findings_of(report) == [f"{FIRST}, line 2: the key did not sign, 2 times, here first: no answer"]
     report = verify(Book().add("log.unsigned", {"error": "x" * 300}).files(tmp_path), keys=[pinned()])
-    assert said(report) == [
+    assert findings_of(report) == [
         f"{FIRST}, line 2: the key did not sign, once: {'x' * 200}",
         f"{FIRST}: the log is not closed: lines behind line 2 could have been cut off",
         f"{FIRST}: no pinned key and no head covers what follows line 0",
@@ -245,13 +245,15 @@ def test_cut_at_line_ends(tmp_path: Path) -> None:
         covered = max(line for line in (0, 33, 65, 97, 100) if line <= kept)
         assert report.verdict is (LogVerdict.UNBROKEN if covered else LogVerdict.CANNOT_TELL)
         assert report.proven == covered
-        assert said(report)[0] == (f"{FIRST}: the log is not closed: lines behind line {kept} could have been cut off")
+        assert findings_of(report)[0] == (
+            f"{FIRST}: the log is not closed: lines behind line {kept} could have been cut off"
+        )
         uncovered = [f"{FIRST}: no pinned key and no head covers what follows line {covered}"] if covered < kept else []
-        assert said(report)[1:] == uncovered
+        assert findings_of(report)[1:] == uncovered
         for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}}.items():
             report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
             assert report.verdict is LogVerdict.TRUNCATED
-            assert f"the {source} knows a line 100 in segment 1, and it is not there" in said(report)
+            assert f"the {source} knows a line 100 in segment 1, and it is not there" in findings_of(report)
             assert [one.matches for one in report.comparisons] == [False]
 
 
@@ -264,7 +266,7 @@ def test_heads(tmp_path: Path) -> None:
     for given, line in (({"heads": [head]}, 2), ({"anchors": [note]}, 3), ({"heads": [head], "anchors": [note]}, 3)):
         report = verify(files, **given)  # type: ignore[arg-type]
         assert (report.title, report.proven) == ("unbroken so far", line)
-        assert said(report)[-1] == f"{FIRST}: no pinned key and no head covers what follows line {line}"
+        assert findings_of(report)[-1] == f"{FIRST}: no pinned key and no head covers what follows line {line}"
         assert verify(files, keys=[pinned()], **given).proven == 3  # type: ignore[arg-type]
         assert verify(files, keys=[pinned(OTHER_KEY)], **given).verdict is LogVerdict.CANNOT_TELL  # type: ignore[arg-type]
     assert verify(files, heads=[head], anchors=[note]).comparisons == (
@@ -286,7 +288,7 @@ def test_other_head(tmp_path: Path) -> None:
     known = Book().add("outcome", {"allowed": False}).close().known
     files = Book().add("outcome", {"allowed": True}).close().files(tmp_path)
     report = verify(files, keys=[pinned()], heads=[known])
-    assert (report.verdict, said(report)) == (
+    assert (report.verdict, findings_of(report)) == (
         LogVerdict.TAMPERED,
         [f"{FIRST}, line 4: line 4 is not the one that the head knows"],
     )
@@ -295,7 +297,7 @@ def test_other_head(tmp_path: Path) -> None:
     for source, given in {"head": {"heads": [known]}, "anchor": {"anchors": [known]}, "name": {"log": LOG}}.items():
         report = verify(files, keys=[pinned()], **given)  # type: ignore[arg-type]
         assert report.verdict is LogVerdict.TAMPERED
-        assert said(report) == [f"this is the log {'00' * 16}, and the {source} is of the log {LOG}"]
+        assert findings_of(report) == [f"this is the log {'00' * 16}, and the {source} is of the log {LOG}"]
         assert [one.matches for one in report.comparisons] == [False] * (source != "name")
     assert verify(files, keys=[pinned()], log="00" * 16).verdict is LogVerdict.UNBROKEN
 
@@ -304,7 +306,10 @@ def test_other_head(tmp_path: Path) -> None:
 def test_unknown_head(tmp_path: Path) -> None:
     """A store that knows no such log leaves open if it is the right store."""
     report = verify(Book().close().files(tmp_path), keys=[pinned()], heads=[], anchors=[Book().known])
-    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, ["the store that was asked knows no such log"])
+    assert (report.verdict, findings_of(report)) == (
+        LogVerdict.CANNOT_TELL,
+        ["the store that was asked knows no such log"],
+    )
     for origin in (
         "",
         "amplifier-hooks/audit/2/5b/1",
@@ -330,12 +335,12 @@ def test_head_behind_damage(tmp_path: Path) -> None:
     book.segments[0][0] = b"{}\n"
     report = verify({1: book.files(tmp_path)[1]}, heads=[known], log="other")
     assert [one.matches for one in report.comparisons] == [None]
-    assert said(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
+    assert findings_of(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
     files = Book().add().add().rotate().close().files(tmp_path)
     del files[2]
     report = verify(files, keys=[pinned()], heads=[known, later])
     assert report.verdict is LogVerdict.TRUNCATED
-    assert said(report)[-1] == "the head knows a line 8 in segment 2, and it is not there"
+    assert findings_of(report)[-1] == "the head knows a line 8 in segment 2, and it is not there"
 
 
 @pytest.mark.rule("AUD-2", "AUD-5")
@@ -344,7 +349,7 @@ def test_not_begun(tmp_path: Path) -> None:
     book = Book().end("segment.closed", {"next": 2})
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.title == "unbroken so far"
-    assert said(report) == [f"{FIRST}: segment 2 is to follow: it was not begun, or taken away"]
+    assert findings_of(report) == [f"{FIRST}: segment 2 is to follow: it was not begun, or taken away"]
     assert verify(book.files(tmp_path), keys=[pinned()], heads=[book.known]).title == "unbroken so far"
 
 
@@ -360,10 +365,10 @@ def test_missing_segments(tmp_path: Path) -> None:
     ):
         report = verify({number: file for number, file in files.items() if number not in missing}, keys=[pinned()])
         assert report.verdict is LogVerdict.TRUNCATED
-        assert said(report) == [f"{which} not there, and later ones are"]
+        assert findings_of(report) == [f"{which} not there, and later ones are"]
         assert report.log == LOG
     report = verify({1: files[1], 4: files[4]})
-    assert said(report)[0] == "segments 2 to 3 are not there, and later ones are"
+    assert findings_of(report)[0] == "segments 2 to 3 are not there, and later ones are"
 
 
 @pytest.mark.rule("AUD-5")
@@ -375,7 +380,7 @@ def test_torn(tmp_path: Path) -> None:
         book.segments[0] = [*whole[:-1], tail]
         report = verify(book.files(tmp_path), keys=[pinned()])
         assert report.verdict is LogVerdict.CANNOT_TELL
-        assert said(report) == [
+        assert findings_of(report) == [
             f"{FIRST}, line 4: the last {len(tail)} bytes are no whole line",
             f"{FIRST}: the log is not closed: lines behind line 3 could have been cut off",
             f"{FIRST}: no pinned key and no head covers what follows line 0",
@@ -384,7 +389,7 @@ def test_torn(tmp_path: Path) -> None:
         assert (report.segments[0].lines, report.segments[0].last) == (3, 3)
     (tmp_path / FIRST).write_bytes(whole[0][:20])
     report = verify({1: tmp_path / FIRST})
-    assert (report.verdict, said(report)) == (
+    assert (report.verdict, findings_of(report)) == (
         LogVerdict.CANNOT_TELL,
         [f"{FIRST}, line 1: the last 20 bytes are no whole line"],
     )
@@ -396,12 +401,12 @@ def test_empty(tmp_path: Path) -> None:
     assert verify({}) == Report(log="", findings=(LogFinding(Observation.EMPTY),), segments=())
     (tmp_path / FIRST).touch()
     report = verify({1: tmp_path / FIRST}, keys=[pinned()])
-    assert (report.verdict, said(report)) == (LogVerdict.CANNOT_TELL, [f"{FIRST}: there is no line"])
+    assert (report.verdict, findings_of(report)) == (LogVerdict.CANNOT_TELL, [f"{FIRST}: there is no line"])
     book = Book().rotate().close()
     book.segments[0] = []
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.TAMPERED
-    assert said(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
+    assert findings_of(report) == [f"{FIRST}, line 1: the line does not end in a hash and a newline"]
     book.segments[0] = [b"torn"]
     assert verify(book.files(tmp_path), keys=[pinned()]).verdict is LogVerdict.TAMPERED
 
@@ -413,7 +418,7 @@ def test_repaired(tmp_path: Path) -> None:
     book.close().add("log.recovered", {"bytes": 5}).add("log.resumed", {"closed": True, "size": 5}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.UNBROKEN
-    assert said(report) == [
+    assert findings_of(report) == [
         f"{FIRST}, line 2: 12 bytes of torn lines were cut off after crashes, 2 times, here first",
         f"{FIRST}, line 3: a writer opened the log again that was not closed, once: a cut there would not show",
         f"{FIRST}, line 7: a writer opened the log again, once",
@@ -421,7 +426,7 @@ def test_repaired(tmp_path: Path) -> None:
     assert report.bad is None
     book = Book().close().add("log.resumed", {"closed": True, "size": 3}).close()
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (
+    assert (report.verdict, findings_of(report)) == (
         LogVerdict.UNBROKEN,
         [f"{FIRST}, line 4: a writer opened the log again, once"],
     )
@@ -435,11 +440,11 @@ def test_recovered_behind_the_end(tmp_path: Path) -> None:
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.UNBROKEN
     report = verify(Book().add("log.closed").add("note").checkpoint().files(tmp_path), keys=[pinned()])
-    assert said(report) == [f"{FIRST}: the log is not closed: lines behind line 4 could have been cut off"]
+    assert findings_of(report) == [f"{FIRST}: the log is not closed: lines behind line 4 could have been cut off"]
     report = verify(Book().add("log.closed").files(tmp_path), keys=[pinned()])
-    assert said(report)[0] == f"{FIRST}: the log is not closed: lines behind line 2 could have been cut off"
+    assert findings_of(report)[0] == f"{FIRST}: the log is not closed: lines behind line 2 could have been cut off"
     report = verify(Book(None).close().add("log.recovered", {"bytes": 9}).files(tmp_path))
-    assert f"{FIRST}: the log is not closed: lines behind line 3 could have been cut off" in said(report)
+    assert f"{FIRST}: the log is not closed: lines behind line 3 could have been cut off" in findings_of(report)
 
 
 @pytest.mark.rule("AUD-2")
@@ -450,7 +455,10 @@ def test_clock(tmp_path: Path) -> None:
     book.minute = 0
     book.add().add()
     report = verify(book.close().files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (LogVerdict.UNBROKEN, [f"{FIRST}, line 3: the clock went back, once"])
+    assert (report.verdict, findings_of(report)) == (
+        LogVerdict.UNBROKEN,
+        [f"{FIRST}, line 3: the clock went back, once"],
+    )
     assert report.findings[0].details == {"times": "once", "bytes": 0, "why": ""}
     book = Book().add()
     book.minute -= 1
@@ -460,7 +468,7 @@ def test_clock(tmp_path: Path) -> None:
         book.minute = number % 2 - 1
         book.add() if number else book.begin()
     report = verify(book.close().files(tmp_path), keys=[pinned()])
-    assert said(report) == [f"{SECOND}, line 1: the clock went back, 500 times, here first"]
+    assert findings_of(report) == [f"{SECOND}, line 1: the clock went back, 500 times, here first"]
 
 
 # -- segments that were left -------------------------------------------------------------------------------------------
@@ -498,16 +506,16 @@ def left(why: str, behind: bytes = b"", **changes: Any) -> Book:
 def test_left(tmp_path: Path, why: str, verdict: LogVerdict, text: str) -> None:
     """The next segment explains a segment without an end, and the bytes after its last line are mentioned."""
     report = verify(left(why).files(tmp_path), keys=[pinned()])
-    assert (report.verdict, said(report)) == (verdict, [f"{FIRST}: {text}"])
+    assert (report.verdict, findings_of(report)) == (verdict, [f"{FIRST}: {text}"])
     report = verify(left(why, b"{broken}\nrest").files(tmp_path), keys=[pinned()])
     assert report.verdict is verdict
-    assert said(report) == [
+    assert findings_of(report) == [
         f"{FIRST}: 13 bytes behind the last line that counts are kept as evidence",
         f"{FIRST}: {text}",
     ]
     assert [one.last for one in report.segments] == [3, 6]
     report = verify(left(why, b"x").files(tmp_path), keys=[pinned()])
-    assert said(report)[0] == f"{FIRST}: 1 bytes behind the last line that counts are kept as evidence"
+    assert findings_of(report)[0] == f"{FIRST}: 1 bytes behind the last line that counts are kept as evidence"
     assert report.verdict is verdict
 
 
@@ -522,13 +530,13 @@ def test_evidence(tmp_path: Path) -> None:
     ):
         report = verify(book.files(tmp_path), keys=[pinned()])
         assert report.verdict is LogVerdict.TAMPERED
-        assert changed in said(report)
+        assert changed in findings_of(report)
     book = left("failure")
     size = sum(map(len, book.segments[0]))
     book.segments[0] = book.segments[0][:2]
     report = verify(book.files(tmp_path), keys=[pinned()])
     assert report.verdict is LogVerdict.TAMPERED
-    assert said(report)[::2] == [
+    assert findings_of(report)[::2] == [
         f"{FIRST}: of the {size} bytes that the next segment counts, {sum(map(len, book.segments[0]))} are there",
         f"{SECOND}, line 1: the line does not follow line 2, the last one of the segment before that counts",
     ]
@@ -599,7 +607,7 @@ def test_behind_the_end(tmp_path: Path, book: Book, place: int, problem: str) ->
     """No line follows the end of a segment, and only a resumption follows the end of a log."""
     report = verify(book.files(tmp_path))
     assert report.verdict is LogVerdict.TAMPERED
-    assert said(report)[0] == f"{FIRST}, line {place}: the line {problem}"
+    assert findings_of(report)[0] == f"{FIRST}, line {place}: the line {problem}"
 
 
 def opening(**changes: Any) -> Book:
@@ -642,7 +650,9 @@ def test_first_line(tmp_path: Path) -> None:
     book = hundred()
     book.segments[0][0] = book.segments[0][0].replace(b"acme", b"acne")
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert said(report) == [f"{FIRST}, line 1: the line is not the one that was written here: its hash is another"]
+    assert findings_of(report) == [
+        f"{FIRST}, line 1: the line is not the one that was written here: its hash is another"
+    ]
     assert (report.log, report.segments) == ("", ())
 
 
@@ -681,7 +691,9 @@ def test_behind_a_wrong_line(tmp_path: Path) -> None:
     book = Book().add().rotate().add().rotate().close()
     book.segments[0][1] = book.segments[0][1].replace(b"outcome", b"outcomE")
     report = verify(book.files(tmp_path), keys=[pinned()])
-    assert said(report) == [f"{FIRST}, line 2: the line is not the one that was written here: its hash is another"]
+    assert findings_of(report) == [
+        f"{FIRST}, line 2: the line is not the one that was written here: its hash is another"
+    ]
     assert [(one.first, one.last, one.complete) for one in report.segments] == [
         (1, 1, False),
         (5, 8, True),
@@ -734,7 +746,8 @@ def test_checkpoint_written_otherwise(tmp_path: Path) -> None:
         )
     book = Book(None).add().checkpoint(Book().add().note())
     assert (
-        said(verify(book.files(tmp_path)))[0] == f"{FIRST}, line 3: the checkpoint is wrong: the segment names no key"
+        findings_of(verify(book.files(tmp_path)))[0]
+        == f"{FIRST}, line 3: the checkpoint is wrong: the segment names no key"
     )
 
 
@@ -752,12 +765,12 @@ def test_endless_line(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
     assert report.verdict is LogVerdict.TAMPERED
-    assert said(report) == [f"{FIRST}, line 2: the line does not end in a hash and a newline"]
+    assert findings_of(report) == [f"{FIRST}, line 2: the line does not end in a hash and a newline"]
     with path.open("wb") as file:
         file.truncate(1 << 40)
     report = verify({1: path}, keys=[pinned()])
     assert report.verdict is LogVerdict.CANNOT_TELL
-    assert said(report) == [f"{FIRST}, line 1: the last 1099511627776 bytes are no whole line"]
+    assert findings_of(report) == [f"{FIRST}, line 1: the last 1099511627776 bytes are no whole line"]
 
 
 @pytest.mark.rule("AUD-5")
@@ -787,11 +800,11 @@ def test_file_changes_while_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     length = files[1].stat().st_size + 1
     report = verify(files, keys=[pinned()])
     grew = f"{FIRST}: the file grew by 1 bytes meanwhile, which were not looked at"
-    assert (report.verdict, said(report)) == (LogVerdict.UNBROKEN, [grew])
+    assert (report.verdict, findings_of(report)) == (LogVerdict.UNBROKEN, [grew])
     book.files(tmp_path)
     length -= 2
     report = verify(files, keys=[pinned()])
-    assert (report.verdict, said(report)[0]) == (
+    assert (report.verdict, findings_of(report)[0]) == (
         LogVerdict.CANNOT_TELL,
         f"{FIRST}: the file became shorter while it was read",
     )
@@ -813,7 +826,7 @@ def test_torn_line_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     really = Walk.take
     monkeypatch.setattr(Walk, "take", take)
     report = verify({1: path}, keys=[pinned()])
-    assert said(report)[:2] == [
+    assert findings_of(report)[:2] == [
         f"{FIRST}, line 3: the last 11 bytes are no whole line",
         f"{FIRST}: the file grew by 6 bytes meanwhile, which were not looked at",
     ]
@@ -833,7 +846,7 @@ def test_disk_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = hundred()
     report = verify(book.files(tmp_path), keys=[pinned()], heads=[book.known])
     assert report.verdict is LogVerdict.CANNOT_TELL
-    assert said(report) == [f"{FIRST}: the file cannot be read: [Errno 5] the disk fails"]
+    assert findings_of(report) == [f"{FIRST}: the file cannot be read: [Errno 5] the disk fails"]
     assert [one.matches for one in report.comparisons] == [None]
 
 
@@ -846,7 +859,7 @@ def test_no_file(tmp_path: Path) -> None:
         ("pipe", f"{tmp_path / 'pipe'} is no plain file"),
     ):
         report = verify({1: tmp_path / name})
-        assert (report.verdict, said(report)) == (
+        assert (report.verdict, findings_of(report)) == (
             LogVerdict.CANNOT_TELL,
             [f"{name}: the file cannot be read: {problem}"],
         )

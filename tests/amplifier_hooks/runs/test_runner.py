@@ -60,7 +60,7 @@ class Server:
         left = self.others.get(what)
         return left.pop(0) if left else answer(200, {"stop": False, "lease_seconds": 60.0})
 
-    def said(self, what: str) -> list[dict[str, Any]]:
+    def reports(self, what: str) -> list[dict[str, Any]]:
         """Return the bodies of this kind of report."""
         return [body for kind, body in self.heard if kind == what]
 
@@ -138,7 +138,7 @@ async def test_nothing_an_agent_does_ends_its_runner(agent: Callable[..., Any], 
     """Any error of an agent, and a result that is no JSON, fail its run; the runner asks for the next one."""
     server = Server([answer(200, RUN), answer(200, RUN)])
     await served(server, agent)
-    ends = server.said("completed")
+    ends = server.reports("completed")
     assert [(end["status"], words in end["error"]) for end in ends] == [("failed", True)] * 2
 
 
@@ -150,7 +150,7 @@ async def test_a_plain_function_works_in_a_thread() -> None:
 
     async def renewing(request: httpx2.Request) -> httpx2.Response:
         said = await server(request)
-        if server.said("renew"):
+        if server.reports("renew"):
             renewed.set()
         return said
 
@@ -161,8 +161,8 @@ async def test_a_plain_function_works_in_a_thread() -> None:
         task = await runner.claim()
         assert task is not None
         await runner.do(task)
-    assert server.said("result")[0]["result_data"] is True
-    assert [end["status"] for end in server.said("completed")] == ["completed"]
+    assert server.reports("result")[0]["result_data"] is True
+    assert [end["status"] for end in server.reports("completed")] == ["completed"]
 
 
 @pytest.mark.rule("RUN-21")
@@ -187,7 +187,7 @@ async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch:
     monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,) * 12)  # the runner does not wait
     server = Server([odd, answer(200, RUN)])
     await served(server)
-    assert [end["status"] for end in server.said("completed")] == ["completed"]
+    assert [end["status"] for end in server.reports("completed")] == ["completed"]
 
 
 @pytest.mark.rule("RUN-21")
@@ -200,7 +200,7 @@ async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyP
         {"completed": [answer(status, REFUSED)], "result": [answer(503, REFUSED), answer(408, REFUSED)]},
     )
     await served(server)
-    assert [end["status"] for end in server.said("completed")] == ["completed"] * 2
+    assert [end["status"] for end in server.reports("completed")] == ["completed"] * 2
 
 
 @pytest.mark.rule("RUN-21")

@@ -153,7 +153,7 @@ async def test_the_script() -> None:
     """The script carries out the orders of a prompt, and explains them if there are none."""
     model = ScriptedModel()
 
-    async def said(prompt: str) -> list[object]:
+    async def answer_to(prompt: str) -> list[object]:
         return [piece async for piece in model.stream([{"role": "user", "content": prompt}], ())]
 
     for prompt, tool, arguments in (
@@ -161,7 +161,7 @@ async def test_the_script() -> None:
         ("write a.py x = 1", "Write", {"file_path": "a.py", "content": "x = 1\n"}),
         ("run ls -l", "Bash", {"command": "ls -l"}),
     ):
-        (use,) = await said(prompt)
+        (use,) = await answer_to(prompt)
         assert isinstance(use, ToolUse)
         assert (use.name, use.input) == (tool, arguments)
-    assert "".join(map(str, await said("hello"))).startswith("I am a script, not a model.")
+    assert "".join(map(str, await answer_to("hello"))).startswith("I am a script, not a model.")

@@ -72,7 +72,7 @@ async def served(place: Place, **terms: Any) -> AsyncIterator[int]:
         yield port
 
 
-async def said(reader: asyncio.StreamReader) -> bytes:
+async def answer_on(reader: asyncio.StreamReader) -> bytes:
     """All that comes until the other side hangs up."""
     async with asyncio.timeout(ENOUGH):
         return await reader.read()
@@ -89,7 +89,7 @@ async def test_a_head_that_does_not_come(asked: int, head: bytes) -> None:
             writer.write(GET % b"quick")
             await asyncio.wait_for(reader.readuntil(b"here"), ENOUGH)
         writer.write(head)
-        assert b"200" not in await said(reader)
+        assert b"200" not in await answer_on(reader)
         writer.close()
 
 
@@ -102,7 +102,7 @@ async def test_whoever_waits_for_an_answer_is_not_hung_up_on() -> None:
         writer.write(GET % b"slow")
         await place.began.wait()
         silent, other = await asyncio.open_connection("127.0.0.1", port)
-        await said(silent)  # by then the time is over for the first one, too
+        await answer_on(silent)  # by then the time is over for the first one, too
         place.go.set()
         answer = await asyncio.wait_for(reader.readuntil(b"done"), ENOUGH)
         writer.close()
@@ -116,7 +116,7 @@ async def test_too_many_connections() -> None:
     async with served(Place(), most=1) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         late, other = await asyncio.open_connection("127.0.0.1", port)
-        refused = await said(late)
+        refused = await answer_on(late)
         writer.write(GET % b"quick")
         answer = await asyncio.wait_for(reader.readuntil(b"here"), ENOUGH)
         writer.close()
@@ -134,7 +134,7 @@ async def test_closing_while_a_request_is_under_way() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET % b"slow")
         await place.began.wait()
-    answer = await said(reader)
+    answer = await answer_on(reader)
     writer.close()
     assert place.ended.is_set()
     assert answer.startswith(b"HTTP/1.1 503")
@@ -150,7 +150,7 @@ async def test_closing_lets_a_request_end() -> None:
         writer.write(GET % b"slow")
         await place.began.wait()
         asyncio.get_running_loop().call_later(0.01, place.go.set)
-    answer = await said(reader)
+    answer = await answer_on(reader)
     writer.close()
     assert answer.startswith(b"HTTP/1.1 200")
 
@@ -174,6 +174,6 @@ async def test_another_protocol() -> None:
     async with served(Place()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(asks)
-        answer = await said(reader)
+        answer = await answer_on(reader)
         writer.close()
     assert answer.startswith(b"HTTP/1.1 200")
