@@ -304,8 +304,11 @@ async def test_a_nul_in_an_argument_is_unavailable() -> None:
 @pytest.mark.parametrize("script", ["sleep 60", "trap '' TERM INT HUP; while :; do sleep 60; done", "kill -STOP $$"])
 async def test_a_deadline_ends_the_group(script: str, tmp_path: Path) -> None:
     """A command past its time is a timeout, and it and its children are gone, also when it ignores or sleeps it out."""
-    outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=3)
-    assert (outcome.action, outcome.cause) == ("deny", "hook_timeout")
+    for seconds in (1.0, 5.0, 25.0):
+        outcome = await gated(shell(f"echo $$ > {tmp_path}/pid; sleep 61 & {script}"), timeout=seconds)
+        assert (outcome.action, outcome.cause) == ("deny", "hook_timeout")
+        if (tmp_path / "pid").exists():  # a busy machine may not have come so far
+            break
     await gone(int(await written(tmp_path / "pid")))
 
 
