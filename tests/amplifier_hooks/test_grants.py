@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from amplifier_hooks.approvals import check_digest, make_grants
+from amplifier_hooks.approvals import SessionGrants, check_digest, make_grants, with_project
 from amplifier_hooks.errors import ApprovalMismatch
 from amplifier_hooks.ports import Decision, Question
-from approval_backends.testing import ALWAYS, a_request, verdict_of
+from amplifier_hooks.testing import ManualClock
+from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request, verdict_of
 
 if TYPE_CHECKING:
     from amplifier_hooks.ports import Risk
@@ -52,3 +53,34 @@ def test_no_grant_at_high_risk() -> None:
         return len(make_grants(request, decision, request.created))
 
     assert [grants(risk) for risk in RISKS] == [1, 1, 0]
+
+
+@pytest.mark.rule("APR-5")
+async def test_a_grant_for_a_number_of_calls() -> None:
+    """A grant for two calls in memory covers two calls, also of three that found it before the first one used it."""
+    grants, request = SessionGrants(ManualClock()), a_request(questions=QUESTIONS)
+    await grants.remember(request, Decision(option=ALWAYS.id, by="Robin", channel="test", times=2))
+    found = await grants.match_grants(request)
+    assert found is not None
+    assert [await grants.use_grants(request, found[1]) for _ in range(3)] == [True, True, False]
+    assert await grants.match_grants(request) is None
+
+
+@pytest.mark.rule("APR-5")
+async def test_a_grant_that_was_revoked_covers_no_call() -> None:
+    """A grant that was revoked after a call had found it does not cover the call."""
+    grants, request = SessionGrants(ManualClock()), a_request(questions=QUESTIONS)
+    await grants.remember(request, Decision(option=ALWAYS.id, by="Robin", channel="test"))
+    found = await grants.match_grants(request)
+    assert found is not None
+    for grant in await grants.list_grants("acme", "session-1"):
+        assert await grants.revoke_grant(grant.id, "acme", "session-1")
+    assert not await grants.use_grants(request, found[1])
+
+
+@pytest.mark.rule("APR-5")
+def test_an_always_for_the_session_and_one_for_the_project() -> None:
+    """Of any options "always", a store that keeps grants offers one pair; the first ends with the session."""
+    for given in ([ALLOW, ALWAYS, DENY], [ALLOW, ALWAYS, replace(ALWAYS, id="again"), DENY]):
+        lasting = [(one.label, one.session_only) for one in with_project(given) if one.kind == "allow_always"]
+        assert lasting == [("Allow always in this session", True), ("Allow always in this project", False)]
