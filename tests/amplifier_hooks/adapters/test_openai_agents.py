@@ -273,6 +273,27 @@ async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
     assert "Write it?" in told(model)
 
 
+@pytest.mark.rule("DIA-7")
+async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
+    """A host's rejection of an interruption ends the call, even if the session's approver has allowed it."""
+    ran: list[str] = []
+    hooks = HookRegistry()
+    hooks.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Write it?", timeout=3600))
+    async with (
+        DeferredApprovals(SqliteStore(tmp_path / "approvals.db")) as approvals,
+        SessionCoordinator(hooks=hooks, approvals=approvals, approval_wait=0.0) as session,
+    ):
+        adapter = OpenAIAgents(session)
+        agent = Agent(name="a", tools=[a_tool(ran)], model=ScriptedModel([[calls("write", path="a")], DONE]))
+        state = (await adapter.run(agent, "go", run_config=QUIET)).to_state()
+        (waiting,) = await approvals.pending(ROBIN)
+        yes = next(one for one in waiting.request.options if one.allows)
+        await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
+        state.reject(state.get_interruptions()[0])
+        last = await adapter.resume(agent, state, run_config=QUIET)
+    assert (ran, last.final_output) == ([], "done")
+
+
 @pytest.mark.rule("APR-12")
 async def test_a_call_that_ran_answers_with_its_result_again(tmp_path: Path) -> None:
     """A run that is resumed again from the state before a call does not run it twice; the model reads its result."""
