@@ -138,8 +138,9 @@ MISUSES: dict[tuple[str, ...], tuple[Misuse, ...]] = {
 
 @pytest.mark.rule("CLI-1", "CLI-3")
 @pytest.mark.parametrize("path", MISUSES, ids=" ".join)
-def test_what_is_named_is_not_there(path: tuple[str, ...]) -> None:
+def test_what_is_named_is_not_there(path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error about a missing or invalid store, record or request names a remedy."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # a user may have a store and a record
     for arguments, code, said in MISUSES[path]:
         told = called(*path, *arguments)
         assert (told.exit_code, told.stdout) == (code, "")
