@@ -304,7 +304,7 @@ async def test_failing_before_calling_on(failure: str, on_error: OnError) -> Non
             raise ValueError("broken")
         await asyncio.Event().wait()
 
-    registry.around("tool", broken, on_error=on_error, timeout=0.02)
+    registry.around("tool", broken, on_error=on_error, timeout=0.02 if failure == "timeout" else 60.0)
     operation, context = Operation(), tool()
     if on_error == "continue":
         assert await registry.wrap("tool", context, operation) == "done"
@@ -461,7 +461,7 @@ async def test_failing_after_calling_on(failure: str, on_error: OnError) -> None
             raise ValueError("broken")
         await asyncio.Event().wait()
 
-    registry.around("tool", broken, on_error=on_error, timeout=0.02)
+    registry.around("tool", broken, on_error=on_error, timeout=0.02 if failure == "timeout" else 60.0)
     operation, context = Operation("whole"), tool()
     assert await registry.wrap("tool", context, operation) == "whole"
     assert (context.result, operation.runs) == ("whole", 1)
