@@ -215,13 +215,18 @@ class ProgramSession:
             await self._keep_try(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
-        if self._dialect.merges and isinstance(given, dict) and not given.keys() <= call.input.keys():
+        verdict = self._with_input(Verdict(decision="allow" if call.allowed else "none"), call, call.input)
+        if verdict.decision == "deny":
             await self.give_up(named)
+        return verdict
+
+    def _with_input(self, verdict: Verdict, call: ProgramToolCall, final: Any) -> Verdict:
+        """Return the verdict with the input as hooks and approver left it; a denial if the program cannot take it."""
+        if call.asks_about(call.tool, final):
+            return verdict
+        if self._dialect.merges and isinstance(call.arguments, dict) and not call.arguments.keys() <= final.keys():
             return Verdict(decision="deny", reason=NOT_TAKEN_OUT.format(self._dialect.title))
-        return Verdict(
-            decision="allow" if call.allowed else "none",
-            update=ABSENT if call.asks_about(tool, call.input) else call.input,
-        )
+        return evolve(verdict, update=final)
 
     async def _not_admitted(self, call: ProgramToolCall) -> Verdict:
         outcome, reason = call.outcome, call.denial
@@ -232,7 +237,7 @@ class ProgramSession:
         if self._asking == "defer":
             return Verdict(decision="defer", reason=reason)
         if self._asking != "inbox":
-            return Verdict(decision="ask", reason=reason)
+            return self._with_input(Verdict(decision="ask", reason=reason), call, call.waiting_input)
         tried = content_of(call.tool, call.arguments, call.cwd)
         (await self._waiting_calls())[tried] = call.id
         await self._keep_try(lambda tries: tries.keep(tried, call.id))

@@ -143,6 +143,12 @@ class ProgramToolCall(ProgramCall[ToolOutcome[Any]]):
         permit = self._permit
         return permit is not None and permit.allowed
 
+    @property
+    def waiting_input(self) -> Any:
+        """The input about which a question stays open, as hooks left it; None without such a question."""
+        waiting = None if self._call is None else self._call.waiting
+        return None if waiting is None else waiting.arguments()
+
     def asks_about(self, tool: str, arguments: Any) -> bool:
         """Return True if the program asked about exactly this call."""
         try:

@@ -104,6 +104,8 @@ class ToolCall(msgspec.Struct, eq=False):
     chosen: bool = True
     """True if the caller chose the id, so that an earlier attempt may have left a decision."""
     permit: Permit | None = None
+    waiting: Act | None = None
+    """The act about which a question stays open."""
     ran: bool = False
     over: bool = False
     """True if the end of the call is on record."""
@@ -243,7 +245,7 @@ class ToolCall(msgspec.Struct, eq=False):
 
     async def _leave_pending(self, verdict: Pending) -> ToolOutcome[Any]:
         """Record that the question stays open without a decision, and return a pending outcome."""
-        self.over = True
+        self.over, self.waiting = True, verdict.act
         facts = {"tool": self.tool, "call": self.call_id, "request": verdict.request.id}
         await self.session.recorder.note("tool.pending", facts, durable=True)
         self.rests.why = reason = f"{for_model(self.tool)} waits for an approval"

@@ -826,6 +826,24 @@ async def test_a_denied_question_gives_the_earlier_call_up(registry: HookRegistr
     await pool.close()
 
 
+@pytest.mark.rule("DIA-4", "DIA-6")
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda one: one.name)
+async def test_the_programs_prompt_asks_about_the_changed_input(dialect: Dialect, registry: HookRegistry) -> None:
+    """With native asking the program's user decides about the input as a gate left it, and that input runs."""
+    changed = {"command": "ls", "sandbox": True}
+    registry.gate("tool:pre", name="sandbox")(lambda event, data: HookResult.modify({"tool_input": changed}))
+    registry.gate("tool:pre", name="guard")(lambda event, data: HookResult.ask("Run it?"))
+    pool = ProgramSessions(registry, asking="native")
+    gate = dialect.spelling("tool:pre")
+    assert gate is not None
+    answer = answer_in(await pool.answer(dialect.name, tool(gate.theirs)))
+    own = answer.get("hookSpecificOutput", {})
+    decision = answer.get("decision", own.get("permissionDecision"))
+    kept = own.get("updatedInput", own.get("tool_input"))
+    assert (decision, kept) == (("deny", None) if dialect.name == "codex" else ("ask", changed))
+    await pool.close()
+
+
 @pytest.mark.rule("DIA-4", "DIA-10")
 async def test_gemini_cannot_be_given_an_input_without_an_argument(registry: HookRegistry) -> None:
     """Gemini CLI would keep an argument that a gate takes away: the call is refused with the reason, and is over."""
