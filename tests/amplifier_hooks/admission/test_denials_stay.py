@@ -230,8 +230,9 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 @pytest.mark.rule("APR-12", "COO-4")
-async def test_every_hook_looks_at_the_stored_act(desk: Desk) -> None:
-    """A gate that looks once denies the stored act of a call that is made again, though it has seen a changed one."""
+@pytest.mark.parametrize("now", [2, 3], ids=["as it was stored", "as hooks change it now"])
+async def test_every_hook_looks_at_the_stored_act(desk: Desk, now: int) -> None:
+    """A gate that looks once denies the stored act of a call that is made again, as stored and as hooks change it."""
     registry, denied = HookRegistry(), list[int]()
     registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"n": data["tool_input"]["n"] + 1}}))
 
@@ -242,7 +243,7 @@ async def test_every_hook_looks_at_the_stored_act(desk: Desk) -> None:
     desk.begin(registry)
     assert (await desk.call()).status == "pending"
     await desk.answer("Allow")
-    denied.append(2)
+    denied.append(now)
     assert ((await desk.call()).by, desk.ran) == ("guard", [])
 
 
@@ -429,10 +430,11 @@ async def test_pairs_are_no_object() -> None:
 
 
 @pytest.mark.rule("COO-7")
-async def test_middleware_that_changes_to_what_is_asked_about() -> None:
-    """Middleware cannot change an operation to one that a gate asks about: the change is denied."""
+@pytest.mark.parametrize("answer", [HookResult.ask("Really?"), HookResult.deny("not that")], ids=["ask", "deny"])
+async def test_middleware_that_changes_to_what_a_gate_stops(answer: HookResult) -> None:
+    """Middleware cannot change an operation to one that a gate asks about or denies: the change is denied."""
     registry, ran = HookRegistry(), list[Any]()
-    registry.gate("memory:pre", lambda event, data: ask() if data["content"] == "other" else None, name="guard")
+    registry.gate("memory:pre", lambda event, data: answer if data["content"] == "other" else None, name="guard")
 
     @registry.around("memory")
     async def layer(context: Any, call_next: Any) -> Any:
