@@ -30,12 +30,12 @@ from amplifier_hooks.impact.places import (
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BuiltinCall, find_builtin
 from amplifier_hooks.impact.shell_words import (
-    EVALUATED,
     RESERVED,
     SPLIT,
     Expansion,
     end_documents,
     find_misread,
+    is_evaluated,
     literal_word,
 )
 from amplifier_hooks.impacts import CommandRun, Impact
@@ -52,6 +52,14 @@ LONGEST: Final = 1 << 20
 LONG: Final = 1 << 16
 MOST_SIGNS: Final = 8_000
 """Most special characters of a command that is read."""
+MOST_PARSER_STEPS: Final = 64
+"""Most hundreds of steps of the parser in one text."""
+PART: Final = 512
+"""Bytes of a command that the parser gets at once."""
+MOST_READS: Final = 4
+"""Most times that the parser gets each part, on average."""
+FREE_READS: Final = 64
+"""Reads that do not count, so that a short text with an error is read."""
 MOST_STEPS: Final = 4_000
 """Most parts that one walk follows, every turn of a loop counted."""
 MOST_NODES: Final = 20_000
@@ -195,8 +203,12 @@ def load_grammar() -> Language:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def _parse(text: str) -> Node:
-    """Return the root of a text's tree, in which places count characters.
+def _parse(text: str) -> Node | None:
+    """Return the root of a text's tree, in which places count characters, or None if the grammar takes too long.
+
+    Behind an error the grammar's scanner may look for the end of a word in the whole rest of the text, at every sign,
+    and many pipes or errors make each step slow. So the parser gets the text in parts, each as often as it asks, and an
+    end after too many of them; and it stops after too many steps.
 
     The grammar's scanner looks characters up in tables of the C library that end at 255 or depend on the locale: a sign
     such as U+FFFFF behind a brace ended the process. So the parser gets a sign of ASCII for every other character.
@@ -204,8 +216,32 @@ def _parse(text: str) -> Node:
     grammar = load_grammar()
     import tree_sitter
 
-    plain = text if text.isascii() else NOT_ASCII.sub(_stand_in, text)
-    return tree_sitter.Parser(grammar).parse(plain.encode()).root_node
+    code = (text if text.isascii() else NOT_ASCII.sub(_stand_in, text)).encode()
+    reads, steps = FREE_READS + MOST_READS * (len(code) // PART), MOST_PARSER_STEPS
+
+    def read(place: int, _point: object) -> bytes:
+        nonlocal reads
+        reads -= 1
+        return code[place : place + PART] if reads > 0 else b""
+
+    def stops(*_state: object) -> bool:
+        nonlocal steps
+        steps -= 1
+        return steps < 0
+
+    try:
+        tree = tree_sitter.Parser(grammar).parse(read, progress_callback=stops)
+    except ValueError:  # as the parser says that it stopped
+        return None
+    return tree.root_node if reads > 0 else None
+
+
+def _parse_ended(text: str) -> tuple[str, Node | None]:
+    """Return a text with an end for each here-document, if the grammar needs it, and the root of the text's tree."""
+    root = _parse(text)
+    if root is not None and root.has_error and (ended := end_documents(text)) != text:
+        return ended, _parse(ended)
+    return text, root
 
 
 def _stand_in(match: re.Match[str]) -> str:
@@ -298,10 +334,8 @@ class ShellWalk:
         try:
             written, text = text, JOINED.sub("", text) if "\\\n" in text else text
             joined = written != text
-            root = _parse(text)
-            if root.has_error and (ended := end_documents(text)) != text:
-                text, root = ended, _parse(ended)
-            if root.descendant_count > MOST_NODES:
+            text, root = _parse_ended(text)
+            if root is None or root.descendant_count > MOST_NODES:
                 return self._give_up("too many parts to be read", state)
             if root.has_error:
                 self._give_up("the shell's grammar does not read it", state)
@@ -367,7 +401,7 @@ class ShellWalk:
 
     def refuse_evaluated(self, *texts: str) -> None:
         """Add `runs_unread` for a text that arithmetic of the shell would run."""
-        if any("[" in text and EVALUATED.search(text) for text in texts):
+        if any(map(is_evaluated, texts)):
             self.add("runs_unread", "arithmetic", "a command in the index of an array")
 
     def _redirect(self, node: Node, state: ShellState, stdin: str) -> str:

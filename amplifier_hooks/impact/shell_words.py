@@ -32,6 +32,8 @@ FIRST, LAST = "\ue00a", "\ue00b"
 """Brackets that nothing quotes; the grammar splits a word at them."""
 RESERVED: Final = re.compile("[\ue000-\ue00b]")
 MOST_WORDS: Final = 256
+MOST_BRACKETS: Final = 64
+"""Most brackets in one word that is read."""
 MOST_NESTED: Final = 8
 """Deepest nesting of `${…}` inside each other that is followed."""
 
@@ -39,8 +41,8 @@ UNQUOTED: Final = {"*": ANY, "?": ONE, "{": OPEN, ",": COMMA, "}": CLOSE, "[": F
 QUOTED: Final = re.compile(r"(\\.)", re.DOTALL)
 STRING_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
 BACKQUOTED: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`|(?<!\\)`(.*)", re.DOTALL)
-EVALUATED: Final = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$\(|`)")
-"""A text that arithmetic runs: the index of an array holds a substitution."""
+INDEX: Final = re.compile(r"\w\[")
+"""The beginning of the index of an array."""
 BRACKET: Final = re.compile(rf"{FIRST}[^{LAST}\s/]+{LAST}")
 BRACES: Final = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 LIVE: Final = re.compile(r"[*?{},\\\[\]]")
@@ -54,6 +56,14 @@ ANSI: Final = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1
 LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 NUMBERS: Final = frozenset("?$!#-")
 PLAIN_TEXT: Final = frozenset(("string_content", "heredoc_content", "heredoc_body"))
+
+
+def is_evaluated(text: str) -> bool:
+    """Return True if arithmetic runs a part of a text: the index of an array holds a substitution."""
+    if "[" not in text or not ("$(" in text or "`" in text):
+        return False
+    indices = [part[match.end() :] for part in text.split("]") if (match := INDEX.search(part))]
+    return any("$(" in index or "`" in index for index in indices)
 
 
 def decode_escapes(text: str) -> str:
@@ -290,6 +300,8 @@ def _braced(word: str) -> list[str]:
     """Return the words of a brace expansion, innermost braces first; other braces are only text."""
     if not MARKED.search(word):
         return [word]
+    if word.count(FIRST) > MOST_BRACKETS:
+        return [UNKNOWN]
     word = BRACKET.sub(ANY, word)
     waiting: list[str] = ["./" + word if word.startswith(TILDE) else word]
     done: list[str] = []

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from time import thread_time
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -47,6 +48,9 @@ HARMLESS: Final = frozenset(
     )
 )
 """Kinds that a careful operator lets pass without a question."""
+
+FAR_TOO_LONG: Final = 0.4
+"""Seconds of a processor that a command of 64 KiB stays far below."""
 
 quote = shlex.quote
 WRAPPERS: Final[dict[str, Callable[[str], str]]] = {
@@ -390,6 +394,25 @@ def test_nothing_is_cut_silently(command: str, predict: Predict) -> None:
 def test_endless_nesting_ends_as_unreadable(command: str, predict: Predict) -> None:
     """Endless nesting ends as unreadable."""
     assert predict(command).kinds & {"unreadable", "unknown_program", "runs_unread", "reads"} or "{a,b}" in command
+
+
+@pytest.mark.rule("IMP-7")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "?(while case /" * 4_000,
+        "case ]-" * 8_000,
+        "if a; then " + "(function " * 6_000,
+        "x=" + "<<until ," * 3_900,
+        "a|" * 7_990,
+        "echo " + "a[" * 7_900,
+    ],
+)
+def test_no_text_takes_time_that_grows_with_its_square(command: str, predict: Predict) -> None:
+    """No text takes time that grows with its square, whatever the grammar and the expressions make of it."""
+    start = thread_time()
+    assert predict(command).kinds & {"unreadable", "runs_unread"}
+    assert thread_time() - start < FAR_TOO_LONG
 
 
 def test_wrappers_and_cores_are_as_many_as_the_rule_needs() -> None:
