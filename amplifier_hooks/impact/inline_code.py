@@ -45,6 +45,10 @@ INNER: Final = re.compile(r"(?<![\\A-Za-z_])[A-Za-z_]{3,}(?![A-Za-z_?*{])")
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
+LONGEST_JOINING: Final = 40
+"""Most signs between two texts that a language puts together."""
+JOINING: Final = re.compile(r"\s*[+.]?\s*(?:\\\n\s*)?[fFrRbBuU]?")
+"""The signs between two texts that a language puts together."""
 URL: Final = re.compile(r"(?:https?|wss?|ftp)://[^\s'\"`)]+", re.IGNORECASE)
 DATABASE_COMMANDS: Final = tuple(
     r"\copy \i \o \c \s \. \lo \p .o .i .save .b .res .l .read .trace .cl .cd .ar".split()  # noqa: SIM905
@@ -195,10 +199,19 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
         yield Impact("runs_unread", language, "only a run tells the code" if UNKNOWN in code else "too long to be read")
         code = code[:LONGEST]
     texts: list[str] = []
+    end, joined = len(code), ""
 
     def keep(match: re.Match[str]) -> str:
+        nonlocal end, joined
         text = match[match.lastindex or 0]
-        texts.append((decode_escapes(text) if "\\" in text else text).lstrip("<>+| "))
+        text = decode_escapes(text) if "\\" in text else text
+        texts.append(text.lstrip("<>+| "))
+        if 0 <= match.start() - end <= LONGEST_JOINING and JOINING.fullmatch(code, end, match.start()):
+            joined += text  # A text that is put together counts as a whole, too.
+            texts.append(joined)
+        else:
+            joined = text
+        end = match.end()
         return '""'
 
     bare = LITERAL.sub(keep, code)
@@ -245,6 +258,7 @@ def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: 
             yield read
         if writes and ("/" in text or "." in text):
             written += [impact for impact in places.writes(path) if impact.kind != "writes_tree"]
+            places.coded.add(path)
     if writes:
         yield from written or [Impact("writes_tree", "", "a function that writes files")]
     for name in VARIABLE.findall(code) if "env" in code or "ENV" in code else ():

@@ -278,6 +278,16 @@ def names_of(key: str) -> frozenset[str]:
     return frozenset(_names(key))
 
 
+def written_language(path: str) -> str:
+    """Return the language of a file by its name, `settings` for settings that name programs, or an empty text."""
+    name = path.rpartition("/")[2]
+    return (
+        "settings"
+        if name in names_of("running_settings")
+        else load_table("places")["code"].get(name.rpartition(".")[2], "")
+    )
+
+
 @lru_cache(maxsize=4096)
 def decides_loading(name: str) -> bool:
     """Return True if a variable decides which programs or libraries a later command loads."""
@@ -322,6 +332,8 @@ class Places:
     """Links that the call itself makes, each with its target."""
     written: dict[str, str] = field(factory=dict)
     """Files that the call itself writes, each with its content; an unknown content is the mark UNKNOWN."""
+    coded: set[str] = field(factory=set)
+    """Written files whose text code in the call makes; the code is judged itself."""
     touched: dict[str, None] = field(factory=dict)
     """The absolute paths that the call reads, writes, deletes or runs, with their marks."""
     _tree: tuple[str, ...] = field(init=False)
@@ -412,6 +424,7 @@ class Places:
             return
         if content is not None:
             self.written[path] = content
+            self.coded.discard(path)
         spellings = self._spellings(path)
         guards = self._guards(spellings, content, hint)
         unguarding = self.unguards(path, whole=whole)

@@ -223,8 +223,10 @@ class ProgramRun:
 
     def add(self, kind: ImpactKind, place: str = "", reason: str = "") -> None:
         """Add an impact. Code in a folder outside the project is no code of the project."""
-        if kind in ("runs_project", "installs_manifest") and self.walk.places.is_foreign(self.state.folders):
-            self.walk.add("runs_unread", show(self.state.folders[0]), "a folder outside the project")
+        if kind in ("runs_project", "installs_manifest"):
+            if self.walk.places.is_foreign(self.state.folders):
+                self.walk.add("runs_unread", show(self.state.folders[0]), "a folder outside the project")
+            self.walk.load_written(self.state)
         self.walk.add(kind, show(place), reason)
 
     def refuse_outside(self, words: Sequence[str]) -> None:
@@ -661,7 +663,25 @@ def _runs(run: ProgramRun, text: str, argument: str) -> None:
     if "://" in text or text.startswith("data:") or text == "-":
         run.add("runs_unread", text, "code that is no file of the project")
         return
-    run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
+    if argument == "java" and text[:1] == "@":
+        _arguments(run, text, "")
+    else:
+        run.walk.run_file(text, run.state, argument, run.operands[1:], run.stdin)
+
+
+def _arguments(run: ProgramRun, text: str, _argument: str) -> None:
+    """Read a file of arguments, as `@file` names it: it may name any code."""
+    if text[:1] == "@":
+        run.walk.note(*map(run.walk.places.runs, run.paths(text[1:])))
+
+
+def _plugin(run: ProgramRun, text: str, argument: str) -> None:
+    """Run a task, or a plugin that its coordinates name: one that is fetched if need be."""
+    if text.count(":") > 1:
+        run.add("installs_new", text, "a plugin by its coordinates")
+        run.add("runs_unread", text, "a plugin by its coordinates")
+    else:
+        _task(run, text, argument)
 
 
 def _search(run: ProgramRun, text: str, _argument: str) -> None:
@@ -839,6 +859,8 @@ ROLES: Final[dict[str, Callable[[ProgramRun, str, str], None]]] = {
     "code": _code,
     "sql": lambda run, text, _: run.walk.note(*read_sql(text, run.name)),
     "task": _task,
+    "plugin": _plugin,
+    "arguments": _arguments,
     "url": lambda run, text, _: run.url(text),
     "remote": _remote,
     "package": _package,

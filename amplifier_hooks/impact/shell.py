@@ -26,6 +26,7 @@ from amplifier_hooks.impact.places import (
     names_of,
     show,
     tells_outward,
+    written_language,
 )
 from amplifier_hooks.impact.program_rows import ProgramRun, program_name, program_rows, run_program
 from amplifier_hooks.impact.shell_builtins import BuiltinCall, find_builtin
@@ -168,10 +169,12 @@ class ShellState:
     functions: dict[str, FunctionBody | str] = field(factory=dict)
     """The bodies of functions, and the texts behind aliases."""
     splits: bool = True
+    secrets: dict[str, str] = field(factory=dict)
+    """Variables that hold the value of a variable with a secret's name, each with that name."""
 
     def copy(self) -> ShellState:
         """Return the state of a subshell."""
-        return ShellState(self.folders, dict(self.variables), dict(self.functions), self.splits)
+        return ShellState(self.folders, dict(self.variables), dict(self.functions), self.splits, dict(self.secrets))
 
     def enter(self, folders: Sequence[str]) -> None:
         """Be in one of these folders; of too many, in any folder at all."""
@@ -191,6 +194,7 @@ class ShellState:
             if self.variables.get(name) != other.variables.get(name):
                 self.variables[name] = UNKNOWN
         self.functions = other.functions | self.functions
+        self.secrets = other.secrets | self.secrets
         self.splits = self.splits and other.splits
 
 
@@ -268,6 +272,8 @@ class ShellWalk:
     steps: int = 0
     called: set[str] = field(factory=set)
     calling: list[str] = field(factory=list)
+    loaded: set[tuple[str, str]] = field(factory=set)
+    """Files with their contents that this command wrote and a program may have loaded."""
     commands: list[CommandRun] = field(factory=list)
     kinds: set[ImpactKind] = field(factory=set)
     """The kinds of the command that is followed, without those of commands that it starts."""
@@ -376,9 +382,6 @@ class ShellWalk:
             expansion = expansion or Expansion(self, state)
             words += expansion.words(node)
         return words, expansion.secrets if expansion else []
-
-    def _value(self, node: Node | None, state: ShellState) -> str:
-        return "" if node is None else Expansion(self, state).value(node)
 
     # -- structure -----------------------------------------------------------------------------------------------------
 
@@ -531,13 +534,15 @@ class ShellWalk:
     def _for(self, node: Node, state: ShellState, stdin: str) -> str:
         name = self.source(node.child_by_field_name("variable") or node)
         body = node.child_by_field_name("body")
-        values, _ = self._words(node.children_by_field_name("value"), state)
+        values, secrets = self._words(node.children_by_field_name("value"), state)
         if not any(child.type == "in" for child in node.children):
             values = [state.variables.get("@", UNKNOWN)]
         self._forget_assigned(body, state)
         output = ""
         for value in values if 0 < len(values) <= MOST_TURNS else [UNKNOWN]:
             self.assign(name, value, state)
+            if secrets:
+                state.secrets[name] = secrets[0]
             if body is not None:
                 output += self.visit(body, state, stdin)
         return output
@@ -604,18 +609,25 @@ class ShellWalk:
 
     def _assignment(self, node: Node, state: ShellState, stdin: str) -> str:
         del stdin
-        name, value = self._assigned(node, state)
-        self.assign(name, value, state)
-        self._record([f"{name}={value}"], state)
+        self._record([self._assign(node, state, state)], state)
         return ""
 
-    def _assigned(self, node: Node, state: ShellState) -> tuple[str, str]:
-        name = node.child_by_field_name("name")
+    def _assign(self, node: Node, state: ShellState, given: ShellState) -> str:
+        """Give a variable of `given` the value that it has in `state`, and return the words of the assignment."""
+        expansion = Expansion(self, state)
+        name, value = self._assigned(node, state, expansion)
+        self.assign(name, value, given)
+        if expansion.secrets:
+            given.secrets[name] = expansion.secrets[0]
+        return f"{name}={value}"
+
+    def _assigned(self, node: Node, state: ShellState, expansion: Expansion) -> tuple[str, str]:
+        name, given = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return "", UNKNOWN
-        value = self._value(node.child_by_field_name("value"), state)
+        value = expansion.value(given) if given is not None else ""
         if name.type == "subscript":
-            Expansion(self, state).visit(name)
+            expansion.visit(name)
             return self.source(name.child_by_field_name("name") or name), UNKNOWN
         key = self.source(name)
         if not key.isascii():
@@ -633,6 +645,7 @@ class ShellWalk:
             self._add_loading(name, value, state)
         if name:
             state.variables[name] = value
+            state.secrets.pop(name, None)
 
     def _add_loading(self, name: str, value: str, state: ShellState) -> None:
         """Add `environment`, unless the value adds nothing but folders of the project or the system."""
@@ -664,8 +677,7 @@ class ShellWalk:
         letters, names = "", []
         for child in node.named_children:
             if child.type == "variable_assignment":
-                name, value = self._assigned(child, state)
-                self.assign(name, value, state)
+                self._assign(child, state, state)
                 names.append("")
             else:
                 text = "".join(self._words([child], state)[0])
@@ -703,11 +715,8 @@ class ShellWalk:
         arguments = [] if program is None else [*program.named_children, *words, *more]
         if not assignments:
             return self._simple_command(arguments, redirects, statements, state, stdin)
-        given, assigned = state.copy(), []
-        for child in assignments:
-            name, value = self._assigned(child, state)
-            self.assign(name, value, given)
-            assigned.append(f"{name}={value}")
+        given = state.copy()
+        assigned = [self._assign(child, state, given) for child in assignments]
         before = dict(given.variables)
         output = self._simple_command(arguments, redirects, statements, given, stdin, assigned=assigned)
         # Changes of the command itself stay: the folder after `A=1 cd x`, the variable after `IFS= read -r x`.
@@ -735,6 +744,8 @@ class ShellWalk:
         if secrets and words and words[0].rpartition("/")[2] in names_of("printers"):
             for secret in dict.fromkeys(secrets):
                 self.add("reads_secret", f"${secret}", "a variable with a secret's name")
+        if secrets and words and (words[0] in state.functions or words[0] == "set"):
+            state.secrets |= dict.fromkeys(("@", "*", *"123456789"), secrets[0])
         for child in statements:
             self.visit(child, state, stdin)
         output = self.command(words, state, stdin, assigned) if words else ""
@@ -850,6 +861,18 @@ class ShellWalk:
         if (row := program_rows().get(base)) is not None and row.verbs:
             run_program(ProgramRun(self, state, base, arguments, stdin, row))
         return UNKNOWN
+
+    def load_written(self, state: ShellState) -> None:
+        """Add the impacts of code that this command wrote and that a program with code of the project may load."""
+        for path, content in list(self.places.written.items()):
+            language = written_language(path)
+            if not language or content == BUILT or path in self.places.coded or (path, content) in self.loaded:
+                continue
+            self.loaded.add((path, content))
+            if content == UNKNOWN or language == "settings":
+                self.add("runs_unread", show(path), "a file that the command itself writes")
+            else:
+                self._run_written(path, content, language, state, UNKNOWN)
 
     def _run_written(self, path: str, content: str, language: str, state: ShellState, stdin: str) -> None:
         match = SHEBANG.match(content)

@@ -200,6 +200,8 @@ class Expansion:
     def _variable(self, name: str, *, quoted: bool) -> str:
         if name == "@" and self.state.variables.get(name) == "":
             return SPLIT
+        if name in self.state.secrets:
+            self.secrets.append(self.state.secrets[name])
         if name in self.state.variables:
             return self._output(self.state.variables[name], quoted=quoted)
         if name[:1] in NUMBERS:

