@@ -249,7 +249,7 @@ class Approver(msgspec.Struct, eq=False):
     grants: GrantStore
     hears: Callable[[str], bool] = lambda _event: False
     """The function that returns True if a hook listens to an event."""
-    announce: Callable[[str, dict[str, Any]], Awaitable[Outcome]] = cast("Any", None)
+    announce: Callable[..., Awaitable[Outcome]] = cast("Any", None)
     """The function that calls the hooks of an event, and returns their outcome."""
     stop_source: StopSource | None = None
     """The backend, if it knows the stops of acts."""
@@ -513,7 +513,7 @@ class Approver(msgspec.Struct, eq=False):
         """Return the denial of a hook at `approval:required`. Any other answer there has no effect."""
         if not self.hears(APPROVAL_REQUIRED):
             return None
-        outcome = await self.announce(APPROVAL_REQUIRED, event_data(request, call))
+        outcome = await self.announce(APPROVAL_REQUIRED, event_data(request, call), asks=False)
         if not outcome.denied:
             return None
         by, reason = outcome.denied_by or "registry", outcome.reason or "no reason given"
@@ -629,7 +629,7 @@ class Approver(msgspec.Struct, eq=False):
                 await self._remember(approval)  # an allowance is kept when it is claimed
             event = EVENT_OF[approval.status]
             if self.hears(event):
-                await self.announce(event, event_data(request, call, approval))
+                await self.announce(event, event_data(request, call, approval), asks=False)
         except asyncio.CancelledError:
             await finish_despite_cancel(self.withdraw(request, "cancelled"))
             raise

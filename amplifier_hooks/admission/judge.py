@@ -409,7 +409,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         new = applied.asks and not set(applied.asks) <= set(judged.outcome.asks)
         if applied.action == "deny" or new:  # only an objection goes on record
             applied, _ = await self._apply_rules(outcome, act.name, verdict)
-        return replace(judged, outcome=applied, in_force=in_force, by_rule=judged.by_rule or bool(answered))
+        return Judged(act, judged.call, applied, in_force, judged.handles, judged.by_rule or bool(answered))
 
     def in_force(self, event: str) -> tuple[Chain, str]:
         """Return the hooks and the digest of the rules that are in force at an event."""

@@ -7,7 +7,6 @@ context, observers.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
@@ -58,7 +57,7 @@ class Session(Judge, eq=False, kw_only=True):
     """The path of this session's acts, up to their beginning."""
 
     def __post_init__(self) -> None:
-        self.approver.hears, self.approver.announce = self.hooks.is_heard, partial(self.emit, asks=False)
+        self.approver.hears, self.approver.announce = self.hooks.is_heard, self.emit
         self.admission = Admission(self, self.approver)
 
     def begin_turn(self) -> None:
