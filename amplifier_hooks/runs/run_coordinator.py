@@ -63,6 +63,8 @@ START_HOOK_TIMEOUT: Final = 0.1
 LOOK: Final = 5.0
 """Seconds between two looks of a waiting caller, if it is not woken before."""
 
+NO_AGENT: Final = "there is no agent {!r} any more"
+
 HOLD: Final[ContextVar[Holder | None]] = ContextVar("amplifier_hooks.run_hold", default=None)
 """The hold under which the current code runs start hooks."""
 
@@ -241,7 +243,7 @@ class RunCoordinator(Openable):
         """Return True if the agent of the run still exists; otherwise fail the run."""
         if self.agents.find(record.agent) is not None:
             return True
-        by, error = Holder(record.holder or "", record.attempt), f"there is no agent {record.agent!r} any more"
+        by, error = Holder(record.holder or "", record.attempt), NO_AGENT.format(record.agent)
         await self.store.change(record.id, partial(end_run, by=by, ending="failed", error=error))
         return False
 
@@ -250,26 +252,15 @@ class RunCoordinator(Openable):
         by = Holder(self.name, record.attempt)
         HOLD.set(by)
         with _reported("run_start_not_kept", record.id), suppress(RunMoved):
-            passed = await self._ask_start_hooks(record)
+            blueprint = await self._find_overridden(record.agent)
+            passed = (
+                StartOutcome(error=NO_AGENT.format(record.agent))
+                if blueprint is None
+                else await self.run_hooks.ask_start_hooks(record, blueprint)
+            )
             after = await self.store.change(record.id, partial(conclude_run, by=by, passed=passed))
             if after.stage in ENDED:
                 await self.run_hooks.tell_end(after)
-
-    async def _ask_start_hooks(self, record: RunRecord) -> StartOutcome:
-        """Return the outcome of the start hooks of a run.
-
-        An error here that is not the hook's own fails the run, because it would happen again the next time.
-        """
-        blueprint = await self._find_overridden(record.agent)
-        if blueprint is None:
-            return StartOutcome(error=f"there is no agent {record.agent!r} any more")
-        try:
-            return await self.run_hooks.ask_start_hooks(record, blueprint)
-        except StoreUnavailable:
-            raise
-        except Exception as problem:
-            log.exception("run_start_failed", run=record.id)
-            return StartOutcome(error=f"its start hooks could not be run: {type(problem).__name__}")
 
     async def _find_overridden(self, agent: str) -> Blueprint | None:
         """Return the blueprint of an agent, with the overrides of its hooks; None if there is no such agent."""
@@ -306,18 +297,13 @@ class RunCoordinator(Openable):
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
         blueprint = self.agents.get(record.agent)
-        flaw = None
-        if blueprint.brings_text and (text is None or data is not None):
-            flaw = "it brings a text: give result_text, and leave result_data null"
-        elif not blueprint.brings_text and text is not None:
-            flaw = "it brings data: give result_data, and leave result_text null"
-        else:
-            try:
-                freeze_fitting(text if blueprint.brings_text else data, blueprint.output_schema)
-            except InvalidResult as problem:
-                flaw = str(problem)
-        if flaw is not None:
-            raise ResultRefused(f"this is no result of {record.agent!r}: {flaw}")
+        kind, value, other = ("text", text, data) if blueprint.brings_text else ("data", data, text)
+        if other is not None or (text is None and blueprint.brings_text):
+            raise ResultRefused(f"{record.agent!r} brings a {kind}: give result_{kind}, and leave the other one null")
+        try:
+            freeze_fitting(value, blueprint.output_schema)
+        except InvalidResult as problem:
+            raise ResultRefused(f"this is no result of {record.agent!r}: {problem}") from None
 
     async def complete(
         self, run: str, by: Holder, ending: RunEnding, *, error: str | None = None, tenant: str | None = None
