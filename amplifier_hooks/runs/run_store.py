@@ -104,8 +104,7 @@ class RunStore(Openable):
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
         self._clock = clock or SystemClock().now
-        self._taking: dict[str, asyncio.Future[None]] = {}
-        """Runs that claims of this process are writing, each with a future that is done after it."""
+        self._claims = asyncio.Lock()
 
     async def open(self) -> Self:
         """Open the database and bring its tables up to date. A second call does nothing."""
@@ -229,22 +228,13 @@ class RunStore(Openable):
         conditions.append("stage IN ('queued', 'ready')")  # as in the index
         if not begin:
             conditions.append(f"(stage = 'ready' OR bare = 1{'' if heard else ' OR hooked = 0'})")
-        text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT "
-        while found := await self._find(f"{text}{(most := len(self._taking) + 1):d}", *values):
-            free = [one for one in found if one[0].id not in self._taking]  # claims of one process never compete
-            if not free:
-                if len(found) < most:
-                    await asyncio.wait(self._taking.values(), return_when=asyncio.FIRST_COMPLETED)
-                continue
-            record, now = free[0]
-            written = self._taking[record.id] = asyncio.get_running_loop().create_future()
-            try:
+        text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT 1"
+        async with self._claims:  # claims of one process would find the same run
+            while found := await self._find(text, *values):
+                ((record, now),) = found
                 change = take_run(record, now, holders, leases, heard=heard)
                 if (after := await self._write(UPDATE, *change, now)) is not None:
                     return after
-            finally:
-                del self._taking[record.id]
-                written.set_result(None)
         return None
 
     async def change(self, run: str, decide: Decide, tenant: str | None = None) -> RunRecord:
