@@ -145,8 +145,8 @@ class Dialect:
     """The hooks that post; None if the program has no such hooks."""
     merges: bool = False
     """True if the program merges a changed input over the original one."""
-    variables: Mapping[str, str] = field(factory=dict)
-    """Variables in the environment of commands: name, and `project` or `root`."""
+    variable: str = ""
+    """Variable in the environment of commands that names the project."""
     differs: tuple[tuple[str, str], ...] = ()
     """Differences from the program, a row each: the subject, and the behaviour here."""
 
@@ -577,7 +577,7 @@ CLAUDE_CODE: Final = Dialect(
     },
     timeouts={"UserPromptSubmit": 30.0, "MessageDisplay": 10.0},
     posting=Posting(command="claude", since=(2, 1, 295), never=frozenset({"SessionStart"})),
-    variables={"CLAUDE_PROJECT_DIR": "project"},
+    variable="CLAUDE_PROJECT_DIR",
     differs=(
         ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
         ("several hooks for one event", "one after the other, each sees what the one before changed; there: at once"),
@@ -630,7 +630,7 @@ GEMINI: Final = Dialect(
     failures="closed",
     warns=frozenset({1}),
     merges=True,
-    variables={"GEMINI_PROJECT_DIR": "project"},
+    variable="GEMINI_PROJECT_DIR",
     differs=(
         ("a decision behind other output", "the hook has failed; there: text, which decides nothing"),
         ("exit status 1", "a warning to the user, and the call goes on; as there"),

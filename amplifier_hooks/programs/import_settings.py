@@ -27,7 +27,7 @@ from amplifier_hooks.definitions.kinds.event_codec import (
     encode_message,
     hides,
 )
-from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls, WebhookHook
+from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_command
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
 from amplifier_hooks.errors import (
@@ -70,17 +70,11 @@ class DialectCodec:
     """A codec that speaks a dialect to commands and services, as the program would."""
 
     dialect: Dialect
-    cwd: str = field(factory=os.getcwd)
-    tools: Mapping[str, str] = field(factory=dict)
-    """The program's names of tools, by their names here."""
+    cwd: str
 
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:  # noqa: ARG002  # dialects have no request ids
         """Return the payload in the program's spelling. Raises `HookUnavailable` for an event that it does not have."""
-        spelling = self._spelling(event)
-        said = self.dialect.describe(spelling, data, self.cwd)
-        if "tool_name" in said:
-            said["tool_name"] = self.tools.get(said["tool_name"], said["tool_name"])
-        return encode_message(said)
+        return encode_message(self.dialect.describe(self._spelling(event), data, self.cwd))
 
     def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
         """Return the result that the program would read from a command's output and exit status.
@@ -226,7 +220,6 @@ class ImportedSettings:
     dialect: Dialect
     project: Path
     codec: DialectCodec = field(repr=False)
-    reach: AllowedUrls
     hooks: list[ImportedHook] = field(factory=list)
     skipped: list[Skipped] = field(factory=list)
     ours: int = 0
@@ -314,7 +307,7 @@ class ImportedSettings:
         command, arguments = definition.get("command"), definition.get("args")
         if not isinstance(command, str) or not command.strip():
             raise InvalidRegistration("its command is no text")
-        variables = {name: os.fspath(self.project) for name in self.dialect.variables}
+        variables = dict.fromkeys(filter(None, [self.dialect.variable]), os.fspath(self.project))
         shell = definition.get("shell") or "sh"
         if arguments is not None:
             if not isinstance(arguments, list) or not all(isinstance(part, str) for part in arguments):
@@ -338,27 +331,19 @@ class ImportedSettings:
             raise InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
         values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
         filled = {str(name): _expand_variables(str(value), values) for name, value in headers.items()}
-        return url, (), WebhookHook(url=url, headers=filled, reach=self.reach, codec=self.codec)
+        return url, (), WebhookHook(url=url, headers=filled, codec=self.codec)
 
 
-def read_settings(
-    path: Path,
-    dialect: Dialect,
-    *,
-    project: Path,
-    reach: AllowedUrls = PUBLIC,
-    tools: Mapping[str, str] | None = None,
-) -> ImportedSettings:
+def read_settings(path: Path, dialect: Dialect, *, project: Path) -> ImportedSettings:
     """Read one settings file. Raises `SettingsError` if it is not a settings file at all.
 
     Args:
         path: Path of the program's settings.
         dialect: Dialect of the program.
         project: Folder in which the program works.
-        tools: Canonical names of tools by the program's own; none if None.
     """
-    codec = DialectCodec(dialect=dialect, cwd=os.fspath(project), tools=tools or {})
-    settings = ImportedSettings(path=path, dialect=dialect, project=project, codec=codec, reach=reach)
+    codec = DialectCodec(dialect=dialect, cwd=os.fspath(project))
+    settings = ImportedSettings(path=path, dialect=dialect, project=project, codec=codec)
     try:
         whole = load_json(path.read_text("utf-8"))
     except OSError as error:

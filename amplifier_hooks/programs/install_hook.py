@@ -134,12 +134,7 @@ def has_bridge(settings: Mapping[str, Any]) -> bool:
 
     Raises `InvalidRegistration` for settings whose hooks are not an object of lists.
     """
-    groups = [group for groups in _table(settings).values() for group in groups if isinstance(group, dict)]
-    return any(is_ours(hook) for group in groups for hook in _list(group.get("hooks")))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return any(_without(groups) != groups for groups in _table(settings).values())
 
 
 def _table(settings: Mapping[str, Any]) -> dict[str, list[Any]]:

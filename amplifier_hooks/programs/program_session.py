@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self, TypeVar
 from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
@@ -53,6 +53,8 @@ Asking = Literal["inbox", "native", "both", "defer"]
 
 With "defer" it is the inbox, and without a decision in time a program that can do so ends its run, to resume later.
 """
+
+T = TypeVar("T")
 
 CARE: Final = 5.0
 """Timeout, in seconds, of storing a call for another try."""
@@ -246,23 +248,19 @@ class ProgramSession:
     async def _waiting_calls(self) -> dict[str, str]:
         """Return the calls that may be tried again, with those of an earlier process."""
         if self._pending is None:
-            found: dict[str, str] = {}
-
-            async def load(tries: StoredTries) -> None:
-                found.update(await tries.load())
-
-            await self._keep_try(load)
+            found = await self._keep_try(lambda tries: tries.load()) or {}
             if self._pending is None:  # no other question was quicker
                 self._pending = found
         return self._pending
 
-    async def _keep_try(self, step: Callable[[StoredTries], Awaitable[None]]) -> None:
-        """Store or delete a try that must outlive this process. If that fails, a try after a restart asks again."""
+    async def _keep_try(self, step: Callable[[StoredTries], Awaitable[T]]) -> T | None:
+        """Load, store or delete tries that outlive this process. If that fails, a try after a restart asks again."""
         if self._tries is not None:
             try:
-                await within(CARE, step(self._tries))
+                return await within(CARE, step(self._tries))
             except Exception as error:  # noqa: BLE001  # a store may raise anything, and the answer stands
                 log.warning("program_retry_not_kept", error=describe(error))
+        return None
 
     async def _after(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         call = self._calls.pop(self._name_of(payload), None)
@@ -539,7 +537,7 @@ class StoredTries:
     deliveries: DeliveryStore
     whose: str
 
-    async def load(self) -> Mapping[str, str]:
+    async def load(self) -> dict[str, str]:
         """Return the calls that an earlier process stored."""
         return {row[0]: row[1] for row in await self.deliveries.database.fetch(SELECT, self.whose)}
 

@@ -99,13 +99,6 @@ def test_fields_we_have_no_name_for_keep_theirs() -> None:
         CLAUDE_CODE.understand({"session_id": "s"})
 
 
-def test_tools_have_the_names_they_know() -> None:
-    """A tool has the name in a question that the operator gave it for the program."""
-    named = DialectCodec(dialect=CLAUDE_CODE, cwd="/", tools={"write_file": "Write"})
-    said = json.loads(named.question("tool:pre", {**PAYLOAD, "tool_name": "write_file"}))
-    assert said["tool_name"] == "Write"
-
-
 @pytest.mark.parametrize("dialect", DIALECTS.values())
 def test_an_event_they_do_not_have_is_unavailable(dialect: Dialect) -> None:
     """A hook at an event that its program does not have cannot be asked."""
