@@ -436,7 +436,7 @@ class RunCoordinator(Openable):
         # Holders could not renew while this coordinator slept or the store was away, so live ones get time to renew.
         # They get it only once: a machine that is always slow would otherwise never take back a lost run.
         if now - self._back >= self.runner_lease / 2:
-            await self.store.recover({run for run, _ in self._starting})
+            await self.store.recover()
             self._recovered = True
         await self._take_up()
 

@@ -40,7 +40,7 @@ from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -267,15 +267,11 @@ class RunStore(Openable):
         found = await self._find("holder = $1 AND stage = 'starting'", encode(holder))
         await self._change_all(found, lambda record, now: take_back_run(replace(record, held_until=now), now))
 
-    async def recover(self, spared: Collection[str] = ()) -> list[RunRecord]:
-        """Take back runs whose holds have expired, except `spared`: each goes to another holder, or ends.
-
-        Args:
-            spared: Ids of runs that stay with their holders.
-        """
+    async def recover(self) -> list[RunRecord]:
+        """Take back runs whose holds have expired: each goes to another holder, or ends."""
         lapsed = f"held_until <= coalesce({self.NOW}, $1) AND stage IN ('starting', 'running') ORDER BY held_until"
         found = await self._find(f"{lapsed} LIMIT {CHUNK}", micros_of(self._clock()))
-        return await self._change_all([one for one in found if one[0].id not in spared], take_back_run)
+        return await self._change_all(found, take_back_run)
 
     async def take_owing(self, lease: float) -> list[RunRecord]:
         """Take hold of ended runs whose finish hooks have no coordinator."""
