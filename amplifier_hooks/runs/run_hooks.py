@@ -33,7 +33,6 @@ from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, LONGE
 from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls, WebhookHook
 from amplifier_hooks.dispatch.merge import CAUSES, OBJECTIONS
-from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookUnavailable, InputNotFreezable, InvalidResult
 from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.logs import get_logger
@@ -461,12 +460,7 @@ class BlueprintHook:
                 reach=kit.reach,
                 retry_within=entry.timeout_seconds,
             )
-        try:
-            function = kit.find(entry.target)
-        except HookError:
-            raise
-        except Exception as problem:
-            raise HookUnavailable(f"{entry.target!r} cannot be loaded: {describe(problem)}") from problem
+        function = kit.find(entry.target)
         if not callable(function):
             raise HookUnavailable(f"{entry.target!r} is a {type(function).__name__}, which cannot be called")
         return function
