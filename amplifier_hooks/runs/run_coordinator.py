@@ -21,6 +21,7 @@ from amplifier_hooks import events as catalogue
 from amplifier_hooks.act import thaw
 from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrder, AgentResult
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
+from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.runs.overrides import OUTDATED, HookOverrides, apply_overrides
 from amplifier_hooks.runs.run_hooks import RunHooks, child_id, freeze_fitting, freeze_parameters
@@ -127,11 +128,7 @@ class RunCoordinator(Openable):
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
         finishing = tuple(self._finishing)
-        tasks = {*self._starting.values(), *self._finishing.values(), *([self._keeper] if self._keeper else [])}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)  # no longer than the store takes to answer or fail
+        await cancel_all([*self._starting.values(), *self._finishing.values(), *filter(None, [self._keeper])])
         with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name)
             for run in finishing:
