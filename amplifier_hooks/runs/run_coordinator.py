@@ -128,7 +128,8 @@ class RunCoordinator(Openable):
         """Cancel the running hooks, and release their runs. A second call does nothing."""
         self._closing = True
         finishing = tuple(self._finishing)
-        await cancel_all([*self._starting.values(), *self._finishing.values(), *filter(None, [self._keeper])])
+        tasks = *self._starting.values(), *self._finishing.values(), *filter(None, [self._keeper])
+        await cancel_all(tasks, grace=self.lease)
         with suppress(StoreUnavailable):  # the leases end by themselves
             await self.store.let_go(self.name)
             for run in finishing:
