@@ -2,8 +2,9 @@
 
     uv run --group mutants scripts/mutants.py amplifier_hooks/dispatch/merge.py [argument of pytest ...]
 
-mutmut changes what functions and methods do. It leaves tables at the top of a module and decorated functions alone
-(except class and static methods): a table needs a test that walks all of it. All happens in a temporary copy.
+Arguments that begin with tests/ select the tests; without them nearly all run. mutmut changes what functions and
+methods do. It leaves tables at the top of a module and decorated functions alone (except class and static methods): a
+table needs a test that walks all of it. All happens in a temporary copy.
 """
 
 import argparse
@@ -64,12 +65,13 @@ def copy_checkout(copy: Path) -> None:
 
 def configure(copy: Path, module: str, arguments: list[str]) -> None:
     """Tell mutmut, which reads only pyproject.toml, what to change and which tests to run."""
+    tests = [argument for argument in arguments if argument.startswith("tests/")]
     settings = {
         "source_paths": PACKAGES,
         "only_mutate": [module],
         "also_copy": [path.name for path in copy.iterdir() if path.name not in {*PACKAGES, "tests"}],
-        "pytest_add_cli_args_test_selection": [tests for tests in TESTS if (copy / tests).is_dir()],
-        "pytest_add_cli_args": [*PYTEST, *arguments],
+        "pytest_add_cli_args_test_selection": tests or TESTS,
+        "pytest_add_cli_args": [*PYTEST, *(argument for argument in arguments if argument not in tests)],
     }
     with (copy / "pyproject.toml").open("a", encoding="utf-8") as pyproject:
         # A JSON list of strings is a TOML array.
