@@ -106,7 +106,10 @@ class Claims:
 
 
 def grant_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
-    """Return one key for each hook that asked; a grant for each of these keys covers the request."""
+    """Return one key for each hook that asked; a grant for each of these keys covers the request.
+
+    A hook's own key names the shape of calls, whatever tool makes them, and the impacts bound the grant.
+    """
     return tuple(
         GrantKey(
             tenant=request.tenant,
@@ -114,7 +117,7 @@ def grant_keys(request: ApprovalRequest) -> tuple[GrantKey, ...]:
             agent=request.agent,
             hook=question.hook,
             version=question.version,
-            tool=request.tool,
+            tool="" if question.key is not None and request.impacts else request.tool,
             cwd=request.cwd,
             scope=_scope(question, request.digest),
         )

@@ -191,11 +191,12 @@ def reach(request: ApprovalRequest, escape: Escape, option: Option | None = None
     ends = "With this session" if keep is None else f"After {_span(keep)}"
     if keep is not None and any(option.session_only for option in request.options):
         ends = f"With this session, or for this project after {_span(keep)}"
-    others = "tools, directories or sessions" if keep is None else "tools or directories"
     keys = grant_keys(request) if keep is None else kept_keys(request)
+    tools = ["tools"] if any(key.tool for key in keys) else []
+    others = ["agents", *tools, "directories", *(["sessions"] if keep is None else [])]
     return GrantReach(
         covers=tuple(reach_of(key, escape) for key in keys),
-        leaves=f"Other agents, {others}; other questions; another version of a hook that asks.",
+        leaves=f"Other {', '.join(others[:-1])} or {others[-1]}; other questions; another version of a hook that asks.",
         ends=f"{ends}, or when it is revoked. A deny from any hook or rule still wins.",
     )
 
@@ -217,7 +218,7 @@ def would_have_covered(request: ApprovalRequest, earlier: Iterable[ApprovalReque
 
 def reach_of(key: GrantKey, escape: Escape) -> str:
     """Return a sentence about the reach of a grant."""
-    tool, agent, cwd = (escape(part) for part in (key.tool, key.agent, key.cwd))
+    tool, agent, cwd = (escape(part) for part in (key.tool or "call", key.agent, key.cwd))
     where = f"by {agent}" + (f" in {cwd}" if cwd else "") + (" in every session" if key.session is None else "")
     kind, text = key.scope.partition(":")[0], scope_text(key, escape)
     if kind == "action":

@@ -133,7 +133,7 @@ def grant_lines(grant: Grant, ids: Iterable[str], uses: Sequence[GrantUse] = ())
     key = grant.key
     label = short_id(grant.id, ids)
     scope = clip(scope_text(key, inline), ROOM)
-    yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool)}  {scope}"
+    yield f"{label}  {'allow' if grant.allows else 'deny'} always  {inline(key.tool) or 'any tool'}  {scope}"
     blank = " " * len(label)
     where = f"session {inline(key.session)}" if key.session is not None else f"every session in {inline(key.cwd)}"
     until = f", until {_clock(grant.expires)}" if grant.expires else ""

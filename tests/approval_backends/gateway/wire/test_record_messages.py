@@ -113,6 +113,19 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
     assert len(grant_row(grant, uses).uses) == 5
 
 
+@pytest.mark.rule("APR-5", "WIR-5")
+def test_always_for_every_tool() -> None:
+    """The card of a question with a key says that an "always" is for every tool, if impacts bound it."""
+    questions = (Question(hook="h", prompt="Go?", key="k"),)
+    always = card_view(a_record(questions=questions, impacts=(Impact("reads"),)), NOW.wall).always
+    assert always is not None
+    assert always.covers == ["Any call by coder in /project for “k”, with no impact beyond those of this call."]
+    assert always.leaves.startswith("Other agents, directories or sessions; other questions;")
+    always = card_view(a_record(questions=questions), NOW.wall).always
+    assert always is not None
+    assert always.leaves.startswith("Other agents, tools, directories or sessions; other questions;")
+
+
 @pytest.mark.rule("APR-5", "WIR-8")
 def test_always_that_outlives_the_session() -> None:
     """A kept grant states that it holds in every session, and until when, in the words of the list of grants."""
