@@ -481,6 +481,7 @@ def walk(run: Run, todo: Iterator[Hook], context: Context) -> Generator[Any, Any
                 silent
                 and same
                 and run.attend is hook
+                and run.wait is None
                 and run.output is None
                 and hook.lean
                 and (now := clock()) - run.mark < hook.timeout

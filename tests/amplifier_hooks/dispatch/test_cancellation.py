@@ -127,6 +127,29 @@ async def test_a_hook_cannot_keep_the_caller_from_being_cancelled(intent: str, e
     assert (chain.notes, sum(chain.leaks)) == ([], 0)
 
 
+@pytest.mark.rule("DSP-6")
+@pytest.mark.parametrize("intent", INTENTS)
+async def test_a_chain_that_has_waited_ends_with_the_caller(intent: str) -> None:
+    """No hook follows one that swallows its caller's cancellation, also if the chain has waited before."""
+    waits = asyncio.Event()
+
+    async def wait_once(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    async def stubborn(event: str, data: Mapping[str, Any]) -> None:
+        waits.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    chain = Chain(stubborn, intent)
+    chain.registry.gate(TOOL_PRE, wait_once, priority=-1, name="first")
+    task = asyncio.create_task(chain.emit())
+    await asyncio.wait_for(waits.wait(), SOON)
+    task.cancel()
+    await ends_cancelled(task)
+    assert (chain.notes, sum(chain.leaks)) == ([], 0)
+
+
 @pytest.mark.rule("DSP-6", "DSP-5")
 async def test_a_hook_that_swallows_the_callers_cancellation() -> None:
     """A hook that waits on although its caller is cancelled is left behind after its grace."""

@@ -181,6 +181,24 @@ async def test_every_hook_has_its_own_time(clock: Hands) -> None:
 
 
 @pytest.mark.rule("DSP-5")
+async def test_the_time_of_each_hook_begins_anew_after_gates_that_wait(hands: Hands) -> None:
+    """A hook behind gates that wait has its whole time, and the answer of each hook is recorded."""
+    registry = HookRegistry()
+
+    async def wait(event: str, data: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)
+
+    for name in ("first", "second"):
+        registry.gate(TOOL_PRE, wait, timeout=1.0, name=name)
+    for name in ("third", "fourth"):
+        registry.on(TOOL_PRE, hands.taking(0.6), timeout=1.0, name=name)
+    outcome = await quick(registry.emit(TOOL_PRE, CALL))
+    assert [(one.hook_name, one.status) for one in outcome.answers] == [
+        ("first", "ok"), ("second", "ok"), ("third", "ok"), ("fourth", "ok"),
+    ]  # fmt: skip
+
+
+@pytest.mark.rule("DSP-5")
 async def test_a_deadline_that_was_kept_does_not_fire_later() -> None:
     """The timer of a hook that is through does not strike the hook, or the caller, that waits afterwards."""
     registry = HookRegistry()
