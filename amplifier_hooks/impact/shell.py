@@ -53,8 +53,8 @@ LONGEST: Final = 1 << 20
 LONG: Final = 1 << 16
 MOST_SIGNS: Final = 8_000
 """Most special characters of a command that is read."""
-MOST_PARSER_STEPS: Final = 64
-"""Most hundreds of steps of the parser in one text."""
+MOST_PARSER_STEPS: Final = 512
+"""Most hundreds of steps of the parser in all texts of one walk."""
 PART: Final = 512
 """Bytes of a command that the parser gets at once."""
 MOST_READS: Final = 4
@@ -207,45 +207,53 @@ def load_grammar() -> Language:
     return tree_sitter.Language(tree_sitter_bash.language())
 
 
-def _parse(text: str) -> Node | None:
-    """Return the root of a text's tree, in which places count characters, or None if the grammar takes too long.
+@define
+class Parser:
+    """A parser of texts of the shell that stops after a number of steps in all of them."""
 
-    Behind an error the grammar's scanner may look for the end of a word in the whole rest of the text, at every sign,
-    and many pipes or errors make each step slow. So the parser gets the text in parts, each as often as it asks, and an
-    end after too many of them; and it stops after too many steps.
+    steps: int = MOST_PARSER_STEPS
+    """Hundreds of steps that are left; each text counts as one more."""
 
-    The grammar's scanner looks characters up in tables of the C library that end at 255 or depend on the locale: a sign
-    such as U+FFFFF behind a brace ended the process. So the parser gets a sign of ASCII for every other character.
-    """
-    grammar = load_grammar()
-    import tree_sitter
+    def parse(self, text: str) -> Node | None:
+        """Return the root of a text's tree, in which places count characters, or None if the grammar takes too long.
 
-    code = (text if text.isascii() else NOT_ASCII.sub(_stand_in, text)).encode()
-    reads, steps = FREE_READS + MOST_READS * (len(code) // PART), MOST_PARSER_STEPS
+        Behind an error the grammar's scanner may look for the end of a word in the whole rest of the text, at every
+        sign, and many pipes or errors make each step slow. So the parser gets the text in parts, each as often as it
+        asks, and an end after too many of them; and it stops after too many steps.
 
-    def read(place: int, _point: object) -> bytes:
-        nonlocal reads
-        reads -= 1
-        return code[place : place + PART] if reads > 0 else b""
+        The grammar's scanner looks characters up in tables of the C library that end at 255 or depend on the locale: a
+        sign such as U+FFFFF behind a brace ended the process. So the parser gets a sign of ASCII for every other
+        character.
+        """
+        if self._stops():
+            return None
+        grammar = load_grammar()
+        import tree_sitter
 
-    def stops(*_state: object) -> bool:
-        nonlocal steps
-        steps -= 1
-        return steps < 0
+        code = (text if text.isascii() else NOT_ASCII.sub(_stand_in, text)).encode()
+        reads = FREE_READS + MOST_READS * (len(code) // PART)
 
-    try:
-        tree = tree_sitter.Parser(grammar).parse(read, progress_callback=stops)
-    except ValueError:  # as the parser says that it stopped
-        return None
-    return tree.root_node if reads > 0 else None
+        def read(place: int, _point: object) -> bytes:
+            nonlocal reads
+            reads -= 1
+            return code[place : place + PART] if reads > 0 else b""
 
+        try:
+            tree = tree_sitter.Parser(grammar).parse(read, progress_callback=self._stops)
+        except ValueError:  # as the parser says that it stopped
+            return None
+        return tree.root_node if reads > 0 else None
 
-def _parse_ended(text: str) -> tuple[str, Node | None]:
-    """Return a text with an end for each here-document, if the grammar needs it, and the root of the text's tree."""
-    root = _parse(text)
-    if root is not None and root.has_error and (ended := end_documents(text)) != text:
-        return ended, _parse(ended)
-    return text, root
+    def parse_ended(self, text: str) -> tuple[str, Node | None]:
+        """Return a text, with an end for each here-document if the grammar needs it, and the root of its tree."""
+        root = self.parse(text)
+        if root is not None and root.has_error and (ended := end_documents(text)) != text:
+            return ended, self.parse(ended)
+        return text, root
+
+    def _stops(self, *_state: object) -> bool:
+        self.steps -= 1
+        return self.steps < 0
 
 
 def _stand_in(match: re.Match[str]) -> str:
@@ -270,10 +278,11 @@ class ShellWalk:
     """The text whose nodes are visited."""
     depth: int = 0
     steps: int = 0
+    parser: Parser = field(factory=Parser)
     called: set[str] = field(factory=set)
     calling: list[str] = field(factory=list)
     loaded: set[tuple[str, str]] = field(factory=set)
-    """Files with their contents that this command wrote and a program may have loaded."""
+    """Files with their contents that this command wrote, and that it has run or a program may have loaded."""
     commands: list[CommandRun] = field(factory=list)
     kinds: set[ImpactKind] = field(factory=set)
     """The kinds of the command that is followed, without those of commands that it starts."""
@@ -340,7 +349,7 @@ class ShellWalk:
         try:
             written, text = text, JOINED.sub("", text) if "\\\n" in text else text
             joined = written != text
-            text, root = _parse_ended(text)
+            text, root = self.parser.parse_ended(text)
             if root is None or root.descendant_count > MOST_NODES:
                 return self._give_up("too many parts to be read", state)
             if root.has_error:
@@ -881,6 +890,7 @@ class ShellWalk:
         if path in self.calling:
             self.add("unreadable", show(path), "a script that runs itself")
         elif program == "shell":
+            self.loaded.add((path, content))  # by the programs that it starts
             self.calling.append(path)
             self.script(content, state.copy(), stdin)
             self.calling.pop()

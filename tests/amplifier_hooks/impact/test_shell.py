@@ -396,11 +396,43 @@ def test_endless_nesting_ends_as_unreadable(command: str, predict: Predict) -> N
     assert predict(command).kinds & {"unreadable", "unknown_program", "runs_unread", "reads"} or "{a,b}" in command
 
 
+@pytest.mark.rule("IMP-7")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "X='" + "a| " * 7_000 + "a'\n" + 'f() { eval "$X"; eval "$X"; }\n' + "f;" * 300,
+        "cat > a.sh <<'EOF'\n" + "a| " * 7_000 + "a\nEOF\n" + "bash a.sh\n" * 300,
+    ],
+)
+def test_a_text_that_is_read_many_times_takes_no_longer(command: str, predict: Predict) -> None:
+    """The steps of the parser are counted over all texts of a command."""
+    predict("ls")
+    began = thread_time()
+    assert "unreadable" in predict(command).kinds
+    assert thread_time() - began < FAR_TOO_LONG
+
+
+@pytest.mark.rule("IMP-1", "IMP-7")
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [
+        ("\n".join(f'echo "line {number}: $A" >> a.txt' for number in range(500)), {"writes_tree"}),
+        ("cat > a.sh <<'EOF'\nnpm test\nEOF\nbash a.sh", {"writes_tree", "runs_project"}),
+        ("printf 'make all\\npytest\\n' > a.sh; chmod +x a.sh; ./a.sh", {"writes_tree", "runs_project"}),
+    ],
+)
+def test_common_scripts_can_be_read(command: str, kinds: set[str], predict: Predict) -> None:
+    """A script of many plain lines can be read, and one that the command writes and runs before tests is no loop."""
+    assert predict(command).kinds == kinds
+
+
 @pytest.mark.rule("IMP-1")
 @pytest.mark.parametrize(
     ("command", "kind"),
     [
         ('A=$API_TOKEN; B=$A; echo "$B"', "reads_secret"),
+        ("echo 'bash a.sh' > a.sh; bash a.sh", "unreadable"),
+        ("printf 'echo rm -rf /home/dev > a.sh; npm test' > a.sh; bash a.sh", "unreadable"),
         ('export A=${API_TOKEN:-x}; echo "${A:0:4}"', "reads_secret"),
         ("for A in $API_TOKEN; do echo $A; done", "reads_secret"),
         ("f() { echo $1; }; f $API_TOKEN", "reads_secret"),
