@@ -342,6 +342,10 @@ async def test_paths_of_the_embedder(project: Path) -> None:
         later.append(project / "sub" / "guard.py")
         assert (await call(session, "Write", {"file_path": "sub/guard.py"})).denied
         assert (await call(session, "Write", {"file_path": "guard.py"}, cwd=project / "sub")).denied
+        assert (await call(session, "Bash", {"command": "touch *"}, cwd=project / "sub")).denied
+    given = {"file_path": "rules/a.py"}  # of a call without a folder
+    facts = ActionFacts(tool="Write", arguments=given, event="tool:pre", session="s", tenant="", root=str(project))
+    assert protection.judge(facts) is not None
 
 
 @pytest.mark.rule("SLF-1")

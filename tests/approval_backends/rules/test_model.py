@@ -98,6 +98,10 @@ def mistakes(text: str | bytes) -> list[str]:
         (GOOD + "    arguments: {}\n", "6: 'arguments' names one argument or more with what each has to be; …"),
         (GOOD + "    arguments: {a: []}\n", "6: 'arguments' is an empty list, which nothing matches; …"),
         (GOOD + "    arguments: {a: {like: x}}\n", "6: 'arguments' is neither a plain value nor a pattern; write …"),
+        (
+            GOOD + "    arguments: {a: {glob: 'x*', regex: y}}\n",
+            "6: 'arguments' is neither a plain value nor a pattern; write …",
+        ),
         (GOOD + "    arguments: {a: {glob: 1}}\n", "6: 'arguments' needs a text as its glob"),
         (
             GOOD + "    arguments: {a: {glob: '[z-a]'}}\n",

@@ -526,10 +526,15 @@ def test_harmless_options(command: str) -> None:
         call(script="git status"),
         call(command="git status", cmd="rm -rf /"),
         call(),
+        shell("  "),
+        shell("cd src"),
+        shell("true; exit"),
+        shell("< notes"),
+        replace(shell("git status"), cwd=""),
     ],
 )
 def test_other_commands(facts: ActionFacts) -> None:
-    """A command that is not named, or stands in the wrong argument, is not allowed."""
+    """A command that is not named, stands in the wrong argument, or runs in an unknown folder is not allowed."""
     assert rules(ALLOW_GIT).judge(facts) is None
 
 
@@ -556,6 +561,7 @@ def test_other_commands(facts: ActionFacts) -> None:
         "{rm,-rf,/}",
         "rm $OPTIONS /",
         "$ANYTHING",
+        "r? -rf",
         "if x; then (",
         ["bash", "-c", "rm -rf /"],
         ["rm", "-rf", "/"],
