@@ -296,7 +296,8 @@ class SessionGrants:
 
     async def use_grants(self, request: ApprovalRequest, grants: Sequence[Grant]) -> bool:
         """Count a call that these grants cover, unless one of them is over or used up."""
-        if match_grants(request, [self._kept[one.id] for one in grants if one.id in self._kept]) is None:
+        chosen = {grant.id for grant in grants}
+        if match_grants(request, [grant for grant in self._in_force() if grant.id in chosen]) is None:
             return False
         for grant in grants:
             self._kept[grant.id] = replace(self._kept[grant.id], used=self._kept[grant.id].used + 1)

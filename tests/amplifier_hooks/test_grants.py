@@ -79,6 +79,21 @@ async def test_a_grant_that_was_revoked_covers_no_call() -> None:
 
 
 @pytest.mark.rule("APR-5")
+async def test_a_grant_that_has_ended_covers_no_call() -> None:
+    """A grant for a time covers no call from the end of that time on, also none that had found it before."""
+    clock = ManualClock()
+    grants, request = SessionGrants(clock), a_request(questions=QUESTIONS)
+    await grants.remember(request, Decision(option=ALWAYS.id, by="Robin", channel="test", seconds=60))
+    clock.advance(59)
+    found = await grants.match_grants(request)
+    assert found is not None
+    assert await grants.use_grants(request, found[1])
+    clock.advance(1)
+    assert not await grants.use_grants(request, found[1])
+    assert await grants.match_grants(request) is None
+
+
+@pytest.mark.rule("APR-5")
 def test_an_always_for_the_session_and_one_for_the_project() -> None:
     """Of any options "always", a store that keeps grants offers one pair; the first ends with the session."""
     for given in ([ALLOW, ALWAYS, DENY], [ALLOW, ALWAYS, replace(ALWAYS, id="again"), DENY]):

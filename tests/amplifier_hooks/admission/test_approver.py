@@ -144,6 +144,14 @@ async def test_a_refusal_is_always_offered(labels: tuple[str, ...]) -> None:
     assert [option.label for option in office.backend.requests[0].options] == [*labels, "Deny"]
 
 
+@pytest.mark.rule("APR-2")
+async def test_no_allowance_is_added() -> None:
+    """A hook that offers refusals alone gets no allowance added; "Allow once" only replaces one that it offered."""
+    office = Office("Deny")
+    await office.ask(question(options=("Deny", "Never")))
+    assert [option.label for option in office.backend.requests[0].options] == ["Deny", "Never"]
+
+
 @pytest.mark.rule("APR-2", "APR-11")
 @pytest.mark.parametrize(
     ("label", "kind"),
