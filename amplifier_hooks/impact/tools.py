@@ -248,17 +248,20 @@ def _plain_names(kind: str) -> frozenset[str]:
     return frozenset(_plain(name) for name in _arguments(kind))
 
 
-def _named(value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield every argument with its name, and those inside it unless it is only texts."""
+def _named(value: Any, depth: int = 0, *, whole: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield every argument with its name, and those inside it unless it is only texts.
+
+    An object has its arguments as its value if `whole` says so, and otherwise none.
+    """
     if depth > DEEPEST or isinstance(value, str):
         return
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield str(name), () if isinstance(item, Mapping) else item
-            yield from _named(item, depth + 1)
+            yield str(name), () if isinstance(item, Mapping) and not whole else item
+            yield from _named(item, depth + 1, whole=whole)
     elif isinstance(value, Sequence):
         for item in value:
-            yield from _named(item, depth + 1)
+            yield from _named(item, depth + 1, whole=whole)
 
 
 def _strings(value: Any, depth: int = 0) -> list[str]:
@@ -394,7 +397,7 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
     writing = _verbs("writes") & {*words[:2], *actions[:1], *joined} | _verbs("destroys") & {*words}
     saves = bool(_verbs("saves") & {*words, *actions[:1]})
-    grave = bool(writing or saves) and _is_grave(server, [*words, *actions], arguments)
+    grave = bool(writing or saves) and (not name.isascii() or _is_grave(server, [*words, *actions], arguments))
     reads = (saves and not grave) or bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=saves or bool(writing)))
     yield from found
@@ -419,16 +422,20 @@ def _server_and_name(tool: str) -> tuple[str, str]:
 
 def _targets(arguments: Mapping[str, Any], kind: str) -> list[str]:
     """Return the places of a service that arguments name, each with the name of its argument."""
-    names = frozenset(load_table("tools")["targets"][kind])
-    given = ((name, value) for name, value in _named(arguments) if name in names)
-    return sorted({f"{name}={text}" for name, value in given for text in _strings(value) or [str(value)]})
+    names = _target_names(kind)
+    return sorted({f"{name}={value}" for name, value in _named(arguments, whole=True) if _plain(name) in names})
+
+
+@cache
+def _target_names(kind: str) -> frozenset[str]:
+    return frozenset(map(_plain, load_table("tools")["targets"][kind]))
 
 
 def _is_grave(server: str, words: Sequence[str], arguments: Mapping[str, Any]) -> bool:
     """Return True if a tool that creates or changes things reaches people, money, rights, or what runs for them."""
     given = {word for name, value in _named(arguments) if value not in (None, False) for word in _words(name)}
     return bool(
-        _verbs("grave_servers") & {*_words(server)}
+        _verbs("grave_servers") & {*(_words(server) or words)}
         or (_verbs("grave") | _verbs("destroys") | (_verbs("writes") - _verbs("updates"))) & _singular(words)
         or _verbs("grave_arguments") & _singular(given)
     )
