@@ -89,8 +89,8 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 
 @asynccontextmanager
-async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
-    """Run `work` in a task, cancel the task at the end of the block, and abandon a task that does not stop.
+async def underway(work: Awaitable[T], *, grace: float = GRACE) -> AsyncIterator[asyncio.Future[T]]:
+    """Run `work` in a task, cancel it at the end of the block, and abandon a task that has not stopped after `grace`.
 
     The task's output is no hook's output, even if the block runs in a captured hook.
     """
@@ -99,7 +99,7 @@ async def underway(work: Awaitable[T]) -> AsyncIterator[asyncio.Future[T]]:
     try:
         yield task
     finally:
-        await cancel_all({task})
+        await cancel_all({task}, grace=grace)
 
 
 async def finish_despite_cancel(work: Awaitable[T], seconds: float = inf) -> T:

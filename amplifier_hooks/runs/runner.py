@@ -31,7 +31,7 @@ import msgspec
 
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, MissingExtra
-from amplifier_hooks.foreign_code import DaemonPool, cancellations, underway
+from amplifier_hooks.foreign_code import DaemonPool, underway
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registration import awaits
 from amplifier_hooks.text.escape import clip, for_log
@@ -255,13 +255,19 @@ class Runner:
                 await self.do(task)
 
     async def do(self, task: RunnerTask) -> None:
-        """Do a claimed run, and report its end. Cancelling the call leaves the run to be found again."""
-        async with underway(self._run_agent(task)) as work, underway(self._keep_renewing(task)) as keeping:
+        """Do a claimed run, and report its end. Cancelling the call leaves the run to be found again.
+
+        An agent that is cancelled has the time of the lease to clean up.
+        """
+        running = underway(self._run_agent(task), grace=task.lease)
+        async with running as work, underway(self._keep_renewing(task)) as keeping:
             tasks: set[asyncio.Future[Any]] = {work, keeping}
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         try:
             if work.done() and not work.cancelled():
                 await self._report_outcome(task, *work.result())
+            elif keeping.cancelled():  # the agent ended first
+                await self._report_outcome(task, None, "it cancelled itself")
             elif keeping.result():
                 await self.complete(task, "stopped", "it was told to stop")
         except (RunnerRefused, RunnerUnavailable) as problem:  # if the refusal is final, the next claim is refused, too
@@ -281,7 +287,7 @@ class Runner:
         await self.complete(task, "completed" if error is None else "failed", error)
 
     async def _run_agent(self, task: RunnerTask) -> tuple[Any, str | None]:
-        """Return the agent's result, or its error in words. Only the runner can cancel the agent."""
+        """Return the agent's result, or its error in words."""
         try:
             function = self._agents.get(task.agent_name)
             if function is None:
@@ -289,9 +295,7 @@ class Runner:
             result = function(task) if awaits(function) else await self._threads.run(function, task)
             return await result if inspect.isawaitable(result) else result, None
         except asyncio.CancelledError:
-            if cancellations():
-                raise
-            return None, "it cancelled itself"
+            raise
         except Exception as problem:  # noqa: BLE001  # an agent may raise anything
             return None, describe(problem, LONGEST_ERROR)
         except BaseException as problem:  # noqa: BLE001  # in a task it would end the loop and every other task

@@ -100,6 +100,14 @@ async def cancels(task: Any) -> None:
     raise asyncio.CancelledError
 
 
+async def cancels_its_task(task: Any) -> None:
+    """Cancel the task that the agent runs in."""
+    own = asyncio.current_task()
+    assert own is not None
+    own.cancel()
+    await asyncio.Event().wait()
+
+
 async def leaves(task: Any) -> None:
     """Try to end the program."""
     sys.exit(3)
@@ -131,8 +139,9 @@ ENDLESS.append(ENDLESS)
         (raising(BaseExceptionGroup("odd", [GeneratorExit()])), "it ended with BaseExceptionGroup"),
         (leaves, "it ended with SystemExit"),
         (cancels, "it cancelled itself"),
+        (cancels_its_task, "it cancelled itself"),
     ],
-    ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled"],
+    ids=["nan", "object", "endless", "mute", "half", "exit", "group", "exit-in-a-coroutine", "cancelled", "task"],
 )
 async def test_nothing_an_agent_does_ends_its_runner(agent: Callable[..., Any], words: str) -> None:
     """Any error of an agent, and a result that is no JSON, fail its run; the runner asks for the next one."""
@@ -201,6 +210,23 @@ async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyP
     )
     await served(server)
     assert [end["status"] for end in server.reports("completed")] == ["completed"] * 2
+
+
+@pytest.mark.rule("RUN-17")
+async def test_an_agent_that_is_stopped_cleans_up_first() -> None:
+    """A runner that is told to stop reports the run as stopped when its agent has cleaned up."""
+    server = Server([answer(200, {**RUN, "lease_seconds": 0.9})], {"renew": [answer(200, {"stop": True})]})
+
+    async def clean(task: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.15)
+            server.heard.append(("cleaned", {}))
+
+    await served(server, clean)
+    assert [what for what, _ in server.heard] == ["renew", "cleaned", "completed"]
+    assert [end["status"] for end in server.reports("completed")] == ["stopped"]
 
 
 @pytest.mark.rule("RUN-21")
