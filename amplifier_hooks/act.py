@@ -195,6 +195,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     """True if the caller chose the id, so that an earlier attempt at this call may have left a decision."""
     returns: bool = True
     """True if a later call with this id may take the decision up. Other questions expire with their caller."""
+    rests: Any = None
+    """The hook objects that wait for the act, which the hooks' answers add to."""
 
 
 @lru_cache(BEGINNINGS_KEPT)

@@ -213,8 +213,7 @@ class HookedRequest:
         hooks = self.owner.hooks
         if self.owner.read_body and not await self._read():
             return
-        with self.rests:
-            reason = await self._decide()
+        reason = await self._decide()
         if reason is not None:
             self.rests.why = reason
             await self.refuse(403, "denied", reason)
@@ -230,12 +229,12 @@ class HookedRequest:
         """Ask the hooks, and again if they change meanwhile. Return the reason of a refusal, or None."""
         hooks = self.owner.hooks
         before = hooks.in_force(REQUEST_PRE)
-        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, exact=DECIDED)
+        outcome = await hooks.emit(REQUEST_PRE, self.data, notify=False, exact=DECIDED, rests=self.rests)
         for _ in range(LOOKS):
             reason, now = denial_reason(outcome), hooks.in_force(REQUEST_PRE)
             if reason is not None or now is before:
                 break
-            outcome, before = await hooks.look_again(outcome, self.data, before, DECIDED), now
+            outcome, before = await hooks.look_again(outcome, self.data, before, DECIDED, self.rests), now
         else:
             reason = TOO_MANY_CHANGES
         self.outcomes.append(outcome)

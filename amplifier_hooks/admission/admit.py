@@ -143,7 +143,8 @@ class Admission(msgspec.Struct, eq=False):
         outcome = permit.outcome
         if permit.allowed:
             return deny_outcome(outcome, "session", CHANGED_AFTER, "approval_mismatch")
-        judged = await self.judge.look_again(replace(permit.judged, act=replace(permit.act, input=changed)))
+        act, call = replace(permit.act, input=changed), replace(permit.judged.call, rests=None)
+        judged = await self.judge.look_again(replace(permit.judged, act=act, call=call))
         if judged.outcome.denied:
             return judged.outcome
         if judged.outcome.asks:

@@ -317,6 +317,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         act: Act | None = None,
         given: Mapping[str, Any] = NOTHING,
         *,
+        rests: Any = None,
         stops: bool = True,
     ) -> tuple[Outcome, Act | None, bool]:
         """Ask rules and hooks about an event or act, record their answers, and show the messages for the user.
@@ -337,7 +338,8 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         elif self.closed and self.hooks.can_be_stopped(event):
             verdict, outcome = None, self._deny_stopped(Outcome(events.canonical(event), payload))
         else:
-            verdict, answering = None, self.deliberate(self.hooks.emit(event, payload, notify=False, exact=given))
+            verdict = None
+            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=given, rests=rests))
             if self.inventory is not None and self.inventory.every_run:
                 answering = self.inventory.run(event, payload, answering)
             try:
@@ -381,10 +383,9 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
 
     async def judge(self, act: Act, call: Call, handles: Mapping[str, Any]) -> Judged:
         """Return the first look of rules and hooks at an act; `act` is then the act as the hooks left it."""
-        in_force = self.in_force(act.event)
-        given = act.fields()
+        in_force, given = self.in_force(act.event), act.fields()
         payload = self.payload(payload_of(act, call, handles, given), act.cwd)
-        outcome, left, by_rule = await self.decide(act.event, payload, act, given)
+        outcome, left, by_rule = await self.decide(act.event, payload, act, given, rests=call.rests)
         return Judged(left or act, call, outcome, in_force, handles, by_rule)
 
     async def look_again(self, judged: Judged, *, whole: bool = False) -> Judged:
@@ -393,16 +394,15 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
         Only their objections and questions count; those of the earlier look stay. With `whole` every hook looks.
         """
         act = judged.act
-        in_force = self.in_force(act.event)
-        given = act.fields()
+        in_force, given = self.in_force(act.event), act.fields()
         payload = self.payload(payload_of(act, judged.call, judged.handles, given), act.cwd)
         before = None if whole or judged.in_force is None else judged.in_force[0]
         try:
-            outcome = await self.deliberate(self.hooks.look_again(judged.outcome, payload, before, given))
+            looking = self.hooks.look_again(judged.outcome, payload, before, given, judged.call.rests)
+            outcome = await self.deliberate(looking)
         except Stopped:
             outcome = self._deny_stopped(judged.outcome)
-        verdict = None
-        rules = self.rules_in_force
+        verdict, rules = None, self.rules_in_force
         if rules is not None and outcome.action != "deny" and self._has_rules(act.event):
             verdict = await rules.judge(self._facts(act.event, act.name, payload, outcome))
         applied, answered = (outcome, ()) if verdict is None else apply_verdict(outcome, verdict)

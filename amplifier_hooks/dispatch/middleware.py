@@ -26,7 +26,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from copy import deepcopy
 from time import monotonic as clock
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -414,9 +413,9 @@ class Rest:
 
         The rest of a report-only hook never waits, because it could replace the result.
         """
-        act = COLLECTING.get()
-        if act is not None and act.takes(self) and not self.hook.report_only:
-            act.waiting.append(self)
+        rests = self.run.rests
+        if rests is not None and not self.hook.report_only:
+            rests.waiting.append(self)
             return True
         why = REPORT_ONLY if self.hook.report_only else ELSEWHERE
         await Rests(self.run.event, waiting=[self], why=why).end()
@@ -503,31 +502,13 @@ class Rest:
                 task.cancel()
 
 
-COLLECTING: ContextVar[Rests | None] = ContextVar("amplifier_hooks.rests", default=None)
-"""The act that is decided by the current code."""
-
-
 class Rests(msgspec.Struct, eq=False):
-    """The hook objects that wait for one act, whose event is `event`: those that answer within the `with` block."""
+    """The hook objects that wait for one act, whose event is `event`. Each run that decides about the act has them."""
 
     event: str
-    outer: Run | None = msgspec.field(default_factory=CURRENT.get)
-    """The run around the whole act. A hook object that answers an event of a hook does not wait for this act."""
     waiting: list[Rest] = []
     why: str = "it was cancelled"
     """The reason why the operation does not run, unless it runs."""
-    _around: Rests | None = None
-
-    def __enter__(self) -> None:
-        self._around = COLLECTING.get()
-        COLLECTING.set(self)
-
-    def __exit__(self, *_error: object) -> None:
-        COLLECTING.set(self._around)
-
-    def takes(self, rest: Rest) -> bool:
-        """Return True if the hook object has answered the event of this act, and not one inside of it."""
-        return rest.run.event == self.event and rest.run.outer is self.outer
 
     @property
     def layers(self) -> tuple[Hook, ...]:
@@ -548,6 +529,7 @@ class Rests(msgspec.Struct, eq=False):
         for rest in self.waiting:
             if rest.layer.leaks > rest.hook.leaks:
                 rest.hook.count_leak(rest.run.tenant)
+        self.waiting.clear()  # each rest refers to its run, and the run to these
 
     async def _end(self, error: OperationNotRun) -> None:
         async def refuse() -> None:

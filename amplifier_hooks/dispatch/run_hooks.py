@@ -89,6 +89,8 @@ class Run(msgspec.Struct, eq=False):
     recheck: bool = False
     exact: Collection[str] = ()
     """Fields of JSON that are decided about: a hook that changes its copy in place denies."""
+    rests: Any = None
+    """The hook objects that wait for the act that is decided about; see `middleware.py`."""
     given: Any = None
     """Passed to the hooks instead of a view of the data: the outcome, for observers, or a layer of middleware."""
     changer: str | None = ""
@@ -158,7 +160,8 @@ class Run(msgspec.Struct, eq=False):
         """Call these gates with the changed data; only their objections count. Return the new outcome."""
         second = Run(
             msgspec.structs.replace(self.selection, hooks=hooks), self.data, self.outer, self.depth,
-            recheck=True, exact=self.exact, answers=self.answers, shared=self.shared, total=self.total,
+            recheck=True, exact=self.exact, rests=self.rests,
+            answers=self.answers, shared=self.shared, total=self.total,
         )  # fmt: skip
         second.start() or await second.finish()
         self.mark = clock()  # no hook of this run used the time in between

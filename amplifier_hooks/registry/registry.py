@@ -132,13 +132,16 @@ class HookRegistry(Registrar):
 
     # -- emitting ------------------------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: PayloadData, *, notify: bool = True, exact: Collection[str] = ()) -> Outcome:
+    async def emit(
+        self, event: str, data: PayloadData, *, notify: bool = True, exact: Collection[str] = (), rests: Any = None
+    ) -> Outcome:
         """Call every hook of this event and return their merged outcome.
 
         The event may be spelled in any vocabulary. The data is not changed; the outcome's `data` includes the hooks'
         changes. Each hook gets a copy of its own. Without `notify` the caller notifies the observers later. `exact`
-        names fields of JSON that are decided about: a hook that changes them in place denies the event. Cancelling an
-        emit cancels the running hook; no further hook runs.
+        names fields of JSON that are decided about: a hook that changes them in place denies the event. The hook
+        objects that wait for the operation are added to `rests`. Cancelling an emit cancels the running hook; no
+        further hook runs.
 
         Raises `InvalidPayload` for data that is neither a mapping nor a model, `UnknownEvent` under strict_events and
         while a gate is at an unknown event, `MisspeltEvent` for a name that reads like a known one, `EmitTooDeep` when
@@ -149,10 +152,10 @@ class HookRegistry(Registrar):
             return Outcome(chain.name, data)
         # `_run` for the common case, inlined: a call costs half as much as the work in it.
         if type(data) is dict and not chain.completed and CURRENT.get() is None:
-            run = Run(chain.everybody or chain.pick(data), data, exact=exact)
+            run = Run(chain.everybody or chain.pick(data), data, exact=exact, rests=rests)
         else:
             run = self._run(chain, data)
-            run.exact = exact
+            run.exact, run.rests = exact, rests
         outcome = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
             await asyncio.sleep(0)  # raises: a hook has cancelled the caller, and nothing may run
@@ -171,7 +174,7 @@ class HookRegistry(Registrar):
         return self._chains.get(event) or self._chain(event)
 
     async def look_again(
-        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, exact: Collection[str]
+        self, outcome: Outcome, data: Mapping[str, Any], before: Chain | None, exact: Collection[str], rests: Any = None
     ) -> Outcome:
         """Return the outcome with a second look: of the gates, and of hooks that are not in the chain `before`.
 
@@ -190,7 +193,7 @@ class HookRegistry(Registrar):
         hooks = tuple([hook for hook in taking if hook.recheck or hook.number not in looked])
         if hooks != run.selection.hooks:
             run.selection = replace(run.selection, hooks=hooks)
-        run.exact = exact
+        run.exact, run.rests = exact, rests
         run.recheck, run.answers = True, list(outcome.answers)
         run.changer = None if before is None else outcome.changed_by(exact) if outcome.modified else ""
         found = run.start() or await run.finish()

@@ -123,8 +123,8 @@ class ModelCall(msgspec.Struct, eq=False):
         if not outcome.denied:
             messages, outcome = self._apply_changes(messages, outcome)
         if not outcome.denied:
-            with self.rests:
-                outcome = await session.emit(LLM_PRE, {"messages": list(messages), "model": self.model})
+            data = {"messages": list(messages), "model": self.model}
+            outcome = await session.emit(LLM_PRE, data, rests=self.rests)
             self.notes = notes_of(outcome, LLM_POST)
             injected = injected or bool(outcome.injections)
             messages, outcome = self._apply_changes(messages, outcome)

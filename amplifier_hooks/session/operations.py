@@ -75,8 +75,7 @@ class OperationCall(msgspec.Struct, eq=False):
 
     async def _carry_out(self, call: Callable[[dict[str, Any]], Awaitable[Any] | Any], rests: Rests) -> Any:
         session, row = self.session, OPERATIONS[self.kind]
-        with rests:
-            verdict = await self._admit()
+        verdict = await self._admit(rests)
         if not isinstance(verdict, Permit):
             await self._deliver(verdict)
             by, outcome = verdict.outcome.denied_by or "registry", verdict.outcome
@@ -119,7 +118,7 @@ class OperationCall(msgspec.Struct, eq=False):
         )
         return result
 
-    async def _admit(self) -> Verdict:
+    async def _admit(self, rests: Rests) -> Verdict:
         """Return the verdict on the data as the hooks at the pre event left it."""
         session, row = self.session, OPERATIONS[self.kind]
         if session.stopped is not None:
@@ -127,10 +126,9 @@ class OperationCall(msgspec.Struct, eq=False):
         fields, handles, problem = split_fields(self.data, row.handles)
         name = "/".join(str(self.data[part]) for part in row.name if self.data.get(part) is not None)
         act = session.act(row.first, name, fields)
+        call = Call(id=session.new_id(), chosen=False, returns=False, rests=rests)
         with session.undecided:
-            return await session.admission.admit(
-                act, Call(id=session.new_id(), chosen=False, returns=False), handles, kind=self.kind, problem=problem
-            )
+            return await session.admission.admit(act, call, handles, kind=self.kind, problem=problem)
 
     async def _deliver(self, verdict: Verdict) -> None:
         """Inject what the hooks want the model to read, and show the observers the outcome."""

@@ -75,24 +75,29 @@ class Session(Judge, eq=False, kw_only=True):
 
     # -- from event to outcome -----------------------------------------------------------------------------------
 
-    async def emit(self, event: str, data: Mapping[str, Any], cwd: str | None = None, *, asks: bool = True) -> Outcome:
+    async def emit(
+        self, event: str, data: Mapping[str, Any], cwd: str | None = None, *, asks: bool = True, rests: Any = None
+    ) -> Outcome:
         """Ask the hooks, carry out their answers, and return the outcome after its effects.
 
-        `cwd` is the folder of the event; None is the session's root. With `asks` False no approver is asked.
+        `cwd` is the folder of the event; None is the session's root. `rests` collects the hook objects that wait for
+        the operation. With `asks` False no approver is asked.
         """
         stops = self.hooks.can_be_stopped(event)
         with self.undecided:
             in_force = self.in_force(event) if stops else None
-            outcome, _, _ = await self.decide(event, self.payload(data, cwd), stops=stops)
+            outcome, _, _ = await self.decide(event, self.payload(data, cwd), rests=rests, stops=stops)
             if outcome.asks and asks and stops and outcome.action != "deny":
-                outcome = await self.ask_about(outcome, in_force)
+                outcome = await self.ask_about(outcome, in_force, rests)
         if outcome.injections or outcome.action == "deny":
             await self.inject(outcome)
         if self.hooks.is_watched(outcome.event):
             await self.notify(outcome)
         return outcome
 
-    async def ask_about(self, outcome: Outcome, in_force: tuple[Chain, str] | None = None) -> Outcome:
+    async def ask_about(
+        self, outcome: Outcome, in_force: tuple[Chain, str] | None = None, rests: Any = None
+    ) -> Outcome:
         """Let an approver decide about an event that is no act, and use the answer up.
 
         Without `in_force` the hooks of this session have not answered, and do not look again.
@@ -107,7 +112,7 @@ class Session(Judge, eq=False, kw_only=True):
         copies = {key: value for key, value in act.fields().items() if key in data}  # no hook holds these
         outcome = replace(outcome, data={**data, **copies})
         handles = {key: value for key, value in data.items() if key not in copies}
-        call = Call(id=call_id if isinstance(call_id, str) else "", chosen=False, returns=False)
+        call = Call(id=call_id if isinstance(call_id, str) else "", chosen=False, returns=False, rests=rests)
         judged = Judged(act, call, outcome, in_force, handles)
         verdict = await self.admission.admit_event(judged)
         if not isinstance(verdict, Permit):

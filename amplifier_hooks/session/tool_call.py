@@ -131,9 +131,8 @@ class ToolCall(msgspec.Struct, eq=False):
                     return await self._refuse("session", reason)
                 frozen = frozen_object(self.arguments)
                 act = session.act(TOOL_PRE, self.tool, frozen, self.cwd)
-                call = Call(id=self.call_id, chosen=self.chosen)
-                with self.rests:
-                    verdict = await session.admission.admit(act, call, kind="tool")
+                call = Call(id=self.call_id, chosen=self.chosen, rests=self.rests)
+                verdict = await session.admission.admit(act, call, kind="tool")
                 self.notifying = session.start_notifying(verdict.outcome, verdict.act)
                 if isinstance(verdict, Pending):
                     return await self._leave_pending(verdict)

@@ -403,6 +403,47 @@ async def test_a_call_that_is_taken_up_again_begins_anew(tmp_path: Path) -> None
     assert (outcomes[-1].status, ends) == ("ok", ["not run", "wrote {'n': 1}"])
 
 
+@pytest.mark.rule("REG-17", "COO-4")
+async def test_a_hook_object_that_only_the_second_look_meets() -> None:
+    """A hook object that is registered while a person decides goes on with the tool's result."""
+    registry, seen = HookRegistry(), list[Any]()
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        seen.append(await call_next(context))
+        return context
+
+    async def decide(request: ApprovalRequest) -> Decision:
+        registry.add(Hook(execute))
+        return allows(request)
+
+    registry.gate("tool:pre", lambda event, data: HookResult.ask("Send it?"))
+    async with SessionCoordinator(registry, approvals=ScriptedApprover(decide)) as session:
+        await session.call_tool("Http", {}, lambda _: "sent")
+    assert seen == ["sent"]
+
+
+@pytest.mark.rule("REG-17", "REG-6")
+async def test_a_hook_object_that_comes_too_late_for_the_operation() -> None:
+    """A hook object that only meets what middleware made of the act is told at once that it has no operation here."""
+    registry, why = HookRegistry(), list[str]()
+
+    async def execute(context: Any, call_next: CallNext) -> Any:
+        try:
+            await call_next(context)
+        except OperationNotRun as error:
+            why.append(str(error))
+
+    async def change(context: Any, call_next: CallNext) -> Any:
+        registry.add(Hook(execute, "agent.invoke.pre"))
+        context.inputs = {"q": 2}
+        return await call_next(context)
+
+    registry.around("agent", change)
+    async with SessionCoordinator(registry) as session:
+        got = await session.invoke_agent("a", {"q": 1}, lambda inputs, prompt: (inputs, len(why)))
+    assert got == ({"q": 2}, 1)
+
+
 @pytest.mark.rule("REG-17", "APR-7")
 async def test_an_edit_begins_anew() -> None:
     """The hook object looks at an approver's edit from its beginning; its first rest ends without the operation."""
