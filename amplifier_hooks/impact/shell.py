@@ -890,7 +890,7 @@ class ShellWalk:
         if path in self.calling:
             self.add("unreadable", show(path), "a script that runs itself")
         elif program == "shell":
-            self.loaded.add((path, content))  # by the programs that it starts
+            self.loaded.add((path, content))  # programs that the script starts may load it, too
             self.calling.append(path)
             self.script(content, state.copy(), stdin)
             self.calling.pop()

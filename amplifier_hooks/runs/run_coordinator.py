@@ -221,7 +221,7 @@ class RunCoordinator(Openable):
         names = None if agents is None else frozenset(agents)
         with self.store.watch() as watch:
             while True:
-                room = len(self._starting) < MOST_STARTING
+                room = len(self._starting) < MOST_STARTING and not self._closing
                 heard = self.run_hooks.registry.is_heard(catalogue.RUN_START)
                 record = await self.store.take(
                     holders, leases, tenant=tenant, agents=names, begin=begin and room, heard=heard
@@ -318,7 +318,7 @@ class RunCoordinator(Openable):
             return end_run(record, now, by, ending, error, owes=self._owes(record))
 
         after = await self.store.change(run, end, tenant)
-        if after.owes:
+        if after.owes and not self._closing:
             await self._take_up()
         return after
 

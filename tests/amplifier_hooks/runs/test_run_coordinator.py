@@ -12,6 +12,7 @@ from amplifier_hooks.runs.run_states import Holder, stop_run
 from amplifier_hooks.runs.run_store import MemoryRuns
 from amplifier_hooks.storage.database import StoreUnavailable
 from tests.runs import Shelf, agent, agent_hook, change, house, python_hook
+from tests.stores import turns
 
 LONG = 3_000.0
 """Lease of a coordinator: the keeper sleeps, and a test keeps instead."""
@@ -271,3 +272,38 @@ async def test_a_run_that_was_promised() -> None:
         record = await here.runs.claim("there", wait=60)
         assert record is not None
         assert (record.id, record.handed) == (run, 1)
+
+
+@pytest.mark.rule("RUN-17")
+async def test_a_coordinator_that_closes_begins_no_hooks() -> None:
+    """A coordinator that closes lets its hooks clean up, and leaves the hooks of other runs to another coordinator."""
+    called: list[str] = []
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def clean(event: str, data: dict[str, Any]) -> dict[str, Any]:
+        called.append(data["run_id"])
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await cleaned.wait()
+        return {}
+
+    start, finish = agent("started", start=python_hook()), agent("finished", finish=python_hook())
+    async with house(start, finish) as one:
+        one.functions["hook"] = clean
+        first, second = [(await one.runs.submit("finished", {})).id for _ in range(2)]
+        ending, other = await one.runs.claim("a", wait=60), await one.runs.claim("b", wait=60)
+        assert ending is not None
+        assert other is not None
+        await one.do(ending)
+        await begun.wait()
+        closing = asyncio.ensure_future(one.runs.close())
+        await turns(5)
+        assert (await one.do(other)).owes
+        waiting = (await one.runs.submit("started", {})).id
+        assert await one.runs.claim("a") is None
+        assert (await one.runs.get(waiting)).stage == "queued"
+        cleaned.set()
+        await closing
+    assert (ending.id, other.id, called) == (first, second, [first])
