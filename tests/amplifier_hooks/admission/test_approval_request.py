@@ -262,6 +262,23 @@ async def test_a_request_has_the_impacts(tool: str, given: dict[str, Any], impac
 
 
 @pytest.mark.rule("APR-2")
+@pytest.mark.parametrize(
+    ("folder", "path", "impact"),
+    [
+        ("/w/sub", "a.py", ("writes_tree", "/w/sub/a.py")),
+        ("/w/sub", "../../a.py", ("writes_outside", "/a.py")),
+        ("/opt", "a.py", ("writes_outside", "/opt/a.py")),
+    ],
+)
+async def test_impacts_are_those_in_the_folder_of_the_call(folder: str, path: str, impact: tuple[str, str]) -> None:
+    """Paths of a call are resolved in its own folder, and the session's root says which of them are the project's."""
+    desk = Desk("Deny")
+    desk.gate("guard", ASK)
+    await desk.session.call_tool("Write", {"file_path": path, "content": ""}, desk.ran.append, cwd=folder)
+    assert [(one.kind, one.place) for one in desk.request.impacts] == [impact]
+
+
+@pytest.mark.rule("APR-2")
 async def test_an_analysis_that_takes_too_long_is_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call whose analysis does not end in time is asked about as one that cannot be read."""
     monkeypatch.setattr(approval_request, "ANALYSIS_TIMEOUT", 0)

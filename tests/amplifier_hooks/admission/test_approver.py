@@ -106,6 +106,7 @@ async def test_what_a_request_carries() -> None:
     assert request.digest == ACTION.digest
     assert [(one.hook, one.prompt) for one in request.questions] == [("guard", "Really?"), ("other", "Sure?")]
     assert [(one.label, one.kind) for one in request.options] == [("Allow", "allow_once"), ("Deny", "reject_once")]
+    assert [one.kind for one in request.impacts] == ["unreadable"]  # its act has no folder
     assert request.default == "deny"
     assert (request.expires - request.created).total_seconds() == 60
 
