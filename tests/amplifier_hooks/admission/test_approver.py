@@ -145,6 +145,47 @@ async def test_a_refusal_is_always_offered(labels: tuple[str, ...]) -> None:
     assert [option.label for option in office.backend.requests[0].options] == [*labels, "Deny"]
 
 
+@pytest.mark.rule("APR-6")
+async def test_an_answer_about_another_act() -> None:
+    """An answer that names another digest than the request's does not count, although its option was offered."""
+
+    async def answer(request: ApprovalRequest) -> Decision:
+        return Decision(option=request.options[0].id, by="Robin", channel="test", digest="0" * 64)
+
+    approval = await Office(answer).ask()
+    assert (approval.status, approval.allowed, approval.cause) == ("unavailable", False, "approval_mismatch")
+
+
+@pytest.mark.rule("APR-5")
+async def test_an_always_that_is_not_claimed_leaves_no_grant() -> None:
+    """An "always" whose act is refused before the claim, or at it, answers no later question."""
+    office = Office("Allow always", "Deny", "Deny")
+    asked = question(options=("Allow always", "Deny"))
+    approval = await office.ask(asked)
+    assert approval.allowed
+    assert not (await office.ask(asked)).allowed
+    await office.backend.withdraw(approval.request.id, "the act was refused")
+    assert not await office.approver.claim(approval)
+    assert not (await office.ask(asked)).allowed
+    assert len(office.backend.requests) == 3
+
+
+@pytest.mark.rule("COO-9")
+async def test_cancelled_twice() -> None:
+    """A second cancellation withdraws every question that is open by then; the first one keeps its reason."""
+    office = Office(HANG, HANG)
+    asking = [asyncio.create_task(office.ask())]
+    await office.backend.asked.wait()
+    office.approver.cancel("first")
+    asking.append(asyncio.create_task(office.ask(question("Another?"))))
+    await asyncio.sleep(0)
+    office.approver.cancel("second")
+    assert [(one.status, one.reason) for one in await asyncio.gather(*asking)] == [
+        ("cancelled", "first"),
+        ("cancelled", "second"),
+    ]
+
+
 @pytest.mark.rule("APR-2")
 async def test_no_allowance_is_added() -> None:
     """A hook that offers refusals alone gets no allowance added; "Allow once" only replaces one that it offered."""

@@ -9,6 +9,7 @@ import pytest
 
 from amplifier_hooks import HookRegistry, HookResult, SelfProtection, SessionCoordinator
 from amplifier_hooks.admission import rules as rules_module
+from amplifier_hooks.errors import HookAbortError
 from amplifier_hooks.ports import ActionFacts, RuleVerdict
 from amplifier_hooks.testing import CollectingAudit, ScriptedApprover
 
@@ -200,6 +201,27 @@ async def test_events_under_rules() -> None:
     assert (second.event, second.tool, dict(second.arguments)) == ("provider:request", "Write", {"model": "m"})
     assert [facts.event for facts in others] == ["tool:pre"] * 3  # as given, as left by the hooks, after the answer
     assert len(desk.approver.requests) == 1
+    assert all(facts.cwd == facts.root for facts in desk.policy.judged)
+
+
+@pytest.mark.rule("BCK-6")
+async def test_the_name_of_an_operation() -> None:
+    """At an operation the tool is the name of the agent or step: a rule about one of them denies no other."""
+    desk = Desk(lambda facts: DENY if facts.tool in ("deploy/prod", "ops") else None, asks=())
+    assert (await desk.session.run_step("deploy", "prod", {}, desk.ran.append)).status == "failed"
+    with pytest.raises(HookAbortError):
+        await desk.session.invoke_agent("ops", {}, lambda inputs, _prompt: desk.ran.append(inputs))
+    assert desk.ran == []
+    assert (await desk.session.run_step("deploy", "test", {}, desk.ran.append)).status == "completed"
+
+
+@pytest.mark.rule("BCK-6")
+async def test_a_field_that_a_hook_adds() -> None:
+    """The rules look at an event as hooks left it, with the fields that hooks have added to it."""
+    desk = Desk(lambda facts: DENY if "file" in facts.arguments else None)
+    assert not (await desk.session.emit("prompt:submit", {"prompt": "x"})).denied
+    desk.registry.on("prompt:submit", lambda event, data: HookResult.modify({"file": ".env"}), name="adds")
+    assert (await desk.session.emit("prompt:submit", {"prompt": "x"})).denied
 
 
 @pytest.mark.rule("BCK-6")

@@ -295,6 +295,7 @@ async def test_denied_response() -> None:
             tool = await session.call_tool("Read", {}, never)
             assert "the model's response was denied by" in (tool.reason or "")
             assert "leaks" in (tool.reason or "")
+            assert (await session.call_tool("Read", {}, never, call_id="any")).denied  # the answer named no calls
             assert (await session.call_model(broken)).error is not None  # no answer: it allows nothing
         assert (await session.call_model(lambda _: "good", tool_calls=find)).ok
         assert (await session.call_tool("Read", {}, lambda _: 1)).ok
