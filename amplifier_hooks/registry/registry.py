@@ -187,14 +187,14 @@ class HookRegistry(Registrar):
             before: Chain of the first look; None lets every hook look.
         """
         chain = self._chains.get(outcome.event) or self._chain(outcome.event)
-        looked = set() if before is None else {hook.number for hook in before.participants}
+        looked = () if before is None else before.participants
         run = self._run(chain, data)
         taking = [hook for hook in run.selection.hooks if hook.enabled]
-        hooks = tuple([hook for hook in taking if hook.recheck or hook.number not in looked])
+        hooks = tuple([hook for hook in taking if hook.recheck or all(hook.number != one.number for one in looked)])
         if hooks != run.selection.hooks:
             run.selection = replace(run.selection, hooks=hooks)
         run.exact, run.rests = exact, rests
-        run.recheck, run.answers = True, list(outcome.answers)
+        run.recheck, run.answers = True, list(outcome.answers) or None
         run.changer = None if before is None else outcome.changed_by(exact) if outcome.modified else ""
         found = run.start() or await run.finish()
         if chain.stoppable and has_cancelled_itself():
