@@ -397,7 +397,8 @@ def _server(look: _Look, tool: str, arguments: Mapping[str, Any]) -> Iterator[Im
     joined = {word for before, word in pairwise(words) if before in ("and", "or", "then")}
     writing = _verbs("writes") & {*words[:2], *actions[:1], *joined} | _verbs("destroys") & {*words}
     saves = bool(_verbs("saves") & {*words, *actions[:1]})
-    grave = bool(writing or saves) and (not name.isascii() or _is_grave(server, [*words, *actions], arguments))
+    sends = bool(_verbs("exports") & {*words, *actions[:1]}) and bool(_targets(arguments, "outward"))
+    grave = bool(writing or saves) and (sends or not name.isascii() or _is_grave(server, [*words, *actions], arguments))
     reads = (saves and not grave) or bool(_verbs("reads") & {*words, *actions[:1]})
     found = list(_arguments_of(look, tool, arguments, writes=saves or bool(writing)))
     yield from found

@@ -75,6 +75,8 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
         ("mcp__x__export_md_content", {"id": "1"}, "service_reads"),
         ("mcp__x__export_users", {"id": "1"}, "unknown_program"),
         ("mcp__x__export_page", {"email": "a"}, "unknown_program"),
+        ("mcp__x__exportTable", {"to": {"bucketName": "a"}}, "unknown_program"),
+        ("mcp__x__download_object", {"bucket": "a", "key": "b"}, "service_reads"),
         ("mcp__x__download", {"path": "~/.bashrc"}, "writes_guarded writes_outside service_reads"),
         ("mcp__p__browser_take_screenshot", {"filename": "/etc/x"}, "writes_outside service_reads"),
         ("mcp__notes__create_doc", {"path": "/Specs/a"}, "service_updates"),
