@@ -293,6 +293,24 @@ async def test_edits_that_a_hook_changes() -> None:
 
 
 @pytest.mark.rule("APR-7", "COO-4")
+async def test_edits_that_a_hook_changes_to_what_another_asks_about() -> None:
+    """A gate that looks once asks its own question about what a hook made of the approver's arguments."""
+    desk = Desk(edits(path="a"), "Allow once")
+
+    @desk.registry.on("tool:pre", priority=-2)
+    def absolute(event: str, data: Any) -> HookResult | None:
+        return HookResult.modify({"tool_input": {"path": "/a"}}) if data["tool_input"]["path"] == "a" else None
+
+    @desk.registry.gate("tool:pre", name="guard2", recheck=False)
+    def guard2(event: str, data: Any) -> HookResult | None:
+        return HookResult.ask("In the root?", options=LASTING) if data["tool_input"]["path"] == "/a" else None
+
+    assert (await desk.write(path="b")).ok
+    asked = [[question.hook for question in request.questions] for request in desk.approver.requests]
+    assert asked == [["guard"], ["guard", "guard2"]]
+
+
+@pytest.mark.rule("APR-7", "COO-4")
 @pytest.mark.fault("F-APR-13")
 async def test_edits_that_a_hook_changes_and_nobody_asks_about() -> None:
     """Also where no gate asks any more, what a hook makes of the approver's arguments is put to the approver."""

@@ -247,6 +247,18 @@ async def test_every_hook_looks_at_the_stored_act(desk: Desk, now: int) -> None:
     assert ((await desk.call()).by, desk.ran) == ("guard", [])
 
 
+@pytest.mark.rule("APR-12", "BCK-6")
+async def test_a_rule_looks_at_the_stored_act_as_hooks_change_it_now(desk: Desk) -> None:
+    """A rule that denies what hooks now make of a stored act denies the call that is made again."""
+    registry, policy = asking(), Policy(lambda facts: None)
+    registry.on("tool:pre", lambda event, data: HookResult.modify({"tool_input": {"n": data["tool_input"]["n"] + 1}}))
+    desk.begin(registry, rules=policy)
+    assert (await desk.call()).status == "pending"
+    await desk.answer("Allow")
+    policy.replace(lambda facts: DENY if facts.arguments["n"] == 3 else None)
+    assert ((await desk.call()).cause, desk.ran) == ("denied_by_rule", [])
+
+
 @pytest.mark.rule("APR-12", "APR-4")
 async def test_a_denial_where_a_rule_allows_by_now(desk: Desk) -> None:
     """A denial by a person holds, although a rule would answer the question when the call is made again."""

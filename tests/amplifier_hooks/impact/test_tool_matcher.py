@@ -32,6 +32,12 @@ def test_a_kind_stands_for_its_tools_in_every_program(spec: str, tool: str, matc
     assert compile_tool_matcher(spec.split("|")).matches(tool) is matches
 
 
+def test_an_expression_names_no_kind() -> None:
+    """In a regular expression the word `kind:` is text like any other, and stands for no tools."""
+    matcher = compile_tool_matcher("re:Special|kind:write")
+    assert [tool for tool in ("Special", "kind:write", "Write") if matcher.matches(tool)] == ["Special", "kind:write"]
+
+
 @pytest.mark.parametrize("spec", ["kind:shall", "kind:", "Write|kind:Shell"])
 def test_an_unknown_kind_is_refused(spec: str) -> None:
     """A kind that no table has is refused with the known ones, because it would match nothing."""
