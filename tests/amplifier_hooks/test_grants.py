@@ -80,11 +80,12 @@ async def test_a_grant_that_was_revoked_covers_no_call() -> None:
 
 @pytest.mark.rule("APR-5")
 async def test_a_grant_that_has_ended_covers_no_call() -> None:
-    """A grant for a time covers no call from the end of that time on, also none that had found it before."""
+    """A grant for a time after its decision covers no call from then on, also none that had found it before."""
     clock = ManualClock()
-    grants, request = SessionGrants(clock), a_request(questions=QUESTIONS)
-    await grants.remember(request, Decision(option=ALWAYS.id, by="Robin", channel="test", seconds=60))
-    clock.advance(59)
+    grants, request, decided = SessionGrants(clock), a_request(questions=QUESTIONS), clock.now()
+    clock.advance(20)
+    await grants.remember(request, Decision(option=ALWAYS.id, by="Robin", channel="test", seconds=60, at=decided))
+    clock.advance(39)
     found = await grants.match_grants(request)
     assert found is not None
     assert await grants.use_grants(request, found[1])

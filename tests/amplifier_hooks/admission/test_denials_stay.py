@@ -136,6 +136,23 @@ async def test_rules_that_are_replaced_during_the_claim() -> None:
     assert (outcome.status, outcome.cause, ran) == ("denied", "denied_by_rule", [])
 
 
+@pytest.mark.rule("COO-9", "APR-6")
+@pytest.mark.parametrize("event", ["tool:pre", "prompt:submit"])
+async def test_a_session_that_is_cancelled_during_the_claim(event: str) -> None:
+    """A session that is cancelled while the store claims denies an act or event that a person has allowed."""
+
+    class CancellingStore(ScriptedApprover):
+        async def claim(self, request_id: str, digest: str) -> bool:
+            await session.cancel("enough")
+            return await super().claim(request_id, digest)
+
+    registry = HookRegistry()
+    registry.gate(event, lambda event, data: ask(), name="guard")
+    session = SessionCoordinator(registry, approvals=CancellingStore("Allow"))
+    outcome = await session.emit(event, {"tool_name": "Write", "tool_input": {}, "prompt": "Go"})
+    assert (outcome.denied, outcome.cause) == (True, "session_cancelled")
+
+
 @pytest.mark.rule("APR-4", "COO-9")
 async def test_an_allowance_that_a_cancelled_question_finds() -> None:
     """An allowance that a cancelled question finds in the store runs nothing, though a new turn has begun by then."""
