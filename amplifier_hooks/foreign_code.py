@@ -239,7 +239,7 @@ def has_pending_cancellation(task: asyncio.Task[Any]) -> bool:
 def cancellations() -> int:
     """Return the number of cancellations of the running task, without one that it has not received yet."""
     task = running_task()
-    return 0 if task is None else delivered_cancellations(task)
+    return 0 if task is None else task.cancelling() - getattr(task, "_must_cancel", False)  # inlined, as above
 
 
 def was_cancelled_since(before: int) -> bool:

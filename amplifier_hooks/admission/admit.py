@@ -126,14 +126,15 @@ class Admission(msgspec.Struct, eq=False):
         the act's records (`tool.running`). With a `problem`, such as a field that is neither JSON nor a declared
         handle, a question about the act refuses it. Cancelling takes back open questions and unused approvals.
         """
-        return Attempt(self.judge, self.approver, call, act, handles or {}, kind, problem).carry_out()
+        return Attempt(self.judge, self.approver, call, act, handles or {}, kind, act.digest, problem).carry_out()
 
     def admit_event(self, judged: Judged) -> Awaitable[Verdict]:
         """Let an approver decide about an event whose hooks have answered already.
 
         No later call can come back to its question, and the record has no `running` of it. An approver cannot edit it.
         """
-        return Attempt(self.judge, self.approver, judged.call, judged.act, judged.handles, "").carry_out(judged)
+        act = judged.act
+        return Attempt(self.judge, self.approver, judged.call, act, judged.handles, "", act.digest).carry_out(judged)
 
     async def admit_change(self, permit: Permit, changed: bytes) -> Outcome | None:
         """Look at an input that middleware changed after the permit. Return the denial, or None if it may run.
@@ -191,9 +192,9 @@ class Attempt(msgspec.Struct, eq=False):
     """The act as it was given, or as an approver wrote it; `judged.act` is the act as the hooks left it."""
     handles: Mapping[str, Any]
     kind: str
-    problem: str = ""
-    given: str = ""
+    given: str
     """The digest of the act as the caller gave it."""
+    problem: str = ""
     judged: Judged = cast("Judged", None)  # until the first look
     known: KnownCall | None = None
     """The request that an earlier attempt at this call left, until it is asked again or withdrawn."""
@@ -211,19 +212,19 @@ class Attempt(msgspec.Struct, eq=False):
     """Number of the session's stops before this attempt."""
     claimed: list[Approval] = []
 
-    def __post_init__(self) -> None:
-        self.given, self.stops = self.act.digest, self.judge.stops
-
     async def carry_out(self, judged: Judged | None = None) -> Verdict:
         """Return the end of the way to the effect; a look that is given takes the place of the first one.
 
         A way that is cancelled, or fails, leaves nothing that could be used later.
         """
+        self.stops = self.judge.stops
         try:
             if judged is None:
                 if self.call.chosen and self.call.returns and (verdict := await self._select()) is not None:
                     return verdict
-                judged = await self._judge()
+                judged = await self.judge.judge(self.act, self.call, self.handles)
+                if self.known is not None:
+                    judged = await self._judge_resumed(self.known.request, judged)
             self.judged = judged
             while (verdict := await self._take_step()) is None:
                 pass
@@ -277,14 +278,8 @@ class Attempt(msgspec.Struct, eq=False):
         self.act, self.after = act_of(request), request.id
         return None
 
-    def _judge(self) -> Awaitable[Judged]:
-        """Return the first look at the act."""
-        first_look = self.judge.judge(self.act, self.call, self.handles)
-        return first_look if self.known is None else self._judge_resumed(self.known.request, first_look)
-
-    async def _judge_resumed(self, resumed: ApprovalRequest, first_look: Awaitable[Judged]) -> Judged:
+    async def _judge_resumed(self, resumed: ApprovalRequest, judged: Judged) -> Judged:
         """Return a look at the stored act of a resumed call; act and open questions stay as they are."""
-        judged = await first_look
         if judged.outcome.denied:
             return judged
         if judged.act.digest != self.act.digest:
@@ -348,7 +343,7 @@ class Attempt(msgspec.Struct, eq=False):
             # An answer to the hook before its change does not count for the changed one.
             await self._withdraw_approvals("superseded")
             self.why = TOO_MANY_CHANGES
-            self.judged = await self._judge()
+            self.judged = await self.judge.judge(self.act, self.call, self.handles)
         elif not approval.allowed:
             refused = await self._refuse(denied_by(approval, outcome))
             return replace(refused, used=approval.used)

@@ -413,7 +413,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
 
     def in_force(self, event: str) -> tuple[Chain, str]:
         """Return the hooks and the digest of the rules that are in force at an event."""
-        rules = self.rules_in_force
+        rules = None if self.rules is None else self.rules_in_force
         return self.hooks.in_force(event), "" if rules is None else rules.digest
 
     def has_changed_since(self, judged: Judged) -> bool:
@@ -422,7 +422,7 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
 
     def guards(self, event: str) -> bool:
         """Return True if a gate or a rule looks at the acts of an event."""
-        return self.hooks.in_force(event).guarded or self.rules_in_force is not None
+        return self.hooks.in_force(event).guarded or (self.rules is not None and self.rules_in_force is not None)
 
     def _left_by_hooks(self, outcome: Outcome, act: Act, given: Mapping[str, Any]) -> tuple[Outcome, Act]:
         """Return the outcome, and the act as the hooks left it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -113,7 +114,7 @@ class ToolCall(msgspec.Struct, eq=False):
     """The exception that the tool itself raised."""
     notes: dict[str, Any] = {}
     """The custom fields that hooks set before the tool, for the event after it."""
-    rests: Rests = msgspec.field(default_factory=lambda: Rests(TOOL_PRE))
+    rests: Rests = msgspec.field(default_factory=partial(Rests, TOOL_PRE))
     """The hook objects that wait for the tool."""
     notifying: asyncio.Task[None] | None = None
     """The task that shows the observers of tool:pre the outcome, beside the tool."""
@@ -166,8 +167,8 @@ class ToolCall(msgspec.Struct, eq=False):
                 await asyncio.sleep(0)  # observers that do not wait are notified before the tool starts
             value = await session.wrap(
                 "tool",
-                lambda: self._context(act),
-                lambda: self._operate(act),
+                partial(self._context, act),
+                partial(self._operate, act),
                 self.rests.layers if self.rests.waiting else (),
                 permit.stops,
             )
