@@ -45,7 +45,7 @@ BEFORE_AT_MOST: Final = 0.6
 INJECTION_AT_MOST: Final = 3.0
 WHY: Final = {
     "call": (
-        "the two emits take two fifths of it (see `dispatch`), four records a sixth, freezing the input an eighth, two "
+        "the two emits take two fifths of it (see `dispatch`), four records a sixth, freezing the input a ninth, two "
         "payloads a tenth, the digest and three copies of the input a fifteenth each; six times of day, among these, "
         "are a tenth. Without all of these, the steps that are left take more than the parts do: what stops it, who "
         "cancels it, who may still be asked."
