@@ -260,3 +260,25 @@ async def test_the_host_gets_the_input_that_was_decided_about() -> None:
         emitter, host = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
         emitted = await emitter.emit(host.pre_tool_call(call_id="1", name="write", args=given))
     assert (given, emitted.target) == ({"path": "elsewhere"}, GIVEN)
+
+
+async def test_a_response_that_cannot_be_read_is_denied() -> None:
+    """A gate of the interceptors that fails denies: here no `read` makes a mapping of the response."""
+    session = SessionCoordinator()
+    AgentHooksHost(session, InterceptionEmitter().register(Saying("post_model_call", Verdict.allow)))
+    async with session:
+        outcome = await session.call_model(lambda _messages: "yes")
+    assert (outcome.denied, outcome.value) == (True, None)
+
+
+async def test_a_changed_prompt_and_a_changed_result_reach_the_host() -> None:
+    """The host goes on with prompt and result as the hooks left them."""
+    hooks = HookRegistry()
+    hooks.on("prompt:submit", lambda event, data: HookResult.modify({"prompt": "masked"}), name="prompt")
+    hooks.on("tool:post", lambda event, data: HookResult.modify({"result": "masked"}), name="result")
+    async with SessionCoordinator(hooks=hooks) as session:
+        emitter, told = InterceptionEmitter().register(SessionInterceptor(session)), contexts()
+        assert (await emitter.emit(told.input(content="secret"))).target["content"] == "masked"
+        await emitter.emit(told.pre_tool_call(call_id="1", name="write", args=GIVEN))
+        record = await emitter.emit(told.post_tool_call(call_id="1", name="write", args=GIVEN, value="secret"))
+        assert record.target == "masked"
