@@ -250,13 +250,15 @@ class PostgresDatabase(Openable):
     # -- waking --------------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Wake watchers after writes of other machines, for ever. The next wake makes up for a lost notification."""
+        """Wake watchers after writes of other machines, until the close. The next wake makes up for a lost one."""
         while True:
             pause = self._recheck
             if self._wakeup == "listen":
                 with suppress(StoreUnavailable):
                     async with translate_errors():
                         await self._hear()
+                if self._ear is None:  # the driver may answer a cancellation with an error of its own
+                    return
                 pause = self._pause * self._chance(0.5, 1.0)
                 self._pause = min(2 * self._pause, self._recheck)
             await asyncio.sleep(pause)

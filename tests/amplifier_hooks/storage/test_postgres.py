@@ -180,6 +180,25 @@ async def test_failed_notification(name: str) -> None:
         assert one.failed
 
 
+class Stubborn(PostgresDatabase):
+    """A database whose driver answers the cancellation of a notification with an error."""
+
+    async def _hear(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise StoreBusy("the database did not answer in time") from None
+
+
+@pytest.mark.rule("BCK-8")
+async def test_close_while_a_notification_waits(name: str) -> None:
+    """A store closes in time, also if the driver swallows the cancellation of its listener."""
+    database = await Stubborn(DSN, NOTES, schema=name).open()
+    await turns(5)
+    async with asyncio.timeout(20):
+        await database.close()
+
+
 @pytest.mark.rule("BCK-8")
 @pytest.mark.parametrize("wakeup", ["listen", "poll"])
 async def test_wakes(wakeup: Any, name: str) -> None:
