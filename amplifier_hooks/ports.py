@@ -494,7 +494,7 @@ class ActionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tool: str
-    """The tool; at an event that is no tool call, the payload's `tool_name`, or empty."""
+    """The tool; at an operation, the name of the agent, step or request; at any other event, `tool_name` or empty."""
     arguments: Mapping[str, Any]
     """The arguments as a read-only copy; at an event that is no tool call, its payload without its identity fields.
 
