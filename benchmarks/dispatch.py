@@ -78,6 +78,9 @@ WHY: Final[Mapping[str, str]] = {
     "crowd, 1 of 5 suspends": "as for hooks that suspend: the watchdog is joined in each emit, for one hook.",
     "`gate`, 10 hooks": f"{HELD}.",
     "`gate`, 100 hooks": f"{HELD}.",
+    "`register`, 100 hooks": (
+        "a registered hook gets a dict of its own, not a view, and one more call tells if it is ready."
+    ),
 }
 
 
