@@ -106,7 +106,7 @@ COMMANDS: Final = {
 DECIDING: Final = {
     "": ("init", "chat", "import", "install", "uninstall", "serve", "stop", "resume"),
     "approvals": ("allow", "deny", "revoke", "purge", "watch"),
-    "audit": ("accept", "purge"),
+    "audit": ("accept",),
     "runs": ("serve", "work", "submit", "stop", "purge"),
     "token": ("create", "revoke"),
 }

@@ -80,7 +80,6 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("audit tail", "record.jsonl", ""),
     ("audit show", "record.jsonl", ""),
     ("audit accept", "record.jsonl --yes", ""),
-    ("audit purge", "--yes", ""),
     ("runs check", "blueprints", ""),
     ("runs serve", "blueprints --port 0", "server"),
     ("runs work", "functions:AGENTS --url http://127.0.0.1:9", "http"),

@@ -1,12 +1,11 @@
 """`amplifier-hooks audit`, `report` and `ledger`: a record or a ledger comes in; a verdict, its lines or a page go out.
 
-Only `accept` writes to a record, and only `purge` removes one: whole records of ended chats, and no others.
+Only `accept` writes to a record, and no command removes one.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections import Counter, deque
@@ -23,12 +22,9 @@ from amplifier_hooks.cli.common.terminal_io import (
     Store,
     Yes,
     confirm,
-    count_text,
     error_text,
     print_error,
     print_json,
-    print_removed,
-    seconds_of,
     stop,
     user_name,
 )
@@ -215,35 +211,6 @@ def accept(
     print_error("They fit together." if not accepted else "Accepted, and on record.")
 
 
-@audit_app.command("purge")
-def purge(
-    *,
-    older_than: Annotated[str, typer.Option(metavar="TIME", help="Time since the chat ended: 30m, 12h, 90d.")] = "30d",
-    yes: Yes = False,
-    no_input: NoInput = False,
-    json: AsJson = False,
-) -> None:
-    """Remove the records of chats that ended long ago.
-
-    Examples:
-      amplifier-hooks audit purge
-      amplifier-hooks audit purge --older-than 12h --yes
-
-    Each chat keeps a record of its own; these go as a whole. The record of serve stays, and so does one that `chat
-    --record` named.
-    """
-    from amplifier_hooks.storage.state_folder import StateFolder
-
-    found = list(ended_records(StateFolder().chats, time.time() - seconds_of(older_than, "--older-than")))
-    if found:
-        confirm(
-            f"Remove {count_text(len(found), 'record')} for good whose chats ended more than {older_than} ago?",
-            yes=yes,
-            no_input=no_input,
-        )
-    print_removed(remove_records(found), "record of a chat", "records of chats", as_json=json)
-
-
 @contextmanager
 def check_record(
     record: Path | None, keys: list[str] | None, heads: str | None, anchors: list[Path] | None, log: str | None
@@ -317,40 +284,6 @@ async def resume_log(record: Path | None, store: str | None, accepted: set[type]
             with suppress(LogUnavailable):  # the caller gets this problem already
                 await log.close()
     return None
-
-
-OURS: Final = re.compile(r"[0-9a-f]{32}\.jsonl")
-"""The name that `chat` gives a record. Files with other names stay."""
-
-
-def ended_records(folder: Path, before: float) -> Iterator[Path]:
-    """Return the first files of the records that no chat has written to since this time, in seconds since 1970."""
-    from amplifier_hooks.record.log_files import file_of, numbers_of
-
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if OURS.fullmatch(path.name) and not path.is_symlink():
-            latest = max(file_of(path, number).stat().st_mtime for number in numbers_of(path))
-            if latest < before:
-                yield path
-
-
-def remove_records(paths: list[Path]) -> int:
-    """Remove these records, and return their number; a record that a chat still writes stays. Raises `OSError`."""
-    from amplifier_hooks.record.log_files import Files, file_of, numbers_of
-    from amplifier_hooks.record.record_errors import LogInUse
-
-    files, count = Files(), 0
-    for path in paths:
-        with suppress(LogInUse):
-            held = files.open(path)
-            try:
-                files.lock(held, path)
-                for number in reversed(numbers_of(path)):  # the first one last: a search for records finds it
-                    file_of(path, number).unlink()
-            finally:
-                files.close(held)
-            count += 1
-    return count
 
 
 # -- report ------------------------------------------------------------------------------------------------------------

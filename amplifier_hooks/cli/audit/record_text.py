@@ -1,7 +1,7 @@
-r"""A report and the lines of a record come in; text for people, JSON for programs, or one HTML page go out.
+"""A report and the lines of a record come in; text for people, JSON for programs, or one HTML page go out.
 
-Foreign text goes through `for_log`, so that it stays on its line. On the page, which loads nothing and runs nothing, it
-goes through `for_page` and is set as text; the escapes of that function, such as `\u{202E}`, stand in a box.
+Foreign text goes through `for_log`, so that it stays on its line. The page, which loads nothing and runs nothing, has
+the texts for people, set as text.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import base64
 import hashlib
 import html
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict
 
 from amplifier_hooks.record.report import LogVerdict, Observation
 from amplifier_hooks.result import STOPS_NOTHING
-from amplifier_hooks.text.escape import clip, for_log, for_page
+from amplifier_hooks.text.escape import clip, for_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -201,220 +200,45 @@ def time_text(time: str | None) -> str:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-TONES: Final = {
-    LogVerdict.TAMPERED: "high",
-    LogVerdict.TRUNCATED: "high",
-    LogVerdict.CANNOT_TELL: "mid",
-    LogVerdict.UNBROKEN: "low",
-    LogVerdict.INTACT: "good",
-    None: "low",
-}
-_SHAPES: Final = {
-    "high": '<path fill="currentColor" stroke="none" fill-rule="evenodd" '
-    'd="M8 1.2 15.4 14.4H.6L8 1.2zM7.2 6v4.2h1.6V6H7.2zm0 5.4v1.5h1.6v-1.5H7.2z"/>',
-    "mid": '<path fill="currentColor" stroke="none" d="M8 1.8 14.2 8 8 14.2 1.8 8z"/>',
-    "good": '<path d="m3 8.6 3.4 3.4L13 4.6"/>',
-    "low": '<circle fill="currentColor" stroke="none" cx="8" cy="8" r="2.2"/>',
-    "no": '<circle cx="8" cy="8" r="6"/><path d="m4 4 8 8"/>',
-}
-_HOOK: Final = '<path d="M13.5 3v9.2a4.3 4.3 0 0 1-8.6 0V10l-2 2.4M4.9 10l2.1 2.2"/><circle cx="13.5" cy="3" r=".6"/>'
-
-_MOST_BYTES: Final = 2_000
-_MARKS: Final = re.compile(r"\\u\{[0-9A-F]+\}|⟨[^⟩]*⟩")
-_ALLOWED: Final = {"approved", "allowed", "allow"}
-_DENIED: Final = {"deny", "denied", "unavailable", "cancelled", "timeout", "expired", "failed"}
-
 STYLE: Final = """
-:root { color-scheme: light dark;
-  --paper: light-dark(#f3f2ee, #131518); --surface: light-dark(#ffffff, #1b1e23); --well: light-dark(#faf9f6, #15181c);
-  --ink: light-dark(#1a1d21, #ecebe6); --ink-2: light-dark(#4b5159, #b6b9bd); --ink-3: light-dark(#63686f, #969ba3);
-  --line: light-dark(#e0ded7, #2b2f36); --accent: light-dark(#17606d, #7fc6d0);
-  --mid: light-dark(#7d5200, #e2b45f); --mid-soft: light-dark(#faf0da, #30270f);
-  --high: light-dark(#a3271d, #f39a90); --high-soft: light-dark(#fbebe8, #311f1f);
-  --good: light-dark(#1c6538, #8ad0a0); --good-soft: light-dark(#e7f3e9, #17281f);
-  --sans: -apple-system, BlinkMacSystemFont, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif;
-  --mono: ui-monospace, "SF Mono", "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace; }
-*, *::before { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 14px/20px var(--sans);
-  font-variant-numeric: tabular-nums; }
-h1, h2, p, ol, ul, dl, dd { margin: 0; padding: 0; }
-ol, ul { list-style: none; }
-svg { width: 16px; height: 16px; flex: none; fill: none; stroke: currentColor; stroke-width: 1.6; stroke-linecap: round;
-  stroke-linejoin: round; }
-a { color: inherit; text-decoration: underline; text-underline-offset: 3px; }
-:focus-visible { outline: 2px solid var(--accent); outline-offset: -2px; border-radius: 4px; }
-.u { font-family: var(--mono); font-size: 13px; font-variant-ligatures: none; font-variant-numeric: slashed-zero;
-  unicode-bidi: isolate; direction: ltr; overflow-wrap: anywhere; white-space: pre-wrap; }
-.esc { font-size: .86em; padding: 0 4px; margin: 0 1px; border-radius: 3px; background: var(--mid-soft);
-  color: var(--mid); box-shadow: inset 0 0 0 1px currentColor; }
-.bar { display: flex; align-items: center; gap: 8px; height: 52px; padding: 0 24px; background: var(--surface);
-  border-bottom: 1px solid var(--line); font-weight: 600; }
-.bar svg { width: 20px; height: 20px; color: var(--accent); stroke-width: 2; }
-.bar .u { font-weight: 400; color: var(--ink-2); }
-main { max-width: 1120px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 22px; line-height: 30px; font-weight: 600; letter-spacing: -.01em; }
-h2 { display: flex; align-items: baseline; gap: 8px; margin: 24px 0 8px; font-size: 13px; font-weight: 600; }
-h2 small { margin-left: auto; font-size: 12px; font-weight: 400; color: var(--ink-3); }
-.sheet { border: 1px solid var(--line); border-radius: 8px; background: var(--surface); overflow: hidden; }
-.sheet > * + * { border-top: 1px solid var(--line); }
-.verdict { display: grid; grid-template-columns: 20px minmax(0, 1fr); gap: 2px 12px; padding: 16px;
-  border: 1px solid var(--line); border-radius: 8px; background: var(--surface); }
-.verdict svg { width: 20px; height: 20px; margin-top: 5px; }
-.verdict p { grid-column: 2; color: var(--ink-2); }
-.verdict.high { background: var(--high-soft); } .verdict.mid { background: var(--mid-soft); }
-.verdict.good { background: var(--good-soft); }
-.high > svg, .high > b { color: var(--high); } .mid > svg, .mid > b { color: var(--mid); }
-.good > svg, .good > b { color: var(--good); } .low > svg, .no > svg { color: var(--ink-3); }
-.verdict.high h1 { color: var(--high); } .verdict.mid h1 { color: var(--mid); } .verdict.good h1 { color: var(--good); }
-.fact { display: grid; grid-template-columns: 112px minmax(0, 1fr); gap: 12px; padding: 9px 16px; }
-.fact dt { color: var(--ink-3); }
-.fact p { color: var(--ink-2); font-size: 13px; }
-.found { display: grid; grid-template-columns: 16px 104px minmax(0, 1fr); gap: 12px; padding: 9px 16px; }
-.found svg { margin-top: 2px; } .found b { font-size: 13px; font-weight: 600; }
-.found p { color: var(--ink-2); font-size: 12px; line-height: 18px; }
-details summary { display: grid; grid-template-columns: 56px 150px 16px 184px minmax(0, 1fr); gap: 12px;
-  padding: 9px 16px; cursor: pointer; list-style: none; }
-details summary::-webkit-details-marker { display: none; }
-summary svg { margin-top: 2px; }
-summary .seq { color: var(--ink-3); text-align: right; } summary time { color: var(--ink-2); font-size: 13px; }
-summary .kind { font-weight: 600; overflow-wrap: anywhere; }
-summary .u { color: var(--ink-2); }
-details[open] summary, summary:hover { background: var(--well); }
-details dl { display: grid; grid-template-columns: 136px minmax(0, 1fr); gap: 4px 12px; padding: 8px 16px 14px 84px;
-  background: var(--well); }
-details dt { color: var(--ink-3); font-size: 12px; } details dt, details dd { overflow-wrap: anywhere; }
-.bad, .bad summary { background: var(--high-soft); }
-.behind .kind, .behind .u { color: var(--ink-3); font-weight: 400; }
-.empty { padding: 16px; color: var(--ink-2); }
-footer { margin-top: 16px; color: var(--ink-3); font-size: 12px; }
-@media (max-width: 720px) {
-  main { padding: 16px; } .bar { padding: 0 16px; }
-  .fact, .found { grid-template-columns: 16px minmax(0, 1fr); } .fact { grid-template-columns: 1fr; gap: 2px; }
-  .found > div { grid-column: 2; } .found, details summary { row-gap: 2px; }
-  details summary { grid-template-columns: 16px minmax(0, 1fr) auto; } summary .seq { order: 3; }
-  summary time { order: 4; grid-column: 2; } summary .u { order: 5; grid-column: 2 / -1; }
-  details dl { grid-template-columns: 1fr; padding-left: 16px; gap: 0; } details dd { margin-bottom: 8px; }
-}
-@media print { body { background: none; } .sheet, .verdict { break-inside: avoid-page; } }
+:root { color-scheme: light dark; }
+body { max-width: 1120px; margin: 24px auto; padding: 0 16px; font: 14px/20px system-ui, sans-serif; }
+h1 { font-size: 22px; line-height: 30px; }
+h2 { font-size: 14px; }
+summary, pre { font: 13px/20px ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+summary { padding: 4px 0; cursor: pointer; }
+details pre { margin: 0 0 8px 16px; }
 """
 _DIGEST: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode("ascii")
 
 
 def page(report: Report, *, name: str, entries: Iterable[Line] | None = None) -> Iterator[str]:
-    """Return the page piece by piece: the verdict, the findings, the checks, and the entries if there are any."""
-    tone = TONES[report.verdict]
+    """Return the page piece by piece: the report as `report_lines` has it, and the entries if there are any."""
+    title = html.escape(report.title.capitalize())
     policy = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
     yield (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(report.title.capitalize())} · {_text(name, marks=False)}</title>"
-        f"<style>{STYLE}</style></head><body>"
+        f"<title>{title} · {html.escape(for_log(name))}</title><style>{STYLE}</style></head><body><main>"
     )
-    hook = f'<svg viewBox="0 0 20 20" aria-hidden="true">{_HOOK}</svg>'
-    yield f'<header class="bar">{hook}Record {_untrusted_text(name)}</header><main>'
-    yield (
-        f'<section class="verdict {tone}">{_shape(tone)}<h1>{html.escape(report.title.capitalize())}</h1>'
-        f"<p>{_text(report.meaning)}</p></section>"
-    )
-    yield from _findings_section(report)
-    yield from _checks_section(report)
+    text = "\n".join(report_lines(report))
+    yield f"<h1>{title}</h1><pre>{html.escape(text)}</pre>"
     if entries is not None:
-        yield from _lines(report, entries)
-    yield "<footer>Times are in UTC, by the clock of the program that wrote the record.</footer></main></body></html>"
+        yield "<h2>Lines</h2>"
+        yield from _entries(report, entries)
+    yield "<p>Times are in UTC, by the clock of the program that wrote the record.</p></main></body></html>"
 
 
-def _findings_section(report: Report) -> Iterator[str]:
-    if not report.findings:
-        return
-    yield '<h2>Findings</h2><ul class="sheet">'
-    for finding in report.findings:
-        tone = TONES[finding.verdict]
-        yield (
-            f'<li class="found {tone}">{_shape(tone)}<b>{html.escape((finding.verdict or "note").capitalize())}</b>'
-            f"<div>{_text(finding.text[:1].upper() + finding.text[1:])}{_location_text(finding)}</div></li>"
-        )
-    yield "</ul>"
-
-
-def _location_text(finding: LogFinding) -> str:
-    return f"<p>{_text(finding.location)}</p>" if finding.location else ""
-
-
-def _checks_section(report: Report) -> Iterator[str]:
-    yield '<h2>Checks</h2><dl class="sheet">'
-    yield _fact("Log", _untrusted_text(report.log or "not known"))
-    yield _fact("Tenant", _untrusted_text(report.tenant or "none"))
-    yield _fact("Session", _untrusted_text(report.session or "none"))
-    for segment in report.segments:
-        yield _fact(f"Segment {segment.number}", _segment(segment))
-    for one in report.comparisons:
-        yield _fact(one.source.capitalize(), html.escape(comparison_text(one)))
-    for text in unchecked_lines(report):
-        yield _fact("Not checked", html.escape(text))
-    yield "</dl>"
-
-
-def _segment(segment: SegmentReport) -> str:
-    first, *others = map(html.escape, segment_texts(segment))
-    return "".join([first, *(f"<p>{text}</p>" for text in others)])
-
-
-def _fact(name: str, value: str) -> str:
-    return f'<div class="fact"><dt>{html.escape(name)}</dt><dd>{value}</dd></div>'
-
-
-def _lines(report: Report, entries: Iterable[Line]) -> Iterator[str]:
-    bad = {finding.file: finding.line or 0 for finding in report.findings if finding.observation in CHAIN_ENDS}
-    shown = 0
-    yield '<h2>Lines<small>open a line to see all of it</small></h2><div class="sheet">'
-    behind = ""
+def _entries(report: Report, entries: Iterable[Line]) -> Iterator[str]:
+    """Return each line, folded; a mark names the line at which the chain ends, and the lines behind it."""
+    ends = {finding.file: finding.line or 0 for finding in report.findings if finding.observation in CHAIN_ENDS}
+    shown = False
     for line in entries:
-        shown += 1
-        if line.number > bad.get(line.file, line.number) and line.file != behind:
-            behind = line.file
-            yield f'<p class="empty">{_text(f"Lines of {line.file} from here on were not checked.")}</p>'
-        yield _line(line, place=line.number - bad.get(line.file, line.number + 1))
-    yield "</div>" if shown else '<p class="empty">There is no such line.</p></div>'
-
-
-def _line(line: Line, *, place: int) -> str:
-    """Return a line as HTML. Its place is zero for the line at which the chain ends, and positive behind that line."""
-    entry = line.entry
-    state = "bad" if place == 0 else "behind" if place > 0 else ""
-    if entry is None:
-        brief = f"{line.file}, line {line.number:,}: {line.problem}"
-        facts = {"it begins": line.data[:_MOST_BYTES].decode("ascii", "backslashreplace")}
-        return _details(seq="", time="", tone="high", kind="cannot be read", brief=brief, facts=facts, state=state)
-    tone = "high" if place == 0 else _tone(entry)
-    facts = {name: fact_text(value) for name, value in entry.facts.items()}
-    time, brief = time_text(entry.time), fact_summary(entry)
-    return _details(seq=f"{entry.seq:,}", time=time, tone=tone, kind=entry.kind, brief=brief, facts=facts, state=state)
-
-
-def _details(*, seq: str, time: str, tone: str, kind: str, brief: str, facts: dict[str, str], state: str) -> str:
-    rest = "".join(f"<dt>{_text(name)}</dt><dd>{_untrusted_text(value)}</dd>" for name, value in facts.items())
-    return (
-        f'<details class="{state}"><summary class="{tone}"><span class="seq">{seq}</span>'
-        f'<time>{html.escape(time)}</time>{_shape(tone)}<span class="kind">{_text(kind)}</span>{_untrusted_text(brief)}'
-        f"</summary><dl>{rest}</dl></details>"
-    )
-
-
-def _tone(entry: LogEntry) -> str:
-    """Return the tone of a line: good for an allowed call, no for a denied or failed one, low for anything else."""
-    words = {str(entry.facts.get("action")), str(entry.facts.get("status")), entry.kind.rpartition(".")[2]}
-    return "good" if words & _ALLOWED else "no" if words & _DENIED else "low"
-
-
-def _untrusted_text(text: str) -> str:
-    return f'<span class="u">{_text(text)}</span>'
-
-
-def _text(text: str, *, marks: bool = True) -> str:
-    shown = html.escape(for_page(text))
-    return _MARKS.sub(r'<span class="esc">\g<0></span>', shown) if marks else shown
-
-
-def _shape(tone: str) -> str:
-    return f'<svg viewBox="0 0 16 16" aria-hidden="true">{_SHAPES[tone]}</svg>'
+        shown = True
+        behind = line.number - ends.get(line.file, line.number + 1)
+        mark = "" if behind < 0 else " <mark>not checked</mark>" if behind else " <mark>the chain ends here</mark>"
+        brief, whole = html.escape(brief_text(line)), html.escape(whole_text(line))
+        yield f"<details><summary>{brief}{mark}</summary><pre>{whole}</pre></details>"
+    if not shown:
+        yield "<p>There is no such line.</p>"

@@ -185,12 +185,12 @@ def print_json(value: object, indent: int | None = 1) -> None:
     typer.echo(json.dumps(value, indent=indent, default=_plain).replace("\x7f", "\\u007f"))
 
 
-def print_removed(count: int, noun: str, nouns: str = "", *, as_json: bool) -> None:
+def print_removed(count: int, noun: str, *, as_json: bool) -> None:
     """Print the number of things that a command has removed."""
     if as_json:
         print_json({"removed": count}, None)
     else:
-        typer.echo(f"Removed {count_text(count, noun, nouns)}.")
+        typer.echo(f"Removed {count_text(count, noun)}.")
 
 
 def _plain(value: Any) -> Any:

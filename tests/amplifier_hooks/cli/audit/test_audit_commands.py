@@ -9,7 +9,7 @@ import re
 import time
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -22,7 +22,6 @@ from amplifier_hooks.library import ToolLedger
 from amplifier_hooks.ports import Head
 from amplifier_hooks.record.journal import JOURNAL_TABLES
 from amplifier_hooks.record.log import HEADS, AuditLog, StoredHeads
-from amplifier_hooks.record.log_files import Files
 from amplifier_hooks.record.record_errors import LogCut
 from amplifier_hooks.record.report import LogVerdict
 from amplifier_hooks.storage.sqlite import SqliteDatabase
@@ -296,63 +295,6 @@ def test_a_kind_that_is_not_there(record: Path) -> None:
     assert "There is no such line; its kinds are approval.decided, " in told.stderr
 
 
-@pytest.fixture
-def chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three records of chats, two of them old, and something else that is old as well."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "amplifier-hooks" / "chats"
-    folder.mkdir(parents=True)
-    folder.chmod(0o700)
-    for name in ("a" * 32, "b" * 32, "c" * 32, f"{'a' * 32}.000002", "mine"):
-        (folder / f"{name}.jsonl").touch(0o600)
-        (folder / f"{name}.jsonl").write_text("{}")
-    for name in ("a" * 32, "b" * 32, f"{'a' * 32}.000002", "mine"):
-        os.utime(folder / f"{name}.jsonl", (1, 1))
-    return folder
-
-
-def names(folder: Path) -> set[str]:
-    """The files there, by how they begin."""
-    return {path.name[:2] for path in folder.iterdir()}
-
-
-@pytest.mark.rule("CLI-6", "PKG-2")
-def test_purge(chats: Path) -> None:
-    """Old records of chats go as a whole, with all their files; new records, and other files, stay."""
-    told = run("purge", "--yes")
-    assert (told.exit_code, told.stdout) == (0, "Removed 2 records of chats.\n")
-    assert names(chats) == {"cc", "mi"}
-    assert run("purge", "--older-than", "1h", "--json").stdout == '{"removed": 0}\n'
-
-
-@pytest.mark.rule("CLI-6")
-def test_purge_leaves_a_chat_that_goes_on(chats: Path) -> None:
-    """A record that a chat still writes to stays, however old it is."""
-    held = os.open(chats / f"{'b' * 32}.jsonl", os.O_RDONLY)
-    Files().lock(held, chats / "its name")
-    assert run("purge", "--yes").stdout == "Removed 1 record of a chat.\n"
-    os.close(held)
-    assert names(chats) == {"bb", "cc", "mi"}
-
-
-@pytest.mark.rule("CLI-3", "CLI-6")
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "there is no terminal to confirm at"),
-        (["--no-input"], "--yes confirms it"),
-        (["--older-than", "a month"], "'a month' is no time; write 90s, 30m, 12h or 7d"),
-    ],
-)
-def test_purge_called_wrongly(arguments: list[str], said: str, chats: Path) -> None:
-    """Nothing is removed without a yes, or with an invalid time."""
-    before = names(chats)
-    told = run("purge", *arguments)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert said in " ".join(told.stderr.split())
-    assert names(chats) == before
-
-
 @pytest.mark.rule("AUD-6", "CLI-1")
 def test_unreadable(record: Path) -> None:
     """A record that cannot be read is an error on standard error, with exit code 1."""
@@ -487,7 +429,7 @@ def test_show_leaves_evidence_out(tmp_path: Path) -> None:
 
 @pytest.mark.rule("AUD-6")
 def test_page(record: Path) -> None:
-    """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters in boxes."""
+    """The page loads nothing and runs nothing, and foreign text stays text in it, with odd characters visible."""
     told = run("show", record, "--key", VKEY, "--html")
     assert (told.exit_code, told.stderr.partition(":")[0]) == (0, "unbroken")
     page = told.stdout
@@ -495,36 +437,22 @@ def test_page(record: Path) -> None:
     assert "<script" not in page.lower()
     assert not re.search(r"""(?:src|href|url)\s*[=(]|\son\w+=|style=""", page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;amp;" in page
-    assert '<span class="esc">\\u{202E}</span><span class="esc">\\u{1B}</span>[2J' in page
-    assert '<span class="esc">⟨100 spaces⟩</span>' in page
-    assert page.count("<details") == 9
-    assert '<section class="verdict low">' in page
+    assert "\\u{202E}\\u{1B}[2J" in page
+    assert page.count("<details>") == 9
     assert "<h1>Unbroken</h1>" in page
-    assert "Findings" not in page
+    assert "<mark>" not in page
 
 
 @pytest.mark.rule("AUD-6")
 def test_page_tampered(record: Path) -> None:
-    """The page names and marks the bad line, and the lines behind it as not checked."""
+    """The page names the finding, and marks the bad line and the lines behind it, in that file only."""
     record.write_bytes(record.read_bytes().replace(b"deny", b"Deny") + b"\xff<b>\n")
     page = run("show", record, "--key", VKEY, "--html").stdout
     assert "<h1>Tampered</h1>" in page
-    assert "The line is not the one that was written here: its hash is another<p>record.jsonl, line 2</p>" in page
-    states = re.findall(r'<details class="(\w*)"><summary class="(\w+)">', page)
-    assert states == [
-        ("", "low"),
-        ("bad", "high"),
-        ("behind", "good"),
-        ("behind", "low"),
-        ("behind", "low"),
-        ("behind", "high"),
-        ("", "low"),
-        ("", "low"),
-        ("", "low"),
-        ("", "low"),
-    ]
-    assert page.count("Lines of record.jsonl from here on were not checked.") == 1
-    assert '<dt>it begins</dt><dd><span class="u">\\xff&lt;b&gt;\n</span></dd>' in page
+    assert "record.jsonl, line 2: the line is not the one that was written here: its hash is another" in page
+    summaries = re.findall(r"<summary>(.*?)</summary>", page)
+    marks = [one.partition("<mark>")[2].removesuffix("</mark>") for one in summaries]
+    assert marks == ["", "the chain ends here", *["not checked"] * 4, *[""] * 4]
 
 
 @pytest.mark.rule("AUD-6")
@@ -533,28 +461,9 @@ def test_page_of_verify(record: Path) -> None:
     told = run("verify", record, "--html")
     assert told.exit_code == 3
     assert "<h1>Cannot tell</h1>" in told.stdout
-    assert "Lines<small>" not in told.stdout
+    assert "not checked  heads kept elsewhere" in told.stdout
+    assert "<details>" not in told.stdout
     assert "There is no such line." in run("show", record, "--kind", "nothing", "--html").stdout
-    assert set(record_text.TONES) == {*LogVerdict, None}
-
-
-@pytest.mark.rule("AUD-6")
-@pytest.mark.parametrize(
-    ("facts", "kind", "tone"),
-    [
-        ({"action": "deny"}, "outcome", "no"),
-        ({"action": "continue"}, "outcome", "low"),
-        ({"status": "approved"}, "approval.decided", "good"),
-        ({"status": "expired"}, "approval.decided", "no"),
-        ({"status": ["approved"]}, "approval.decided", "low"),
-        ({}, "tool.denied", "no"),
-        ({}, "tool.done", "low"),
-    ],
-)
-def test_page_shapes(tmp_path: Path, facts: dict[str, Any], kind: str, tone: str) -> None:
-    """Lines about allowed calls, denied calls, and anything else have different shapes."""
-    page = run("show", Book().add(kind, facts).files(tmp_path)[1], "--kind", kind, "--html").stdout
-    assert f'<summary class="{tone}">' in page
 
 
 @pytest.mark.rule("AUD-6", "CLI-1")
