@@ -109,7 +109,6 @@ WITH_YAML: Final[tuple[tuple[str, str, str], ...]] = (
     ("serve", "--hooks telemetry.yaml", "otel"),
     ("approvals rules check", "rules.yaml", ""),
     ("approvals rules explain", "rules.yaml --tool Bash", ""),
-    ("approvals rules explain", "rules.yaml --request abcd", ""),
 )
 """Calls with the extra for YAML, which comes before others that a file needs."""
 

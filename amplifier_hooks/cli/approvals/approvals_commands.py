@@ -6,14 +6,13 @@ judges every answer: it counts only the first one, in time, and for this very ac
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import timedelta
 from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from attrs import asdict, frozen
+from attrs import frozen
+from msgspec.structs import asdict
 
 from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble, on_loop, only_one, run_or_stop
 from amplifier_hooks.cli.common.terminal_io import (
@@ -23,6 +22,7 @@ from amplifier_hooks.cli.common.terminal_io import (
     Yes,
     confirm,
     count_text,
+    json_object,
     print_error,
     print_json,
     print_removed,
@@ -31,8 +31,9 @@ from amplifier_hooks.cli.common.terminal_io import (
 )
 from amplifier_hooks.cli.common.terminal_io import stop as end_command
 from amplifier_hooks.errors import ApprovalMismatch
+from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.ports import ActionFacts
-from amplifier_hooks.result import STOPS_NOTHING, highest
+from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.strict_parsing import suggestion
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ async def list_(
       amplifier-hooks approvals list --all --limit 20
       amplifier-hooks approvals list --json
     """
-    from amplifier_hooks.cli.approvals.print_requests import line_of, record_facts
+    from amplifier_hooks.cli.approvals.print_requests import line_of
 
     async with StoreView(store, tenant, session).open_store() as desk:
         records = await desk.waiting(limit)
@@ -108,7 +109,7 @@ async def list_(
     for one in stops:
         print_error(stop_line(one))
     if as_json:
-        print_json([record_facts(record, now) for record in records])
+        print_json(records)
         return
     ids = [record.id for record in records]
     for record in records:
@@ -128,14 +129,14 @@ async def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_js
       amplifier-hooks approvals show 8c1f
       amplifier-hooks approvals show 8c1f --json
     """
-    from amplifier_hooks.cli.approvals.print_requests import card, event_facts, record_facts
+    from amplifier_hooks.cli.approvals.print_requests import card
 
     async with StoreView(store, tenant).open_store() as desk:
         record = await desk.find(request)
         events = await desk.broker.events(record.id, desk.viewer)
         now = await desk.broker.store.now()
     if as_json:
-        print_json({**record_facts(record, now), "events": [event_facts(event) for event in events]})
+        print_json({**asdict(record), "events": events})
     else:
         typer.echo("\n".join(card(record, now, events)))
 
@@ -171,6 +172,9 @@ class AlwaysLimits:
         calls = "" if self.times is None else count_text(self.times, "call")
         lasts = "" if self.seconds is None else str(timedelta(seconds=self.seconds))
         return " within ".join(filter(None, (calls, lasts)))
+
+
+UNLIMITED: Final = AlwaysLimits()
 
 
 @app.command()
@@ -293,22 +297,27 @@ async def answer(
     option: Option,
     *,
     message: str | None = None,
-    limits: AlwaysLimits | None = None,
+    limits: AlwaysLimits = UNLIMITED,
     as_json: bool,
 ) -> None:
     """Answer a request, and print the result. Raises `Trouble` if the store refuses the answer."""
-    from amplifier_hooks.cli.approvals.print_requests import inline, record_facts
+    from amplifier_hooks.cli.approvals.print_requests import inline
 
     async with view.open_store() as desk:
         resolution = await desk.broker.decide(
-            record.id, record.digest, option.id, desk.viewer, message=message, **asdict(limits or AlwaysLimits())
+            record.id,
+            record.digest,
+            option.id,
+            desk.viewer,
+            message=message,
+            seconds=limits.seconds,
+            times=limits.times,
         )
-        now = await desk.broker.store.now()
     if resolution.refusal is not None:
         raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
     after = resolution.record or record
     if as_json:
-        print_json(record_facts(after, now))
+        print_json(after)
     else:
         tool, who = inline(after.request.tool), inline(after.request.agent)
         typer.echo(f"{inline(option.label)}: {tool} for {who}, request {inline(after.id)}, digest {after.digest[:12]}")
@@ -328,13 +337,13 @@ async def grants(
       amplifier-hooks approvals grants
       amplifier-hooks approvals grants --session build-7 --json
     """
-    from amplifier_hooks.cli.approvals.print_requests import grant_facts, grant_lines
+    from amplifier_hooks.cli.approvals.print_requests import grant_lines
 
     async with StoreView(store, tenant, session).open_store() as desk:
         found = await desk.broker.grants(desk.viewer)
         uses = {grant.id: await desk.broker.store.grant_uses(grant.id) for grant in found}
     if as_json:
-        print_json([grant_facts(grant, uses[grant.id]) for grant in found])
+        print_json([{**asdict(grant), "uses": uses[grant.id]} for grant in found])
         return
     for grant in found:
         typer.echo("\n".join(grant_lines(grant, uses, uses[grant.id])))
@@ -511,16 +520,14 @@ async def check(file: File, *, as_json: AsJson = False) -> None:
 async def explain(
     file: File,
     *,
-    tool: Annotated[str | None, typer.Option(metavar="NAME", help="The tool.")] = None,
-    given: Annotated[str, typer.Option("--input", metavar="JSON", help="Its arguments; - reads them.")] = "{}",
-    request: Annotated[str | None, typer.Option(metavar="ID", help="Take a request in the store instead.")] = None,
+    tool: Annotated[str, typer.Option(metavar="NAME", help="The tool.")],
+    given: Annotated[
+        str, typer.Option("--input", metavar="FILE|JSON", help="Its arguments: JSON, a file of it, or - to read it.")
+    ] = "{}",
     cwd: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The session's directory; by default this one.")
     ] = None,
     risk: Annotated[Literal["low", "medium", "high"], typer.Option(help="The risk of the call.")] = "medium",
-    event: Annotated[str, typer.Option(metavar="NAME", help="The event.")] = "tool:pre",
-    store: Store = None,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only of this tenant.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Name the rules that decide about a call, those that also match, and why the rest do not.
@@ -528,80 +535,20 @@ async def explain(
     Examples:
       amplifier-hooks approvals rules explain rules.yaml --tool Bash --input '{"command": "git push"}'
       amplifier-hooks approvals rules explain rules.yaml --tool Write --input '{"file_path": "src/a.py"}' --cwd /project
-      amplifier-hooks approvals rules explain rules.yaml --request 8c1f
     """
     from approval_backends.rules.policy import Rules
 
-    if (tool is None) == (request is None):
-        raise typer.BadParameter("name a tool, or a request", param_hint="--tool / --request")
-    if request is not None:
-        facts = await facts_of_request(StoreView(store, tenant), request, quiet=as_json)
-    else:
-        where = Path.cwd() if cwd is None else cwd.absolute()
-        facts = ActionFacts(
-            tool=tool or "",
-            arguments=arguments_from(given),
-            event=event,
-            session="",
-            tenant=tenant or "",
-            cwd=str(where),
-            risk=risk,
-        )
+    facts = ActionFacts(
+        tool=tool,
+        arguments=json_object(given, "--input", """write such as '{"command": "ls"}'"""),
+        event=TOOL_PRE,
+        session="",
+        tenant="",
+        cwd=str(Path.cwd() if cwd is None else cwd.absolute()),
+        risk=risk,
+    )
     explanation = Rules.load(file).explain(facts)
-    if not as_json:
+    if as_json:
+        print_json(explanation)
+    else:
         print_text(str(explanation))
-        return
-    verdict = explanation.verdict
-    print_json(
-        {
-            "report_only": explanation.report_only,
-            "action": verdict.action if verdict else None,
-            "rule": verdict.rule if verdict else None,
-            "reason": verdict.reason if verdict else "",
-            "answers": list(verdict.answers) if verdict else [],
-            "risk": verdict.risk if verdict else None,
-            "risk_reason": verdict.risk_reason if verdict else "",
-            "rules": [
-                {
-                    "rule": one.rule,
-                    "action": one.action,
-                    "line": one.line,
-                    "matched": one.matched,
-                    "decides": one in explanation.deciding,
-                    "why": one.why,
-                }
-                for one in explanation.considered
-            ],
-        }
-    )
-
-
-async def facts_of_request(view: StoreView, given: str, *, quiet: bool) -> ActionFacts:
-    """Return the facts of a request in the store, and name it unless `quiet`."""
-    async with view.open_store() as desk:
-        request = (await desk.find(given)).request
-    if not quiet:
-        print_error(f"Request {request.id}: {request.tool} for {request.agent}")
-    # Rules do not judge by the risk that a rule assessed.
-    before = [one for one in request.assessments if not one.by.startswith("rule:")]
-    return ActionFacts(
-        tool=request.tool,
-        arguments=request.arguments,
-        event=request.event,
-        session=request.session,
-        tenant=request.tenant,
-        agent=request.agent,
-        cwd=request.cwd,
-        risk=highest(before) or ("medium" if request.assessments else request.risk),
-    )
-
-
-def arguments_from(given: str) -> dict[str, Any]:
-    """Return the arguments in an option; `-` is standard input. Raises `BadParameter` unless it is a JSON object."""
-    try:
-        arguments: Any = json.loads(sys.stdin.read() if given == "-" else given)
-    except ValueError as problem:
-        raise typer.BadParameter(f"the input is not JSON: {problem}", param_hint="--input") from None
-    if not isinstance(arguments, dict):
-        raise typer.BadParameter('the input is no JSON object; write {"command": "ls"}', param_hint="--input")
-    return arguments

@@ -1,11 +1,11 @@
-"""Requests and grants come in; text for people and JSON for programs go out. Foreign text is escaped here."""
+"""Requests and grants come in; text for people goes out. Foreign text is escaped here."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from amplifier_hooks.approvals import check_digest, grant_keys
+from amplifier_hooks.approvals import check_digest
 from amplifier_hooks.cli.common.terminal_io import count_text
 from amplifier_hooks.text.escape import clip, for_terminal
 from approval_backends.card.contents import oddities, reach, scope_text
@@ -30,9 +30,6 @@ USES_SHOWN: Final = 5
 """Most calls that a list shows of those a grant has covered."""
 MARK: Final = "    | "
 """The mark before every line of foreign text, so that none of it can pass for a line of ours."""
-
-
-# -- text --------------------------------------------------------------------------------------------------------------
 
 
 def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[str]:
@@ -186,54 +183,3 @@ def _span(seconds: float) -> str:
 
 def _clock(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------------
-
-
-def record_facts(record: RequestRecord, now: Moment) -> dict[str, Any]:
-    """Return the facts of a request, for programs."""
-    request, decision = record.request, record.decision
-    return {
-        **_fields(record, "id", "status", "digest"),
-        **_fields(request, "tool", "agent", "session", "tenant", "event", "cwd", "risk", "default"),
-        "arguments": dict(request.arguments),
-        "risk_reasons": [_fields(one, "by", "reason") for one in request.risk_reasons],
-        "impacts": [_fields(one, "kind", "place", "reason") for one in request.impacts],
-        "questions": [
-            {"hook": question.hook, "prompt": question.prompt, "scope": key.scope}
-            for question, key in zip(request.questions, grant_keys(request), strict=True)
-        ],
-        "odd": list(oddities(dict(request.arguments), inline)),
-        "options": [_fields(one, "id", "label", "kind") for one in request.options],
-        "created": record.created.wall,
-        "expires": record.expires,
-        "seconds_left": max(0.0, seconds_left(record.created, record.lifetime, now)) if not decision else None,
-        "reason": record.reason,
-        "decision": None
-        if decision is None
-        else {
-            **_fields(decision, "option", "by", "channel", "at", "message"),
-            "seconds": record.took,
-            "arguments": None if decision.arguments is None else dict(decision.arguments),
-        },
-    }
-
-
-def event_facts(event: RequestEvent) -> dict[str, Any]:
-    """Return the facts of an event of a request, for programs."""
-    return _fields(event, "kind", "at", "by", "channel", "note", "recorded")
-
-
-def grant_facts(grant: Grant, uses: Sequence[GrantUse] = ()) -> dict[str, Any]:
-    """Return the facts of a grant, for programs, with the calls that it has covered."""
-    return {
-        **_fields(grant, "id", "allows", "by", "channel", "request", "created", "expires", "times", "used"),
-        **_fields(grant.key, "tool", "hook", "scope", "agent", "session", "tenant", "cwd"),
-        "hook_version": grant.key.version,
-        "uses": [_fields(use, "at", "tool", "action") for use in uses],
-    }
-
-
-def _fields(value: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL, EISDIR, ENOTDIR, EPERM, EROFS
@@ -129,6 +130,8 @@ def refuse_inside_session(what: str) -> None:
         )
 
 
+LONGEST: Final = 1 << 20
+"""Characters that are read from standard input, at most."""
 TIME: Final = re.compile(r"(\d{1,6})([smhd])")
 SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -160,6 +163,29 @@ def seconds_of(text: str, option: str) -> float:
     if found is None:
         raise typer.BadParameter(f"{text!r} is no time; write 90s, 30m, 12h or 7d", param_hint=option)
     return int(found[1]) * SECONDS[found[2]]
+
+
+def json_object(given: str, option: str, example: str) -> dict[str, Any]:
+    """Return the JSON object of an option. `given` is JSON, a file of JSON, or `-` for standard input.
+
+    Raises `BadParameter`, with the example, for anything else.
+    """
+    import json
+
+    try:
+        if given == "-":
+            text = sys.stdin.read(LONGEST)
+        else:
+            text = given if given.lstrip().startswith(("{", "[")) else Path(given).read_text(encoding="utf-8")
+        value = json.loads(text)
+    except OSError as problem:
+        text = f"{given:.80} is neither JSON nor a file that can be read ({problem.strerror})"
+        raise typer.BadParameter(f"{text}; {example}", param_hint=option) from None
+    except (ValueError, RecursionError) as problem:
+        raise typer.BadParameter(f"{given:.80} is no JSON: {problem}; {example}", param_hint=option) from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"{given:.80} is no JSON object; {example}", param_hint=option)
+    return value
 
 
 def print_text(text: str, *, err: bool = False) -> None:
@@ -199,6 +225,8 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, frozenset):
         return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
     import attrs
     from msgspec import structs
 

@@ -7,7 +7,6 @@ that it reaches, and their answers.
 from __future__ import annotations
 
 import json
-import sys
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -129,10 +128,6 @@ def _short_spot(where: str) -> str:
     return for_log(where.removeprefix(f"{Path.cwd()}/"))
 
 
-LONGEST: Final = 1 << 20
-SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
-
-
 def event_named(name: str, own: Collection[str]) -> str:
     """Return the canonical name of an event of the catalogue or of the project's `own`.
 
@@ -143,31 +138,6 @@ def event_named(name: str, own: Collection[str]) -> str:
         meant = f"did you mean {near}?" if near else "events are such as tool:pre, tool:post, prompt:submit"
         raise typer.BadParameter(f"there is no event {name!r}; {meant}", param_hint="EVENT")
     return events.canonical(name)
-
-
-def payload_from(given: str | None, tool: str | None) -> dict[str, Any]:
-    """Return the data of an event, with the tool in it. `given` is JSON, a file of JSON, or `-` for standard input.
-
-    Raises `typer.BadParameter` for anything else.
-    """
-    data: object = {}
-    if given is not None:
-        try:
-            data = json.loads(_text(given))
-        except OSError as problem:
-            text = f"{given:.80} is neither JSON nor a file that can be read ({problem.strerror})"
-            raise typer.BadParameter(f"{text}; {SUCH}", param_hint="--input") from None
-        except (ValueError, RecursionError) as problem:
-            raise typer.BadParameter(f"{given:.80} is no JSON: {problem}; {SUCH}", param_hint="--input") from None
-    if not isinstance(data, dict):
-        raise typer.BadParameter(f"{given:.80} is no JSON object; {SUCH}", param_hint="--input")
-    return data if tool is None else {**data, "tool_name": tool}
-
-
-def _text(given: str) -> str:
-    if given == "-":
-        return sys.stdin.read(LONGEST)
-    return given if given.lstrip().startswith(("{", "[")) else Path(given).read_text(encoding="utf-8")
 
 
 def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ from amplifier_hooks.cli.common.terminal_io import (
     AsJson,
     Directory,
     count_text,
+    json_object,
     print_json,
     print_text,
     refuse_inside_session,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 CHANGED: Final = "has changed since it was trusted: the trusted files stay in force, and the change waits to be trusted"
+SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
 CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
 TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
 
@@ -289,7 +291,9 @@ def try_event(
 
     from amplifier_hooks.cli.project import hook_listing
 
-    data = hook_listing.payload_from(given, tool)
+    data = {} if given is None else json_object(given, "--input", SUCH)
+    if tool is not None:
+        data["tool_name"] = tool
     project = load_project(file)
     name = hook_listing.event_named(event, project.found.events)
     if run and not project.trusted:
