@@ -205,29 +205,6 @@ class InMemoryContext:
         """Return every message, in order. The list is a copy, the messages are not."""
         return list(self.messages)
 
-    def compact(self, keep: int, summary: str) -> int:
-        """Replace all but the last messages by a summary. Return the number of replaced messages.
-
-        At least `keep` messages stay; more, if a call would be separated from its results. The system messages at the
-        beginning stay as well.
-
-        Args:
-            keep: Number of last messages that stay at least.
-            summary: Text that takes the place of the others.
-        """
-        _check_text(summary)
-        roles = [message["role"] for message in self.messages]
-        first = next((place for place, role in enumerate(roles) if role != "system"), len(roles))
-        last = max(first, len(roles) - max(keep, 0))
-        if self._open:
-            last = min(last, self._open_calls_index())
-        while first < last < len(roles) and roles[last] == "tool":
-            last -= 1
-        if last == first:
-            return 0
-        self.messages[first:last] = [self._make_message("user", summary, {"source": "summary"})]
-        return last - first
-
     def to_openai(self, *, ephemeral: bool = False) -> list[Message]:
         """Return the history for OpenAI's chat completions; with `ephemeral`, also the next call's messages.
 

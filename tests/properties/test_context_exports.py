@@ -70,7 +70,6 @@ operations: Final[st.SearchStrategy[Operation]] = st.one_of(
     st.tuples(st.just("calls"), st.tuples(calls, words)),
     st.tuples(st.just("result"), st.tuples(ids, words, st.booleans())),
     st.tuples(st.just("result of an open call"), st.tuples(st.integers(0, 2), words, st.booleans())),
-    st.tuples(st.just("compact"), st.tuples(st.integers(0, 4))),
 )
 
 
@@ -81,7 +80,6 @@ class Story:
         self.context = InMemoryContext()
         self.kept: list[str] = []
         self.next: list[str] = []
-        self.compacted = False
 
     def happen(self, operation: Operation) -> None:
         """Do one step, unless the context refuses it."""
@@ -132,11 +130,6 @@ class Story:
         if opened := sorted(self.context.open_calls):
             self.result(opened[number % len(opened)], word, failed)
 
-    def compact(self, keep: int) -> None:
-        """Shorten the history, as a host does."""
-        if self.context.compact(keep, "summary"):
-            self.compacted = True
-
     steps: Final[dict[str, Callable[..., None]]] = {
         "say": say,
         "inject": inject,
@@ -145,7 +138,6 @@ class Story:
         "calls": calls,
         "result": result,
         "result of an open call": open_result,
-        "compact": compact,
     }
 
 
@@ -226,8 +218,7 @@ def check(story: Story) -> None:
         check_openai(for_openai)
         check_anthropic(for_anthropic)
         for exported in (repr(for_openai), repr(for_anthropic)):
-            if not story.compacted:
-                assert [exported.count(name) for name in story.kept] == [1] * len(story.kept)
+            assert [exported.count(name) for name in story.kept] == [1] * len(story.kept)
             assert [exported.count(name) for name in story.next] == [int(ephemeral)] * len(story.next)
 
 
@@ -240,7 +231,7 @@ TWO: Final = {"id": "c2", "name": "Bash", "input": {}}
 @example([("calls", ([ONE], "")), ("inject", ("system", "a")), ("result", ("c1", "", True))])
 @example([("calls", ([ONE, TWO], "a")), ("append", ("a",)), ("result", ("c2", "b", False)), ("say", ("user", "a"))])
 @example([("calls", ([ONE], "")), ("say", ("user", "a")), ("result", ("c1", "late", False))])
-@example([("calls", ([ONE], "")), ("result", ("c1", "a", False)), ("calls", ([ONE], "")), ("compact", (0,))])
+@example([("calls", ([ONE], "")), ("result", ("c1", "a", False)), ("calls", ([ONE], ""))])
 @example([("calls", ([ONE, TWO], "")), ("say", ("system", "")), ("append", ("a",)), ("result", ("c2", "", False))])
 @example([("calls", ([ONE, TWO], "")), ("say", ("system", "")), ("append", ("a",)), ("result", ("c2", "b", False))])
 @example([("next", ("assistant", "a"))])

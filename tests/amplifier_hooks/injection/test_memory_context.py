@@ -124,13 +124,13 @@ def test_a_result_that_comes_late() -> None:
 
 
 def test_a_late_result_of_what_is_gone() -> None:
-    """A late result of a call that was summarised away is not wanted any more."""
+    """A late result of a call whose messages the host removed is not wanted any more."""
     context = InMemoryContext()
     context.add_tool_calls([call()])
     context.add_message("user", "never mind")
-    context.compact(1, "it was quiet")
+    del context.messages[:2]
     context.add_tool_result("c1", "here I am")
-    assert story(context) == [("user", "it was quiet"), ("user", "never mind")]
+    assert story(context) == [("user", "never mind")]
 
 
 def test_ids_used_again() -> None:
@@ -228,7 +228,6 @@ def test_contents_that_are_none(content: Any) -> None:
         lambda: context.add_tool_result("c1", content),
         lambda: context.append_to_last_tool_result(content),
         lambda: context.add_ephemeral("user", content),
-        lambda: context.compact(0, content),
     ]
     for way in ways:
         with pytest.raises(HookUsageError, match="pass a str"):
@@ -275,70 +274,6 @@ def test_results_of_nothing() -> None:
     context.add_tool_result("c1", "done")
     with pytest.raises(HookUsageError, match="'c1'"):
         context.add_tool_result("c1", "done")
-
-
-# -- a shorter history -------------------------------------------------------------------------------------------------
-
-
-def long_story() -> InMemoryContext:
-    """Two rules, a question, two calls, an answer."""
-    context = InMemoryContext()
-    context.add_message("system", "be kind")
-    context.add_message("system", "be brief")
-    context.add_message("user", "what is it?")
-    context.add_tool_calls([call(), call("c2")])
-    context.add_tool_result("c1", "first")
-    context.add_tool_result("c2", "second")
-    context.add_message("assistant", "it is fine")
-    return context
-
-
-@pytest.mark.parametrize(
-    ("keep", "gone", "left"),
-    [
-        (0, 5, []),
-        (-1, 5, []),
-        (1, 4, ["it is fine"]),
-        (2, 1, ["", "first", "second", "it is fine"]),
-        (3, 1, ["", "first", "second", "it is fine"]),
-        (4, 1, ["", "first", "second", "it is fine"]),
-    ],
-)
-def test_compact(keep: int, gone: int, left: list[str]) -> None:
-    """A summary stands for all but the last; calls stay with their results, system messages at the top stay."""
-    context = long_story()
-    assert context.compact(keep, "a summary") == gone
-    assert [content for _, content in story(context)] == ["be kind", "be brief", "a summary", *left]
-    assert context.messages[2]["metadata"] == {"source": "summary"}
-
-
-@pytest.mark.parametrize("keep", [5, 6, 100])
-def test_nothing_to_compact(keep: int) -> None:
-    """Where everything stays there is nothing to sum up."""
-    context = long_story()
-    before = context.get_messages()
-    assert context.compact(keep, "a summary") == 0
-    assert context.messages == before
-    assert InMemoryContext().compact(0, "a summary") == 0
-
-
-def test_ids_after_compacting() -> None:
-    """Ids keep their meaning: those that stay are the same, and none is used again."""
-    context = long_story()
-    context.compact(1, "a summary")
-    context.add_message("user", "thanks")
-    assert [message["id"] for message in context.messages] == ["m1", "m2", "m8", "m7", "m9"]
-
-
-def test_open_calls_stay() -> None:
-    """Calls whose results are still to come are never summed up."""
-    context = long_story()
-    context.add_tool_calls([call("c3"), call("c4")], "look again")
-    context.add_tool_result("c3", "third")
-    context.add_message("system", "held", HOOK)
-    assert context.compact(0, "a summary") == 5
-    context.add_tool_result("c4", "fourth")
-    assert [content for _, content in story(context)][3:] == ["look again", "third", "fourth", "held"]
 
 
 LINTER: Final = {"source": "hook"}
