@@ -92,7 +92,6 @@ EXTRAS: Final[Mapping[str, str]] = {
     "anthropic": "chat",
     "asyncpg": "postgres",
     "claude_agent_sdk": "claude-agent-sdk",
-    "ctok": "claude",
     "fastapi": "server",
     "h11": "server",
     "httpx2": "http",

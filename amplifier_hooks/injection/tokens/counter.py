@@ -41,6 +41,7 @@ LONGEST_CHARACTER: Final = 4
 """Bytes of UTF-8 that one character takes at most."""
 
 LONGEST_TOKEN: Final = 128  # bytes, in the shipped encodings; no known tokenizer averages more
+_AT_ONCE: Final = 65_536  # bytes that take a few milliseconds at most; the event loop counts no longer text
 _PIECE: Final = 16_384
 _STRETCH: Final = 262_144
 _SAFE_CUT: Final = re.compile(r"[A-Za-z0-9](?=[ \t\n])")
@@ -135,8 +136,9 @@ class Counter:
         return await asyncio.to_thread(self.fit, text, limit)  # as above
 
     def _is_fast(self, text: str) -> bool:
-        most = self._cache.at_once if self._cache else -1
-        return LONGEST_CHARACTER * len(text) <= most or utf8_size(text) <= most
+        if self._cache is None:
+            return False
+        return LONGEST_CHARACTER * len(text) <= _AT_ONCE or utf8_size(text) <= _AT_ONCE
 
     def _tokenizer(self) -> Tokenizer:
         if self._cache is None:
@@ -190,8 +192,7 @@ def _measure(by: Tokenizer, stretch: str) -> _Sum:
 
 
 def _tokens(by: Tokenizer, total: _Sum) -> int:
-    tokens = -(-total.tokens * by.yardstick.percent // 100)
-    return min(tokens, total.size) if by.bounded else tokens
+    return min(-(-total.tokens * by.yardstick.percent // 100), total.size)  # a token holds at least one byte
 
 
 def _result(by: Tokenizer, total: _Sum, limit: int | None, *, complete: bool = True) -> TokenCount:

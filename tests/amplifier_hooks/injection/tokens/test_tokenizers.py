@@ -15,17 +15,11 @@ from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
 from amplifier_hooks.injection.tokens import counter, tokenizers
 from amplifier_hooks.injection.tokens.counter import TokenCount, count, counter_for
-from amplifier_hooks.injection.tokens.tokenizers import ENCODINGS, Unavailable, encoding, unpack, yardstick
+from amplifier_hooks.injection.tokens.tokenizers import ENCODINGS, Unavailable, encoding, unpack
 from tests.ranks import to_text
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 EXACT = {"o200k_base": 10, "cl100k_base": 10}
-
-
-@pytest.fixture(autouse=True)
-def _without_ctok(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is without the extra `claude`."""
-    monkeypatch.setattr("amplifier_hooks.injection.tokens.tokenizers.find_spec", lambda _name: None)
 
 
 @pytest.mark.rule("INJ-4")
@@ -97,7 +91,7 @@ def test_estimates(model: str, method: str, tokens: int) -> None:
     ids=["prose", "markdown", "code", "Russian", "capitals", "a run"],
 )
 def test_claude_is_never_under_counted(text: str, most: float) -> None:
-    """The estimate for Claude is above what its own tokenizer makes of any kind of text, as ctok has measured it."""
+    """The estimate for Claude is above what its own tokenizer makes of any kind of text, as it was measured."""
     assert count(text, "claude-opus-4-7").tokens >= most * count(text, "o200k_base").tokens
 
 
@@ -111,15 +105,6 @@ def test_one_counter_for_a_yardstick() -> None:
     """Models that are measured alike share a counter."""
     assert counter_for("gpt-5") is counter_for("o3")
     assert counter_for("gpt-5") is not counter_for("gpt-4")
-
-
-def test_a_folder_named_ctok_is_no_ctok(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that only has the name leaves the estimate as it was."""
-    monkeypatch.setattr(
-        "amplifier_hooks.injection.tokens.tokenizers.find_spec",
-        lambda _name: type("Spec", (), {"origin": None}),
-    )
-    assert yardstick("claude-opus-4-7").percent == 280
 
 
 ROOT = Path(__file__).parents[4]
@@ -253,7 +238,6 @@ def test_damaged_file(
 @pytest.mark.parametrize("model", ["gpt-5", "claude-opus-4-5", "gemini-3", "gpt-4", None])
 def test_without_tiktoken(model: str | None, unsettled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where tiktoken does not load, nor anything else that counts, bytes are counted for every model."""
-    monkeypatch.setitem(sys.modules, "ctok", None)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     monkeypatch.setitem(sys.modules, "tiktoken.model", None)
     assert counter.count("four", model) == TokenCount(tokens=4, exact=False, method="bytes")
