@@ -3,9 +3,8 @@
 The copies lie in the state folder, for their owner alone. Each hook has a folder of its own, named after the digest of
 the hook's files. Within it the files keep their paths, so that a script finds the files beside it.
 
-Copies that no trusted list and no running process uses are removed. Each process writes the names of the copies that it
-may start into a file of its own, and keeps the lock of that file while it runs. The system ends the lock with the
-process, so a file without a lock counts for nothing.
+Copies that no trusted list names are removed 30 days after a process last began to use them. Should a process run on
+them longer than that, its hooks are unavailable, and so its gates deny.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import re
 import shutil
 import stat
 import sys
+import time
 from contextlib import suppress
 from importlib.util import resolve_name
 from pathlib import Path
-from secrets import token_hex
-from threading import Lock, RLock
+from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,76 +47,35 @@ from amplifier_hooks.definitions.trust import (
 )
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.storage.database import StoreUnavailable, UnsafeStore
-from amplifier_hooks.storage.state_folder import inspect_folder, locked, make_private, take_lock, write_private
+from amplifier_hooks.storage.state_folder import inspect_folder, make_private, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amplifier_hooks.definitions.trust import TrustStore
 
 
-LOCK: Final = ".lock"
-USES: Final = ".uses-"
-"""Beginning of the name of the file in which a process names its copies."""
 NAME: Final = re.compile(r"[0-9a-f]{64}")
+UNUSED_FOR: Final = 30 * 86_400.0
+"""Seconds after which a copy that no trusted list names is removed. Requests about changes end by then, too."""
 
 
-@define(eq=False)
-class CopiesInUse:
-    """The copies that this process may start, by their folder. They stay until the process ends."""
+def remove_unused(store: TrustStore, now: Callable[[], float] = time.time) -> int:
+    """Remove the copies that no trusted list names and no process has begun to use lately, and return their number.
 
-    _files: dict[Path, tuple[int, set[str]]] = field(factory=dict, init=False)
-    _lock: Lock = field(factory=Lock, init=False)
-
-    def hold(self, folder: Path, names: Iterable[str]) -> None:
-        """Keep the copies with these names from being removed. Raises `OSError`."""
-        with self._lock:
-            descriptor, known = self._files.get(folder, (-1, set()))
-            new = {*names} - known
-            if not new:
-                return
-            make_private(folder)
-            with locked(folder / LOCK):  # no removal is under way
-                if descriptor < 0:
-                    path = folder / f"{USES}{os.getpid()}-{token_hex(8)}"
-                    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                    take_lock(descriptor)
-                os.write(descriptor, "".join(f"{name}\n" for name in sorted(new)).encode())
-                self._files[folder] = descriptor, known | new
-
-
-IN_USE: Final = CopiesInUse()
-
-
-def remove_unused(store: TrustStore) -> int:
-    """Remove the copies that no trusted list and no running process uses, and return their number.
-
-    A copy that cannot be removed stays. On Windows no process can tell what another one uses, so all copies stay.
+    A copy that cannot be removed stays.
     """
-    folder = store.copies
-    if os.name == "nt" or not folder.is_dir():
+    if not store.copies.is_dir():
         return 0
     removed = 0
-    with suppress(OSError), locked(folder / LOCK):
-        kept = {*_names_in_use(folder), *(digest_of_files(one) for one in store.groups())}
-        for one in folder.iterdir():
-            if NAME.fullmatch(one.name) and one.name not in kept:
+    with suppress(OSError):
+        kept = set(map(digest_of_files, store.groups()))
+        for one in store.copies.iterdir():
+            unnamed = NAME.fullmatch(one.name) and one.name not in kept
+            if unnamed and one.stat().st_mtime < now() - UNUSED_FOR:
                 shutil.rmtree(one, ignore_errors=True)
                 removed += not one.exists()
     return removed
-
-
-def _names_in_use(folder: Path) -> Iterator[str]:
-    """Yield the names of the copies of running processes, and remove the files of those that are gone."""
-    for path in folder.glob(f"{USES}*"):
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            if take_lock(descriptor):
-                path.unlink()
-            else:
-                yield from path.read_text("ascii").split()
-        finally:
-            os.close(descriptor)
 
 
 LARGEST: Final = 16 * 1024 * 1024
@@ -205,8 +163,8 @@ class TrustedFiles:
 
     def make(self) -> None:
         """Make the copies. Raises `HookUnavailable` for a changed file, and `OSError` if they cannot be written."""
-        IN_USE.hold(self.folder, self._names())
-        _inspect(self.folder)
+        make_private(self.folder)
+        self.inspect()
         for key in self.listed.groups:
             self.of(key).make()
 
@@ -223,16 +181,14 @@ class TrustedFiles:
         return load_files(Path(self.listed.start), environment=environment, copies=pages.root)
 
     def inspect(self) -> None:
-        """Keep the copies from being removed while this process runs.
+        """Keep the copies from being removed for the next 30 days.
 
         Raises `HookUnavailable` if other users could change them.
         """
-        with suppress(OSError):  # no process removes copies from a folder in which none can write
-            IN_USE.hold(self.folder, self._names())
+        for key in self.listed.groups:
+            with suppress(OSError):  # not made yet, or in a folder in which no process can write or remove
+                os.utime(self.of(key).root)
         _inspect(self.folder)
-
-    def _names(self) -> set[str]:
-        return set(map(digest_of_files, self.listed.groups.values()))
 
 
 def _inspect(folder: Path) -> None:

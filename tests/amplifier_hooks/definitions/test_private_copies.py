@@ -3,16 +3,16 @@
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
+from time import time
 
 import pytest
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions import DefinedHooks, TrustStore, load_files
 from amplifier_hooks.definitions.list_files import FileDigests, list_files
-from amplifier_hooks.definitions.private_copies import CopiesInUse, TrustedFiles, remove_unused
+from amplifier_hooks.definitions.private_copies import UNUSED_FOR, TrustedFiles, remove_unused
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.result import Outcome
 
@@ -191,6 +191,7 @@ async def test_code_in_an_argument_imports_nothing_of_the_project(argv: str, pro
 GUARD = """
 import dataclasses, pickle
 from pathlib import Path
+from time import time
 from pydantic import BaseModel
 from amplifier_hooks import HookResult
 import my_rules
@@ -282,14 +283,6 @@ HOOKS = (
     "version: 1\nhooks:\n- {name: guard, event_type: tool:pre, handler_ref: command, config: {argv: [./guard.sh]}}\n"
 )
 OLD = "0" * 64
-HOLD = """
-import sys
-from pathlib import Path
-from amplifier_hooks.definitions.private_copies import IN_USE
-IN_USE.hold(Path(sys.argv[1]), ["0" * 64])
-print("held", flush=True)
-sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -304,6 +297,7 @@ def store(tmp_path: Path) -> TrustStore:
     store.trust("project", [listed])
     (store.copies / OLD / "sub").mkdir(parents=True)
     (store.copies / OLD / "sub" / "guard.sh").write_text("")
+    os.utime(store.copies / OLD, (0, 0))
     return store
 
 
@@ -324,29 +318,16 @@ def test_copies_that_nothing_uses_are_removed(store: TrustStore) -> None:
 
 
 @pytest.mark.rule("TRU-9")
-def test_copies_of_a_running_process_stay(store: TrustStore) -> None:
-    """Copies that a process may start stay while it runs, and are removed after its end, however it ended."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, os.fspath(store.copies)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert remove_unused(store) == 0
-        assert OLD in names(store)
-        process.kill()
-        process.wait()
-    assert remove_unused(store) == 1
-    assert len(list(store.copies.glob(".uses-*"))) == 1  # that of this process
-
-
-@pytest.mark.rule("TRU-9")
-def test_copies_of_this_process_stay(store: TrustStore) -> None:
-    """Copies that this process once had in force stay, also after they are no longer trusted."""
-    CopiesInUse().hold(store.copies, [OLD])
-    in_use = CopiesInUse()
-    in_use.hold(store.copies, [OLD])
-    in_use.hold(store.copies, [OLD])
+def test_copies_that_were_used_lately_stay(store: TrustStore) -> None:
+    """Copies of a list that is no longer trusted stay for 30 days after a process has put them in force."""
+    listed = store.trusted_list("project")
+    assert listed is not None
+    for one in store.copies.iterdir():
+        os.utime(one, (0, 0))
+    TrustedFiles(listed, store.copies).inspect()
     store.trust("project", [])
     before = names(store)
-    assert remove_unused(store) == 0
-    assert names(store) == before
+    assert remove_unused(store) == 1
+    assert names(store) == before - {OLD}
+    assert remove_unused(store, lambda: time() + UNUSED_FOR + 1) == len(listed.groups)
+    assert not names(store)
