@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4
@@ -134,8 +133,6 @@ class Inventory(msgspec.Struct, eq=False):
     hooks: HookRegistry
     recorder: Recorder
     tenant: str
-    every_run: bool = False
-    """True if the record has every run of hooks as well, with its start and its end."""
     changes: list[RegistryChange] = []
     """The changes that are not on record yet."""
     _more: int = 0
@@ -158,24 +155,6 @@ class Inventory(msgspec.Struct, eq=False):
             await self.recorder.note("registry.changed", {name: value for name, value in about if value})
         if more:
             await self.recorder.note("registry.changed", {"what": "more", "number": more})
-
-    async def run(self, event: str, payload: Mapping[str, Any], deciding: Awaitable[Outcome]) -> Outcome:
-        """Record the hooks of an event before they are asked, and the end of the run after their answers.
-
-        Raises the errors of `deciding`; the end of a run that raised is on record as well.
-        """
-        told = self.hooks.explain(event, payload)
-        about = {"event": told.event, "event_id": payload.get("event_id")}
-        asked = [one.name for one in told.hooks]
-        await self.recorder.note("hooks.asked", {**about, "hooks": asked, "observers": len(told.observers)})
-        began, answers = perf_counter(), None
-        try:
-            outcome = await deciding
-            answers = len(outcome.answers)
-        finally:
-            spent = (perf_counter() - began) * 1e3
-            await self.recorder.note("hooks.answered", {**about, "answers": answers, "duration_ms": spent})
-        return outcome
 
     async def close(self) -> None:
         """Write the remaining changes, and stop watching."""
@@ -339,11 +318,9 @@ class Judge(msgspec.Struct, eq=False, kw_only=True):
             verdict, outcome = None, self._deny_stopped(Outcome(events.canonical(event), payload))
         else:
             verdict = None
-            answering = self.deliberate(self.hooks.emit(event, payload, notify=False, exact=given, rests=rests))
-            if self.inventory is not None and self.inventory.every_run:
-                answering = self.inventory.run(event, payload, answering)
             try:
-                outcome = await answering
+                emitting = self.hooks.emit(event, payload, notify=False, exact=given, rests=rests)
+                outcome = await self.deliberate(emitting)
             except Stopped:
                 outcome = self._deny_stopped(Outcome(events.canonical(event), payload))
             if act is not None and outcome.modified and outcome.action != "deny":

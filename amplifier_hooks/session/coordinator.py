@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, Unpack
 import msgspec
 from msgspec.structs import replace
 
+from amplifier_hooks import events
 from amplifier_hooks.admission.approval_request import Origin
 from amplifier_hooks.admission.approver import Approver, Lease
 from amplifier_hooks.admission.judge import Inventory, deny_outcome, problem_of
@@ -26,21 +27,7 @@ from amplifier_hooks.dispatch.chain import as_payload
 from amplifier_hooks.dispatch.merge import merge
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookAbortError, UnknownTool
-from amplifier_hooks.events import (
-    CANCEL_COMPLETED,
-    CANCEL_REQUESTED,
-    ERROR_ORCHESTRATOR,
-    ORCHESTRATOR_COMPLETE,
-    PROMPT_COMPLETE,
-    PROMPT_SUBMIT,
-    SESSION_END,
-    SESSION_FORK,
-    SESSION_RESUME,
-    SESSION_START,
-    TOOL_PRE,
-    USER_NOTIFICATION,
-    canonical,
-)
+from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.foreign_code import DaemonPool, TooLate, finish_despite_cancel, within
 from amplifier_hooks.injection.budget import Budget
 from amplifier_hooks.injection.inject import Injector
@@ -134,7 +121,6 @@ class SessionCoordinator:
             outcome of the call is pending; with any other backend the question expires.
         grants: The store of grants; by default the backend if it is one, or memory.
         audit_required: True if an act that cannot be recorded is denied. If False, the failure is only logged.
-        audit_runs: True if the record has the start and the end of every run of hooks, and not only their answers.
         self_protection: Denies tool calls that could take the session's guard away; without it, none is denied for
             that.
 
@@ -244,9 +230,9 @@ class SessionCoordinator:
                 await self._session.inventory.open()
             await self._record_protection()
             goes_on = await self._begin_lease()
-            event = SESSION_RESUME if goes_on else SESSION_START if self._parent is None else SESSION_FORK
+            begins = events.SESSION_START if self._parent is None else events.SESSION_FORK
             about = {} if self._parent is None else {"parent": self._parent.session_id}
-            await self._session.emit(event, about)
+            await self._session.emit(events.SESSION_RESUME if goes_on else begins, about)
 
     async def _record_protection(self) -> None:
         """Record that the self-protection is off, where an operator or the session above would have it on."""
@@ -299,7 +285,7 @@ class SessionCoordinator:
             await asyncio.gather(*(child.close() for child in tuple(self._children)))
             await self._run_closing_step(self._session.undecided.wait_until_none())
             if self._started:
-                await self._run_closing_step(self._session.emit(SESSION_END, {}))
+                await self._run_closing_step(self._session.emit(events.SESSION_END, {}))
             await self._run_closing_step(self._session.approver.end("the session ended", final=self._final))
             if self._session.inventory is not None:
                 await self._run_closing_step(self._session.inventory.close())
@@ -342,10 +328,10 @@ class SessionCoordinator:
         await self._tell_cancelled(reason)
 
     async def _tell_cancelled(self, reason: str) -> None:
-        await self._session.emit(CANCEL_REQUESTED, {"reason": reason})
+        await self._session.emit(events.CANCEL_REQUESTED, {"reason": reason})
         for child in tuple(self._children):
             await child._tell_cancelled(reason)
-        await self._session.emit(CANCEL_COMPLETED, {"reason": reason})
+        await self._session.emit(events.CANCEL_COMPLETED, {"reason": reason})
 
     def _stop(self, reason: str, *, closed: bool = False) -> None:
         for one in self._tree():
@@ -403,7 +389,7 @@ class SessionCoordinator:
             yield turn
         except Exception as error:
             turn.status = "error"
-            await session.emit(ERROR_ORCHESTRATOR, {"error": problem_of(error)})
+            await session.emit(events.ERROR_ORCHESTRATOR, {"error": problem_of(error)})
             raise
         except BaseException:
             turn.status = "cancelled"
@@ -412,7 +398,7 @@ class SessionCoordinator:
             await self._end_turn(turn, orchestrator or session.agent, (perf_counter() - began) * 1e3)
 
     async def _begin_turn(self, prompt: str, cwd: str | None) -> Turn:
-        outcome = await self._session.emit(PROMPT_SUBMIT, {"prompt": prompt}, cwd)
+        outcome = await self._session.emit(events.PROMPT_SUBMIT, {"prompt": prompt}, cwd)
         left = outcome.data.get("prompt")
         if not isinstance(left, str):
             problem = f"a hook replaced the prompt by something of type {type(left).__name__}"
@@ -434,11 +420,11 @@ class SessionCoordinator:
             "duration_ms": spent,
             "status": turn.status,
         }
-        await session.emit(ORCHESTRATOR_COMPLETE, facts)
+        await session.emit(events.ORCHESTRATOR_COMPLETE, facts)
         if turn.status in ("denied", "error"):
             why = f"The turn ended: {turn.status}" + (f" ({turn.reason})" if turn.reason else "")
-            await session.emit(USER_NOTIFICATION, {"message": why, "level": "warning"})
-        await session.emit(PROMPT_COMPLETE, {"prompt": turn.prompt, "response": turn.response})
+            await session.emit(events.USER_NOTIFICATION, {"message": why, "level": "warning"})
+        await session.emit(events.PROMPT_COMPLETE, {"prompt": turn.prompt, "response": turn.response})
 
     def reset_turn(self) -> None:
         """Begin a turn, in a host that does not use `turn`: renew the injection budget, and clear a cancellation."""
@@ -475,7 +461,7 @@ class SessionCoordinator:
         """
         session = self._session
         answer = Answer(hook_name, as_result(result))
-        outcome = merge(canonical(event), session.payload({}), [answer])
+        outcome = merge(events.canonical(event), session.payload({}), [answer])
         session.injector.check(outcome.injections)
         with session.undecided:
             outcome = await session.record_outcome(outcome, stops=session.hooks.can_be_stopped(outcome.event))
@@ -765,7 +751,7 @@ def make_session(settings: Settings, parent: Session | None) -> Session:
         mark=mark,
         rules=FailClosedRules(*policies) if policies else None,
         origin=origin,
-        inventory=None if settings.audit is None else Inventory(hooks, recorder, tenant, settings.audit_runs),
+        inventory=None if settings.audit is None else Inventory(hooks, recorder, tenant),
         schemas=settings.tool_schemas,
         parent=parent,
         run=settings.run_id,

@@ -16,13 +16,13 @@ from uuid import uuid4
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from amplifier_hooks import ports
 from amplifier_hooks.approvals import Claims
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.errors import ApprovalTimeout, HookError, InvalidCollaborator, InvalidLimit, InvalidRegistration
 from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.injection.budget import InjectionLimits
 from amplifier_hooks.injection.memory_context import InMemoryContext
-from amplifier_hooks.ports import Decision
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import DEFAULT_OPTIONS
 from amplifier_hooks.session.display import LogDisplay
@@ -32,24 +32,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from amplifier_hooks.admission.rules import SelfProtection
-    from amplifier_hooks.ports import (
-        ApprovalBackend,
-        ApprovalRequest,
-        AuditSink,
-        Clock,
-        ContextManager,
-        DisplaySystem,
-        GrantStore,
-        KeptResult,
-        Risk,
-        RulePolicy,
-        Settlement,
-        TokenCounter,
-        UpstreamMethod,
-    )
     from amplifier_hooks.text.json_schema import Schema
-
-EXAMPLE: Final = "SessionCoordinator(registry, session_id='s1')"
 
 SECOND_NAMES: Final = {"approval_system": "approvals", "display_system": "display"}
 """Options that have two names."""
@@ -68,75 +51,46 @@ class SessionOptions(TypedDict, total=False):
     """Options of a session and of a child; `SessionCoordinator` explains them."""
 
     session_id: str | None
-    context: ContextManager | None
-    approvals: ApprovalBackend | UpstreamMethod | None
-    approval_system: ApprovalBackend | UpstreamMethod | None
-    display: DisplaySystem | None
-    display_system: DisplaySystem | None
-    audit: AuditSink | None
+    context: ports.ContextManager | None
+    approvals: ports.ApprovalBackend | ports.UpstreamMethod | None
+    approval_system: ports.ApprovalBackend | ports.UpstreamMethod | None
+    display: ports.DisplaySystem | None
+    display_system: ports.DisplaySystem | None
+    audit: ports.AuditSink | None
     budget: InjectionLimits | None
     injection_budget_per_turn: int | None
     injection_size_limit: int | None
     model: str | None
-    counter: TokenCounter | None
+    counter: ports.TokenCounter | None
     tenant: str
     tools: Mapping[str, Callable[[Any], Awaitable[Any] | Any]] | None
     run_id: str | None
-    clock: Clock | None
-    rules: RulePolicy | None
+    clock: ports.Clock | None
+    rules: ports.RulePolicy | None
     cwd: str | PathLike[str] | None
-    risk: Callable[[str, Mapping[str, Any]], Risk] | None
+    risk: Callable[[str, Mapping[str, Any]], ports.Risk] | None
     approval_wait: float | None
-    grants: GrantStore | None
+    grants: ports.GrantStore | None
     audit_required: bool
-    audit_runs: bool
     tool_schemas: Mapping[str, Any] | None
     self_protection: SelfProtection | None
 
 
-def as_registry(hooks: object) -> HookRegistry:
-    """Return the registry. Raises `InvalidCollaborator` for anything else."""
-    if not isinstance(hooks, HookRegistry):
-        raise misplaced("hooks", hooks)
-    return hooks
+def check_that(fits: Callable[[object], bool], name: str, remedy: str) -> Callable[[Any], Any]:
+    """Return the check of an option. The check raises `InvalidCollaborator` for a value that does not fit."""
+
+    def check(value: object) -> object:
+        if fits(value):
+            return value
+        kind = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+        raise InvalidCollaborator(f"{name} is {kind}; {remedy}")
+
+    return check
 
 
-def as_id(session_id: object) -> str:
-    """Return the id, or a new one for "". Raises `InvalidCollaborator`."""
-    if not isinstance(session_id, str):
-        raise misplaced("session_id", session_id)
-    return session_id or uuid4().hex
-
-
-def as_display(display: object) -> DisplaySystem:
-    """Return the display. Raises `InvalidCollaborator` for an object that cannot show a message."""
-    if isinstance(display, type) or not hasattr(display, "show_message"):
-        raise InvalidCollaborator(
-            f"display is {kind_text(display)}; pass an object with show_message(message, level, source), such as "
-            "TerminalDisplay()"
-        )
-    return cast("DisplaySystem", display)
-
-
-def as_approver(approvals: object) -> ApprovalBackend | UpstreamMethod:
-    """Return the approver. Raises `InvalidCollaborator` for an object that has no method to ask with."""
-    if isinstance(approvals, type) or not (hasattr(approvals, "request") or hasattr(approvals, "request_approval")):
-        raise InvalidCollaborator(
-            f"approvals is {kind_text(approvals)}; pass a backend such as TerminalApprovals(), and several as "
-            "RacingApprovals(first, second)"
-        )
-    return cast("ApprovalBackend | UpstreamMethod", approvals)
-
-
-def kind_text(value: object) -> str:
-    """Return the kind of a value that cannot be used, for an error."""
-    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
-
-
-def misplaced(name: str, value: object) -> InvalidCollaborator:
-    """Return the error for an argument that stands in the place of another one."""
-    problem = f"{name} is of type {type(value).__name__}"
-    return InvalidCollaborator(f"{problem}; pass the HookRegistry first, and everything else by its name: {EXAMPLE}")
+def has_method(*names: str) -> Callable[[object], bool]:
+    """Return the test for an object, and no class, that has one of these methods."""
+    return lambda value: not isinstance(value, type) and any(hasattr(value, name) for name in names)
 
 
 def working_directory() -> str:
@@ -169,11 +123,17 @@ def compile_schemas(given: Mapping[str, Any]) -> dict[str, Schema]:
     return schemas
 
 
+BY_NAME: Final = (
+    "pass the HookRegistry first, and everything else by its name: SessionCoordinator(registry, session_id='s1')"
+)
+BACKENDS: Final = "pass a backend such as TerminalApprovals(), and several as RacingApprovals(first, second)"
+DISPLAYS: Final = "pass an object with show_message(message, level, source), such as TerminalDisplay()"
+
 CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "hooks": as_registry,
-    "session_id": as_id,
-    "approvals": as_approver,
-    "display": as_display,
+    "hooks": check_that(lambda value: isinstance(value, HookRegistry), "hooks", BY_NAME),
+    "session_id": check_that(lambda value: isinstance(value, str), "session_id", BY_NAME),
+    "approvals": check_that(has_method("request", "request_approval"), "approvals", BACKENDS),
+    "display": check_that(has_method("show_message"), "display", DISPLAYS),
     "tools": dict,
     "cwd": fspath,
     "approval_wait": check_wait,
@@ -188,24 +148,23 @@ class Settings(Struct, frozen=True, kw_only=True, eq=False):
     hooks: HookRegistry = field(default_factory=HookRegistry)
     agent: str
     session_id: str = field(default_factory=lambda: uuid4().hex)
-    context: ContextManager = field(default_factory=InMemoryContext)
-    approvals: ApprovalBackend | UpstreamMethod | None = None
-    display: DisplaySystem = field(default_factory=LogDisplay)
-    audit: AuditSink | None = None
+    context: ports.ContextManager = field(default_factory=InMemoryContext)
+    approvals: ports.ApprovalBackend | ports.UpstreamMethod | None = None
+    display: ports.DisplaySystem = field(default_factory=LogDisplay)
+    audit: ports.AuditSink | None = None
     budget: InjectionLimits = field(default_factory=InjectionLimits)
     model: str | None = None
-    counter: TokenCounter | None = None
+    counter: ports.TokenCounter | None = None
     tenant: str = ""
     tools: Mapping[str, Callable[[Any], Any]] = {}
     run_id: str | None = None
-    clock: Clock = field(default_factory=SystemClock)
-    rules: RulePolicy | None = None
+    clock: ports.Clock = field(default_factory=SystemClock)
+    rules: ports.RulePolicy | None = None
     cwd: str = field(default_factory=working_directory)
-    risk: Callable[[str, Mapping[str, Any]], Risk] | None = None
+    risk: Callable[[str, Mapping[str, Any]], ports.Risk] | None = None
     approval_wait: float | None = None
-    grants: GrantStore | None = None
+    grants: ports.GrantStore | None = None
     audit_required: bool = True
-    audit_runs: bool = False
     tool_schemas: Mapping[str, Schema] = {}
     self_protection: SelfProtection | None = None
 
@@ -233,6 +192,8 @@ class Settings(Struct, frozen=True, kw_only=True, eq=False):
             given["cwd"] = realpath(given["cwd"])
         if parent is not None:
             given = {**asdict(parent), "session_id": None, "context": None, **given}
+        if given.get("session_id") == "":
+            del given["session_id"]
         chosen = {name: value for name, value in given.items() if value is not None}
         return cls(**chosen | {name: check(chosen[name]) for name, check in CHECKS.items() if name in chosen})
 
@@ -251,7 +212,7 @@ class UpstreamApprovals:
         self._claims = Claims()
         self._pool = DaemonPool(1, "approvals")
 
-    async def request(self, request: ApprovalRequest) -> Decision:
+    async def request(self, request: ports.ApprovalRequest) -> ports.Decision:
         """Ask for one of the labels.
 
         Raises `ApprovalTimeout` for the upstream timeout, `HookError` for a label that was not offered, and any other
@@ -274,7 +235,7 @@ class UpstreamApprovals:
         chosen = next((option.id for option in request.options if option.label == label), None)
         if chosen is None:
             raise HookError(f"{label!r:.100} was not offered")
-        decision = Decision(option=chosen, by="user", channel="upstream")
+        decision = ports.Decision(option=chosen, by="user", channel="upstream")
         self._claims.note(request, decision)
         return decision
 
@@ -282,7 +243,7 @@ class UpstreamApprovals:
         """Claim the approval: once, and for the digest that was shown."""
         return self._claims.take(request_id, digest)
 
-    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
+    async def settle(self, request_id: str, outcome: ports.Settlement, result: ports.KeptResult | None = None) -> None:
         """Do nothing: this backend stores no results."""
 
     async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method
@@ -299,8 +260,8 @@ def _takes_keywords(method: Any, asked: Mapping[str, object]) -> bool:
     return True
 
 
-def as_backend(approvals: Any) -> ApprovalBackend | None:
+def as_backend(approvals: Any) -> ports.ApprovalBackend | None:
     """Return a session's approver as a backend; adapt an object with the four-argument method."""
     if approvals is None or hasattr(approvals, "request"):
-        return cast("ApprovalBackend | None", approvals)
+        return cast("ports.ApprovalBackend | None", approvals)
     return UpstreamApprovals(approvals)

@@ -204,7 +204,8 @@ def test_no_registry(value: Any) -> None:
     how = (
         r"pass the HookRegistry first, and everything else by its name: SessionCoordinator\(registry, session_id='s1'\)"
     )
-    with pytest.raises(InvalidCollaborator, match=f"hooks is of type {type(value).__name__}; {how}"):
+    kind = f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+    with pytest.raises(InvalidCollaborator, match=f"hooks is {kind}; {how}"):
         SessionCoordinator(value)
     with pytest.raises(InvalidCollaborator, match=how):
         SessionCoordinator().child("reviewer", hooks=value)
