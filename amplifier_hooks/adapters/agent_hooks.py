@@ -26,7 +26,13 @@ from amplifier_hooks import events
 from amplifier_hooks.adapters.shared import Texts, call_at_end, plain_message
 from amplifier_hooks.errors import HookAbortError, MissingExtra
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.session.program_call import ProgramModelCall, ProgramToolCall, differs
+from amplifier_hooks.session.program_call import (
+    OpenCalls,
+    ProgramModelCall,
+    ProgramToolCall,
+    ProgramToolFailed,
+    differs,
+)
 
 try:
     from agent_hooks import (
@@ -62,10 +68,6 @@ GATE_TIMEOUT: Final = 24 * 3600.0
 """Seconds a gate may take. The emitter limits the time of each interceptor, the approver that of each question."""
 
 
-class HostToolFailed(Exception):
-    """The host reports that its tool failed."""
-
-
 # -- a session's hooks as an interceptor of a host -------------------------------------------------------------------
 
 
@@ -83,7 +85,7 @@ class SessionInterceptor:
     session: SessionCoordinator
     _texts: Texts[dict[str, Any]] = field(init=False)
     _turn: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _calls: dict[str, ProgramToolCall] = field(factory=dict, init=False)
+    _calls: OpenCalls[str] = field(factory=OpenCalls, init=False)
     _model: ProgramModelCall | None = field(default=None, init=False)
     _answer: Any = field(default=None, init=False)
 
@@ -148,10 +150,7 @@ class SessionInterceptor:
         call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
             return denial_verdict(call.outcome.by if call.outcome else None, call.denial)
-        earlier = self._calls.pop(call.id, None)
-        self._calls[call.id] = call
-        if earlier is not None:  # the host reports nothing more about that call
-            await earlier.give_up()
+        await self._calls.put(call.id, call)
         return change_verdict("$target", call.input)
 
     async def after_tool(self, context: AgentContext) -> Verdict:
@@ -165,7 +164,7 @@ class SessionInterceptor:
             await call.report_mismatch(about["name"], about["args"])
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
-            await call.report_error(HostToolFailed(str(result["value"])))
+            await call.report_error(ProgramToolFailed(str(result["value"])))
             return Verdict.allow()
         outcome = await call.report_result(result["value"])
         replaced = outcome.ok and differs(outcome.value, result["value"])
@@ -182,9 +181,7 @@ class SessionInterceptor:
 
     async def _forget_calls(self) -> None:
         """Give up the open calls. Another interceptor may have denied them, and the host does not report that."""
-        for call in self._calls.values():
-            await call.give_up()
-        self._calls.clear()
+        await self._calls.give_up_all()
         if self._model is not None:
             await self._model.give_up()
             self._model = None

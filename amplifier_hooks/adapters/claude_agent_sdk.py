@@ -121,7 +121,7 @@ class ClaudeAgent:
                 answer = await find_permission(tool, tool_input, context)
             finally:
                 if not isinstance(answer, PermissionResultAllow):  # the program reports nothing about it any more
-                    await self._program_session.give_up(context.tool_use_id or "")
+                    await self._program_session.calls.give_up(context.tool_use_id or "")
             return answer
 
         async def find_permission(

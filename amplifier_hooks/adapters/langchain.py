@@ -222,7 +222,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
         async def run(tool_input: dict[str, Any]) -> Any:
             nonlocal result, content
-            result = with_objects(await handler(request.override(tool_call={**call, "args": tool_input})))
+            result = change_messages(await handler(request.override(tool_call={**call, "args": tool_input})), as_object)
             answer = answer_in(result, call["id"])
             content = None if answer is None else answer.content
             if answer is not None and answer.status == "error":
@@ -323,38 +323,39 @@ def denial(request: ToolCallRequest, reason: str) -> ToolMessage:
     return ToolMessage(content=reason, name=call["name"], tool_call_id=call["id"], status="error")
 
 
-def with_objects(result: Result) -> Any:
-    """Return a result with the messages of its updates as objects. A tool may write them as dicts, too."""
+def change_messages(result: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a result with each of its messages changed, also those in an update of the agent's state.
+
+    An update is a dict, a tuple of pairs, or anything else, which stays as it is.
+    """
     if isinstance(result, list):
-        return [with_objects(one) for one in result]
+        return [change_messages(one, change) for one in result]
     if not isinstance(result, Command):
-        return result
-    return replace(result, update=change_messages(result.update, convert_to_messages))
-
-
-def change_messages(update: Any, change: Callable[[list[Any]], Any]) -> Any:
-    """Return an update of the state, a dict or a tuple of pairs, with its messages changed; any other as it is."""
+        return change(result)
 
     def changed(name: object, value: Any) -> Any:
-        return change([*value] if isinstance(value, list | tuple) else [value]) if name == "messages" else value
+        messages = value if isinstance(value, list | tuple) else [value]
+        return [change(one) for one in messages] if name == "messages" else value
 
+    update = result.update
     if isinstance(update, dict):
-        return {name: changed(name, value) for name, value in update.items()}
+        return replace(result, update={name: changed(name, value) for name, value in update.items()})
     if isinstance(update, tuple) and all(isinstance(pair, tuple) and len(pair) == PAIR for pair in update):
-        return tuple((name, changed(name, value)) for name, value in update)
-    return update
+        return replace(result, update=tuple((name, changed(name, value)) for name, value in update))
+    return result
+
+
+def as_object(message: Any) -> Any:
+    """Return a message as an object. A tool may write the messages of an update as dicts, too."""
+    return message if isinstance(message, BaseMessage) else convert_to_messages([message])[0]
 
 
 def answer_in(result: Result, call: str | None) -> ToolMessage | None:
     """Return the tool's answer to a call, also if it is part of an update of the agent's state."""
-    if isinstance(result, ToolMessage):
-        return result
-    if isinstance(result, list):
-        answers = (answer_in(one, call) for one in result)
-        return next((one for one in answers if one is not None and one.tool_call_id == call), None)
     messages: list[Any] = []
-    change_messages(result.update, messages.extend)
-    return next((one for one in messages if isinstance(one, ToolMessage) and one.tool_call_id == call), None)
+    change_messages(result, messages.append)
+    answers = (one for one in messages if isinstance(one, ToolMessage))
+    return next((one for one in answers if one is result or one.tool_call_id == call), None)
 
 
 def replace_value(request: ToolCallRequest, result: Result | None, value: Any, *, failed: bool) -> Result:
@@ -365,18 +366,8 @@ def replace_value(request: ToolCallRequest, result: Result | None, value: Any, *
     if result is None or answer is None:
         return ToolMessage(content=content, name=call["name"], tool_call_id=call["id"])
     own = answer.model_copy(update={"content": content, "artifact": None, "status": "error" if failed else "success"})
-    whole: Result = exchange_answer(result, answer, own)
+    whole: Result = change_messages(result, lambda one: own if one is answer else one)
     return whole
-
-
-def exchange_answer(result: Result, answer: ToolMessage, own: ToolMessage) -> Any:
-    """Return a result with one answer in place of another."""
-    if isinstance(result, list):
-        return [exchange_answer(one, answer, own) for one in result]
-    if not isinstance(result, Command):
-        return own if result is answer else result
-    changed = change_messages(result.update, lambda them: [own if one is answer else one for one in them])
-    return replace(result, update=changed)
 
 
 def message(role: Role, text: str) -> BaseMessage:

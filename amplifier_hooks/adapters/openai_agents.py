@@ -13,13 +13,14 @@ Extra `openai-agents`.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
+
+from attrs import field, frozen
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.adapters.shared import (
@@ -35,7 +36,7 @@ from amplifier_hooks.adapters.shared import (
 )
 from amplifier_hooks.admission.judge import frozen_object
 from amplifier_hooks.errors import HookUsageError, MissingExtra
-from amplifier_hooks.session.program_call import ProgramToolCall
+from amplifier_hooks.session.program_call import OpenCalls, ProgramToolCall
 
 try:
     from agents import (
@@ -77,6 +78,14 @@ __all__ = ["OpenAIAgents"]
 GUARDRAIL: Final = "amplifier-hooks"
 
 
+@frozen
+class RunCall:
+    """A call of one run. A run has no id; its contexts share one usage object."""
+
+    usage: Any = field(eq=id)
+    id: str
+
+
 class OpenAIAgents:
     """An adapter that runs agents inside a session.
 
@@ -92,11 +101,10 @@ class OpenAIAgents:
         self._unreadable: set[tuple[str, str]] = set()
         """Calls whose arguments are refused as JSON: the id, and the SDK's own reading of the arguments."""
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
-        self._calls: dict[tuple[int, str], tuple[Any, ProgramToolCall]] = {}
-        """Calls by run and id. A run has no id; its contexts share one usage object, which is kept beside each call."""
+        self._calls: OpenCalls[RunCall] = OpenCalls()
         self._running = 0
         """Number of current runs."""
-        call_at_end(session, "openai-agents", self._give_up)
+        call_at_end(session, "openai-agents", self._calls.give_up_all)
 
     async def run(
         self, agent: Agent[Any], prompt: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
@@ -168,11 +176,7 @@ class OpenAIAgents:
         finally:
             self._running -= 1
             if not self._running:
-                await self._give_up()
-
-    async def _give_up(self) -> None:
-        left, self._calls = list(self._calls.values()), {}
-        await asyncio.gather(*(call.give_up() for _, call in left))
+                await self._calls.give_up_all()
 
     def agent(self, agent: Agent[Any]) -> Agent[Any]:
         """Return the agent with its function tools, its model and its handoff agents inside the session.
@@ -347,20 +351,18 @@ class OpenAIAgents:
 
     async def _call(self, context: RunContextWrapper[Any], tool: str, arguments: Any, call_id: str) -> ProgramToolCall:
         """Return the call that was asked about already, if it is exactly this one; give up another with its id."""
-        key = id(context.usage), call_id
-        _, earlier = self._calls.get(key, (None, None))
+        name = RunCall(context.usage, call_id)
+        earlier = self._calls.get(name)
         if earlier is not None and earlier.asks_about(tool, arguments):
             return earlier
         call = ProgramToolCall(self.session, tool, arguments, id=call_id)
-        self._calls[key] = context.usage, call
-        if earlier is not None:
-            await earlier.give_up()
+        await self._calls.put(name, call)
         return call
 
     def _forget_call(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> None:
-        key = id(context.usage), call.id
-        if self._calls.get(key, (None, None))[1] is call:
-            del self._calls[key]
+        name = RunCall(context.usage, call.id)
+        if self._calls.get(name) is call:
+            del self._calls[name]
 
 
 class InsideAgent(Agent[Any]):

@@ -157,7 +157,7 @@ class Lease(msgspec.Struct, eq=False):
     @property
     def durable(self) -> bool:
         """True if questions stay open when no caller waits for them inline."""
-        return self._durable is not None and self._durable.durable is True
+        return getattr(self.backend, "durable", False) is True
 
     async def begin(self) -> Unfinished:
         """Begin the session in the backend, and complete the record with events that another worker did not write.

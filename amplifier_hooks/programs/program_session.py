@@ -31,10 +31,9 @@ from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import ApprovalPending, InputNotFreezable, InvalidPayload
 from amplifier_hooks.foreign_code import within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import Unfinished
 from amplifier_hooks.programs.dialects import ABSENT, DIALECTS, Dialect, Spelling, Verdict
 from amplifier_hooks.session.coordinator import SessionCoordinator
-from amplifier_hooks.session.program_call import ProgramToolCall, differs
+from amplifier_hooks.session.program_call import OpenCalls, ProgramToolCall, ProgramToolFailed, differs
 from amplifier_hooks.storage.database import Migrations, Statement, transaction
 from amplifier_hooks.text.strict_parsing import load_json
 from approval_backends.in_process import InProcessBackend
@@ -78,10 +77,6 @@ class ProgramNews(Protocol):
         ...
 
 
-class ProgramToolFailed(Exception):
-    """The program reports that its tool failed."""
-
-
 class ProgramSession:
     """One session of another program. Its questions may arrive at once, and each call is independent."""
 
@@ -98,7 +93,7 @@ class ProgramSession:
         self._news = news
         self._asking = asking
         self._turn = AsyncExitStack()
-        self._calls: dict[str, ProgramToolCall] = {}
+        self.calls: OpenCalls[str] = OpenCalls()
         self._tries = tries
         self._pending: dict[str, str] | None = None
         self.closed = False
@@ -127,22 +122,15 @@ class ProgramSession:
 
     def begin(self, tool_use_id: str, tool: str, given: Any) -> ProgramToolCall | None:
         """Return the admitted call with this id if it is exactly this act, and begins for the first time."""
-        call = self._calls.get(tool_use_id)
+        call = self.calls.get(tool_use_id)
         if call is None or call.begun or not call.permits(tool, given):
             return None
         call.begun = True
         return call
 
-    async def give_up(self, tool_use_id: str) -> None:
-        """Give up an admitted call that the program will not carry out. Does nothing without such a call."""
-        call = self._calls.pop(tool_use_id, None)
-        if call is not None:
-            await call.give_up()
-
     async def leave(self) -> None:
         """End the turn of a program that is gone. Calls without a report have an unknown outcome."""
-        left, self._calls = list(self._calls.values()), {}
-        await asyncio.gather(*(call.give_up() for call in left))
+        await self.calls.give_up_all()
         await self._turn.aclose()
 
     async def close(self) -> None:
@@ -202,7 +190,7 @@ class ProgramSession:
     async def _before(self, _spelling: Spelling, payload: dict[str, Any]) -> Verdict:
         tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
         named = str(payload.get("tool_call_id") or f"call_{uuid4().hex}")
-        await self.give_up(named)  # an id that comes again is for another call
+        await self.calls.give_up(named)  # an id that comes again is for another call
         cwd = payload.get("cwd")
         waiting = await self._waiting_calls()
         tried = content_of(tool, given, cwd) if waiting else ""
@@ -210,16 +198,14 @@ class ProgramSession:
         call = ProgramToolCall(self._session, tool, given, id=earlier or named, cwd=cwd)
         admitted = await call.admit()
         if admitted:
-            replaced, self._calls[named] = self._calls.get(named), call
-            if replaced is not None:  # two calls were asked about under one id at once
-                await replaced.give_up()
+            await self.calls.put(named, call)
         if earlier is not None and (call.outcome is None or call.outcome.pending is None):
             await self._keep_try(lambda tries: tries.forget(tried))
         if not admitted:
             return await self._not_admitted(call)
         verdict = self._with_input(Verdict(decision="allow" if call.allowed else "none"), call, call.input)
         if verdict.decision == "deny":
-            await self.give_up(named)
+            await self.calls.give_up(named)
         return verdict
 
     def _with_input(self, verdict: Verdict, call: ProgramToolCall, final: Any) -> Verdict:
@@ -263,7 +249,7 @@ class ProgramSession:
         return None
 
     async def _after(self, spelling: Spelling, payload: dict[str, Any]) -> Verdict:
-        call = self._calls.pop(self._name_of(payload), None)
+        call = self.calls.pop(self._name_of(payload), None)
         if call is None:
             return await self._other(spelling, payload)  # begun before this session, or approved at the program
         tool, given = str(payload.get("tool_name", "")), payload.get("tool_input")
@@ -284,8 +270,8 @@ class ProgramSession:
         if named := payload.get("tool_call_id"):
             return str(named)
         about = str(payload.get("tool_name", "")), payload.get("tool_input")
-        named = next((name for name, call in self._calls.items() if call.permits(*about)), None)
-        return named or next((name for name, call in self._calls.items() if call.asks_about(*about)), "")
+        named = next((name for name, call in self.calls.items() if call.permits(*about)), None)
+        return named or next((name for name, call in self.calls.items() if call.asks_about(*about)), "")
 
 
 def content_of(tool: str, arguments: Any, cwd: str | None) -> str:
@@ -353,20 +339,6 @@ class PendingApprovals(InProcessBackend):
     async def ask(self, request: ApprovalRequest) -> NoReturn:
         """Raise `ApprovalPending`."""
         raise ApprovalPending(request.id)
-
-    async def begin_session(self, *_: object) -> Unfinished:
-        """Return no unfinished questions."""
-        return Unfinished()
-
-    async def end_session(self, *_: object, final: bool) -> None:
-        """Do nothing."""
-
-    async def mark_recorded(self, *_: object) -> None:
-        """Do nothing."""
-
-    async def list_unrecorded(self, *_: object) -> tuple[Mapping[str, Any], ...]:
-        """Return nothing, because this backend keeps no questions."""
-        return ()
 
 
 @define(eq=False)

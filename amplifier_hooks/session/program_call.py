@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 REPEATED: Final = "This call has run already, and is not run again. Its result was:\n"
 
 Became = TypeVar("Became", ToolOutcome[Any], ModelOutcome)
+K = TypeVar("K")
+
+
+class ProgramToolFailed(Exception):
+    """The program reports that its tool failed."""
 
 
 def differs(one: object, other: object) -> bool:
@@ -190,6 +195,28 @@ class ProgramToolCall(ProgramCall[ToolOutcome[Any]]):
     def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[ToolOutcome[Any]]:
         self._call = self.session._tool_call(self.tool, self.arguments, run, call_id=self.id, cwd=self.cwd)  # noqa: SLF001
         return self._call.carry_out()
+
+
+class OpenCalls(dict[K, ProgramToolCall]):
+    """The tool calls of a program that have no report yet, by the program's own name of each."""
+
+    async def put(self, name: K, call: ProgramToolCall) -> None:
+        """Keep a call. Give up an earlier one of this name, because the program reports nothing more about it."""
+        earlier, self[name] = self.get(name), call
+        if earlier is not None:
+            await earlier.give_up()
+
+    async def give_up(self, name: K) -> None:
+        """Give up a call that the program will not carry out. Does nothing without such a call."""
+        call = self.pop(name, None)
+        if call is not None:
+            await call.give_up()
+
+    async def give_up_all(self) -> None:
+        """Give up every call."""
+        left = list(self.values())
+        self.clear()
+        await asyncio.gather(*(call.give_up() for call in left))
 
 
 @define(eq=False)
