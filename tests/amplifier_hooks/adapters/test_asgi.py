@@ -275,6 +275,36 @@ async def test_a_body_that_is_too_large_to_be_shown() -> None:
 
 
 @pytest.mark.rule("API-2")
+async def test_a_body_in_parts() -> None:
+    """Hooks see a body whole, and its parts count together; the application gets each part."""
+    registry = HookRegistry()
+    registry.gate(
+        "request:pre", lambda event, data: HookResult.deny("no") if "bad" in (data["body"] or "") else None, name="g"
+    )
+
+    async def parts(*texts: bytes) -> AsyncIterator[bytes]:
+        for text in texts:
+            yield text
+
+    async with client(starlette(registry, largest_body=10)) as http:
+        assert (await http.post("/echo", content=parts(b"good", b"ba", b"d"))).status_code == 403
+        assert (await http.post("/echo", content=parts(b"x" * 6, b"y" * 5))).status_code == 413
+        assert (await http.post("/echo", content=parts(b"x" * 6, b"y" * 4))).text == "x" * 6 + "y" * 4
+
+
+@pytest.mark.rule("API-2")
+async def test_a_header_that_stands_twice() -> None:
+    """Hooks see every value of a header that stands twice; of a credential they see none."""
+    registry = HookRegistry()
+    seen: list[Mapping[str, str]] = []
+    registry.gate("request:pre", lambda event, data: seen.append(dict(data["headers"])), name="g")
+    twice = [("X-A", "1"), ("x-a", "2"), ("Cookie", "s=1"), ("cookie", "s=2")]
+    async with client(starlette(registry)) as http:
+        assert (await http.get("/echo", headers=twice)).status_code == 200
+    assert (seen[0]["x-a"], seen[0]["cookie"]) == ("1, 2", "(hidden)")
+
+
+@pytest.mark.rule("API-2")
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"]
 )
@@ -291,6 +321,8 @@ async def test_json_is_read_as_strictly_as_a_call(kind: str) -> None:
         twice = [("content-type", "text/plain"), ("content-type", kind)]
         assert (await http.post("/echo", content=b'{"a": 1, "a": 2}', headers=twice)).status_code == 400
         assert (await http.post("/echo", content=b'{"a": 1}', headers=twice)).text == '{"a": 1}'
+        joined = {"content-type": f"text/plain,{kind}"}
+        assert (await http.post("/echo", content=b'{"a": 1, "a": 2}', headers=joined)).status_code == 400
     assert bodies == [{"a": 1}, {"a": 1}]
 
 
