@@ -228,9 +228,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     import attrs
-    from msgspec import structs
+    from msgspec import Struct, structs
 
-    return attrs.asdict(value, recurse=False) if attrs.has(type(value)) else structs.asdict(value)
+    if isinstance(value, Struct):
+        return structs.asdict(value)
+    return attrs.asdict(value, recurse=False) if attrs.has(type(value)) else repr(value)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -6,7 +6,6 @@ that it reaches, and their answers.
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +21,7 @@ from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import for_log, for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from amplifier_hooks.cli.project.read_project import Project
     from amplifier_hooks.dispatch.chain import Hook, Intent
@@ -37,15 +36,6 @@ INTENTS: Final[dict[Intent, str]] = {
     "register": "transform (can change it)",
     "observe": "observer",
 }
-FAILURES: Final = {
-    "the failure is logged": "a failure is logged",
-    "that is only on record": "a failure is only on record",
-    "the operation does not run": "a failure stops the operation",
-    "the operation runs without it": "a failure skips it",
-    "the event is denied": "a failure denies",
-    "it is skipped": "a failure skips it",
-}
-"""The effects of a failure, in few words."""
 RANK: Final = {row.name: number for number, row in enumerate(CATALOGUE)}
 LATEST: Final = 1000
 
@@ -95,14 +85,14 @@ def _spot(hook: Hook, project: Project) -> str:
 
 
 def _on_failure(hook: Hook) -> str:
-    """Return the effect of a failure of this hook."""
+    """Return the effect of a failure of this hook, in few words."""
     if hook.intent == "observe":
-        return "the failure is logged"
+        return "a failure is logged"
     if hook.report_only:
-        return "that is only on record"
+        return "a failure is only on record"
     if hook.intent == "around":
-        return "the operation does not run" if hook.gates else "the operation runs without it"
-    return "the event is denied" if hook.denies(hook.event) else "it is skipped"
+        return "a failure stops the operation" if hook.gates else "a failure skips it"
+    return "a failure denies" if hook.denies(hook.event) else "a failure skips it"
 
 
 def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -117,7 +107,7 @@ def hook_lines(found: list[dict[str, Any]]) -> Iterator[str]:
             kind = f"{row['kind']}, {row['band']} {row['priority']}"
             name = f"{for_log(row['name']):<{width}}"
             where = _short_spot(row["where"])
-            yield f"  {row['number']:>3}  {name}  {does} · {FAILURES[row['on_failure']]} · {kind} · {where}{match}"
+            yield f"  {row['number']:>3}  {name}  {does} · {row['on_failure']} · {kind} · {where}{match}"
     for row in found:
         if not row["runs"]:
             yield f"off    {for_log(row['name'])} at {row['event']}, {_short_spot(row['where'])}"
@@ -140,27 +130,8 @@ def event_named(name: str, own: Collection[str]) -> str:
     return events.canonical(name)
 
 
-def trial_lines(explained: Explanation, outcome: Outcome | None) -> Iterator[str]:
-    """Return the trial of an event as lines, for people."""
-    yield f"{explained.event}" + (f": denied in any case ({explained.refusal})" if explained.refusal else "")
-    if not explained.hooks and not explained.observers:
-        yield "  no hook takes part"
-    for title, hooks in (("asked", explained.hooks), ("told", explained.observers)):
-        for number, one in enumerate(hooks, 1):
-            only = f" ({STOPS_NOTHING})" * one.hook.report_only
-            yield f"  {title} {number}  {for_log(one.name)}{only}: {for_log(one.why)}"
-            yield f"           if it fails, {one.on_failure}"
-    if outcome is not None:
-        yield from _answer_lines(outcome)
-    if explained.others:
-        yield ""
-    for one in explained.others:
-        yield f"  left out  {for_log(one.name)}: {for_log(one.why)}"
-
-
-def _answer_lines(outcome: Outcome) -> Iterator[str]:
+def outcome_lines(outcome: Outcome) -> Iterator[str]:
     """Return the answers of the hooks and their outcome as lines; no answer was carried out."""
-    yield ""
     for answer in outcome.answers:
         error = f": {for_log(answer.error)}" if answer.error else ""
         would = f"would have answered {answer.would.action}, but is {STOPS_NOTHING}" if answer.would else ""
@@ -177,36 +148,15 @@ def _answer_lines(outcome: Outcome) -> Iterator[str]:
         yield f"  {one.risk} risk, by {for_log(one.by)}{': ' * bool(one.reason)}{for_log(one.reason)}"
 
 
-def trial_value(explained: Explanation, outcome: Outcome | None) -> dict[str, Any]:
-    """Return the trial of an event as a JSON value, for programs."""
-    value: dict[str, Any] = {
+def trial_facts(explained: Explanation, outcome: Outcome | None) -> dict[str, Any]:
+    """Return the trial of an event for programs."""
+    parts = {"asked": explained.hooks, "told": explained.observers, "left_out": explained.others}
+    return {
         "event": explained.event,
         "refused": explained.refusal,
-        "asked": [_hook_facts(one) for one in explained.hooks],
-        "told": [_hook_facts(one) for one in explained.observers],
-        "left_out": [_hook_facts(one) for one in explained.others],
+        **{part: [_hook_facts(one) for one in hooks] for part, hooks in parts.items()},
+        "outcome": outcome,
     }
-    if outcome is not None:
-        value["outcome"] = {
-            "action": outcome.action,
-            "denied_by": outcome.denied_by,
-            "reason": outcome.reason,
-            "answers": [
-                {
-                    "hook": answer.hook_name,
-                    "action": answer.action,
-                    "would": answer.would.action if answer.would else None,
-                    "status": answer.status,
-                    "error": answer.error,
-                }
-                for answer in outcome.answers
-            ],
-            "injections": [{"hook": one.hook_name, "content": one.content} for one in outcome.injections],
-            "asks": [{"hook": one.hook_name, "prompt": one.prompt} for one in outcome.asks],
-            "assessments": [{"by": one.by, "risk": one.risk, "reason": one.reason} for one in outcome.assessments],
-            "data": _plain(outcome.data),
-        }
-    return value
 
 
 def _hook_facts(one: HookExplanation) -> dict[str, Any]:
@@ -217,7 +167,3 @@ def _hook_facts(one: HookExplanation) -> dict[str, Any]:
         "why": one.why,
         "on_failure": one.on_failure,
     }
-
-
-def _plain(data: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(dict(data), default=repr))

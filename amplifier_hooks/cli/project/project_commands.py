@@ -39,7 +39,6 @@ def init(
         Literal["careful", "balanced", "open"],
         typer.Option("--preset", help="The amount of questions that the hook guard asks."),
     ] = "balanced",
-    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there; it is kept beside.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
@@ -47,9 +46,8 @@ def init(
     Examples:
       amplifier-hooks init
       amplifier-hooks init --preset careful --directory ../shop
-      amplifier-hooks init --force
 
-    A file that is there already is kept: --force puts it beside the new one.
+    A file that is there already is left as it is.
     """
     from amplifier_hooks.cli.project.read_project import trust_content
     from amplifier_hooks.definitions import load_files
@@ -59,26 +57,20 @@ def init(
     yaml_library()  # without it the file could be written, and not read
     text = template(preset)
     path = directory.resolve() / PROJECT_FILE
-    kept: Path | None = None
     try:
         if path.exists():
             if path.read_text("utf-8", "replace") == text:
                 typer.echo(f"{path} is as init writes it already.", err=True)
                 raise typer.Exit
-            if not force:
-                stop(f"{path} is there already, and was left as it is. --force replaces it, and keeps it beside.")
-            kept = free_name(path)
-            path.rename(kept)
+            stop(f"{path} is there already, and was left as it is. For a new one, rename it first.")
         path.write_text(text, encoding="utf-8")
         trust_content(load_files(path), path)
     except OSError as problem:
         stop(f"{path} cannot be written: {problem.strerror or problem}; make it and its folder writable")
     if as_json:
-        print_json({"written": str(path), "kept": str(kept) if kept else None})
+        print_json({"written": str(path)})
         return
     typer.echo(f"Wrote {path}.")
-    if kept is not None:
-        typer.echo(f"The old file is {kept}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
     offer_replay()
 
@@ -302,9 +294,10 @@ def try_event(
     explained = project.registry.explain(name, data)
     outcome = asyncio.run(project.registry.decide(name, data)) if run else None
     if as_json:
-        print_json(hook_listing.trial_value(explained, outcome))
+        print_json(hook_listing.trial_facts(explained, outcome))
     else:
-        for line in hook_listing.trial_lines(explained, outcome):
+        print_text(str(explained))
+        for line in hook_listing.outcome_lines(outcome) if outcome is not None else ():
             typer.echo(line)
     denied = explained.refusal is not None or (outcome is not None and outcome.denied)
     raise typer.Exit(1 if denied else 0)
@@ -333,12 +326,6 @@ def tell_state(project: Project | None) -> None:
     unread = "is not trusted as it is now" + ": no Python of it was imported" * project.unread
     trusting = join(["amplifier-hooks", "validate", str(project.path), "--trust"])
     print_text(f"{project.path} {CHANGED if project.changed else unread}; read it, then: {trusting}", err=True)
-
-
-def free_name(path: Path) -> Path:
-    """Return a free name beside this one."""
-    names = (path.with_name(f"{path.name}.before-{number}") for number in range(1, 10_000))
-    return next(name for name in names if not name.exists())
 
 
 PRESET: Final = "preset: balanced # or careful, or open"
@@ -390,18 +377,9 @@ library:
   # The agent reads a usual remedy when a tool fails.
   recovery_hint: {}
 
-# Hooks of your own: take the "#:" of an example away, and it is one. Lower priorities run first; from 0 to 99 a hook
-# that fails denies, from 100 on it is skipped.
+# Hooks of your own: functions, commands or web services. Take the "#:" of the example away, and it is one. Lower
+# priorities run first; from 0 to 99 a hook that fails denies, from 100 on it is skipped.
 hooks:
-#:  # A command: reads {"event", "data"} as JSON; exit status 2 denies, and standard error says why.
-#:  - name: no wiping
-#:    event_type: tool:pre
-#:    matcher: kind:shell
-#:    priority: 10
-#:    handler_ref: command
-#:    config:
-#:      argv: [sh, -c, "grep -q 'rm -rf' && { echo 'rm -rf is not for agents' >&2; exit 2; } || exit 0"]
-
 #:  # Python: a function in a file beside this one. For example, in my_hooks.py:
 #:  #
 #:  #   from amplifier_hooks import HookResult
@@ -415,13 +393,6 @@ hooks:
 #:    matcher: kind:shell
 #:    priority: 10
 #:    handler_ref: my_hooks:no_publishing
-
-#:  # A web service: a signed POST, and an answer that has to be signed as well.
-#:  - name: audit service
-#:    event_type: tool:post
-#:    handler_ref: http
-#:    enabled: false # until the variable AUDIT_SECRET is set
-#:    config: {url: "https://hooks.example.com/audit", secret_env: AUDIT_SECRET, mode: async}
 
 # Settings for all hooks of your own; a variable such as AMPLIFIER_HOOKS_ENABLED wins over the file.
 settings:

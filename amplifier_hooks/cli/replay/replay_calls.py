@@ -10,6 +10,7 @@ everything, its tools do nothing, and its record, which stays in memory, tells t
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -29,7 +30,8 @@ from amplifier_hooks.registry.entry_points import list_installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.session.coordinator import SessionCoordinator
-from amplifier_hooks.text.escape import clip
+from amplifier_hooks.text.escape import clip, for_log
+from amplifier_hooks.text.secrets import Secrets, replace_spans
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -147,9 +149,6 @@ Answer = Literal["allowed", "asked", "denied", "covered"]
 
 BY: Final = "replay"
 
-LONGEST_REASON: Final = 2_048
-"""Bytes of a finding's reason."""
-
 DIFFERENCES: Final[Mapping[tuple[str, str], str]] = {
     ("denied", "ran"): "ran, and would have been denied",
     ("allowed", "rejected"): "rejected by the user would have run unasked",
@@ -163,22 +162,55 @@ DIFFERENCES: Final[Mapping[tuple[str, str], str]] = {
 
 @frozen(kw_only=True)
 class Finding:
-    """The decision of a configuration about one call of a transcript."""
+    """The decision of a configuration about one call of a transcript, in texts that can be shown."""
 
-    path: Path
-    call: RecordedCall
+    file: str
+    line: int
+    session: str
+    tool: str
+    call: str
+    """The tool, and the beginning of the argument that tells most."""
+    happened: str
     answer: Answer
-    by: tuple[str, ...] = ()
+    by: tuple[str, ...]
     """The hooks that asked, or the hook or rule that denied."""
-    reason: str = ""
-    risk: str = ""
-    would: tuple[tuple[str, str], ...] = ()
+    reason: str
+    risk: str
+    difference: str
+    """The difference from the transcript, in words; empty if there is none."""
+    would: tuple[tuple[str, str], ...]
     """The answers of report-only hooks and rules: name and action."""
 
-    @property
-    def difference(self) -> str:
-        """The difference from the transcript, in words; empty if there is none."""
-        return DIFFERENCES.get((self.answer, self.call.happened), "")
+
+ROOM: Final = 100
+"""Bytes of a call, or of a reason, on a line."""
+READ: Final = 80
+"""Times as much of it is searched for secrets."""
+
+
+@define(eq=False)
+class CallText:
+    """Writes calls on one line, without their secrets."""
+
+    secrets: Secrets = field(factory=Secrets)
+
+    def of(self, call: RecordedCall) -> str:
+        """Return a call: its tool, and the argument that tells most."""
+        names = ("command", "file_path", "path", "url", "pattern")
+        telling = next((call.input[name] for name in names if isinstance(call.input.get(name), str)), None)
+        text = json.dumps(call.input, ensure_ascii=False) if telling is None else telling
+        return f"{self.cover(call.tool)}  {self.cover(text)}"
+
+    def cover(self, text: str) -> str:
+        """Return the beginning of a text, escaped, with known secrets covered.
+
+        A secret is known by its end, too, so that the text is read further than it is shown.
+        """
+        spans = [span for span in self.secrets.spans(text[: ROOM * READ]) if span[0] < ROOM]
+        end = max([ROOM, *(span[1] for span in spans)])
+        covered = for_log(replace_spans(text[:end], spans, ["(secret)"] * len(spans)))
+        shown = clip(covered, ROOM)
+        return f"{shown}…" if end < len(text) and shown == covered else shown
 
 
 @define(eq=False)
@@ -251,6 +283,7 @@ class Replay:
     rules: RulePolicy | None = None
     always: Always | None = None
     """The reach of the answers for good, if the approver gives any."""
+    text: CallText = field(factory=CallText)
     _kept: SessionGrants = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -270,7 +303,7 @@ class Replay:
                 session, root = sessions[call.session]
                 record.take()
                 await session.call_tool(call.tool, call.input, _do_nothing, cwd=call.cwd or root)
-                yield _finding(transcript.path, call, record.take())
+                yield _finding(transcript.path, call, record.take(), self.text)
 
     def _session(self, session_id: str, root: str, record: MemoryRecord) -> SessionCoordinator:
         return SessionCoordinator(
@@ -290,7 +323,7 @@ def _do_nothing(_given: Any) -> None:
     """Stand in for the tool: a call of the past is not carried out again."""
 
 
-def _finding(path: Path, call: RecordedCall, lines: list[tuple[str, Mapping[str, Any]]]) -> Finding:
+def _finding(path: Path, call: RecordedCall, lines: list[tuple[str, Mapping[str, Any]]], text: CallText) -> Finding:
     """Return the decision about a call, by the record of its replay."""
     answer: Answer = "allowed"
     by: dict[str, None] = {}
@@ -311,12 +344,17 @@ def _finding(path: Path, call: RecordedCall, lines: list[tuple[str, Mapping[str,
         elif kind == "tool.denied" and not refused:
             answer, by, reasons = "denied", {str(facts.get("by")): None}, {str(facts.get("reason")): None}
     return Finding(
-        path=path,
-        call=call,
+        file=str(path),
+        line=call.line,
+        session=call.session,
+        tool=text.cover(call.tool),
+        call=text.of(call),
+        happened=call.happened,
         answer=answer,
         by=tuple(by),
-        reason=clip("\n".join(reasons), LONGEST_REASON),
+        reason=text.cover("\n".join(reasons)),
         risk=risk,
+        difference=DIFFERENCES.get((answer, call.happened), ""),
         would=tuple(one for _, facts in lines for one in _would(facts)),
     )
 

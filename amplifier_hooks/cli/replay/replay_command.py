@@ -5,21 +5,19 @@ The findings are added up, and printed as text for people or as JSON for program
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path  # noqa: TC003  # typer reads the annotations
+from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from attrs import asdict, define, field
+from attrs import define, field
 
 from amplifier_hooks.cli.common.terminal_io import AsJson, RulesFile, count_text, print_error, print_json, stop
 from amplifier_hooks.result import STOPS_NOTHING
-from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.secrets import Secrets, replace_spans
+from amplifier_hooks.text.escape import for_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from amplifier_hooks.cli.replay.replay_calls import Always, Answer, Finding, Replay, ReplayHooks
     from amplifier_hooks.programs.transcripts import Source, Transcript
@@ -115,21 +113,28 @@ async def _run(
     show: int,
     as_json: bool,
 ) -> None:
-    """Replay every transcript, and print the sums."""
-    reading, sums = TranscriptSums(), [Sums() for _ in replays]
-    differing: list[tuple[Finding, Finding]] = []
+    """Replay every transcript, and print the findings."""
+    reading = TranscriptSums()
+    found: list[list[Finding]] = [[] for _ in replays]
     for transcript in _transcripts(source, where):
         reading.add(transcript, transcript.take_inputs(inputs))
-        found = [[one async for one in replay.run(transcript)] for replay in replays]
-        for sum_, findings in zip(sums, found, strict=True):
-            for finding in findings:
-                sum_.add(finding)
-        if len(found) > 1:
-            differing += [(one, other) for one, other in zip(*found, strict=True) if one.answer != other.answer]
-    _print(reading, replays, sums, differing, show=show, as_json=as_json)
+        for findings, replay in zip(found, replays, strict=True):
+            findings += [one async for one in replay.run(transcript)]
+    if as_json:
+        results = zip(replays, found, strict=True)
+        print_json({"read": reading, "configurations": [facts_of(one.hooks, calls) for one, calls in results]})
+    else:
+        print_results(reading, [one.hooks for one in replays], found, show)
     if not reading.calls:
         print_error(f"{where} has no call of a tool with its input.")
         raise typer.Exit(1)
+
+
+def facts_of(hooks: ReplayHooks, found: list[Finding]) -> dict[str, Any]:
+    """Return the decisions of one configuration as a JSON value, with every call."""
+    left_out = [{"hook": name, "why": why} for name, why in hooks.left_out]
+    about = {"hooks": str(hooks.path), "not_replayed": left_out, "report_only": hooks.report_only}
+    return {**about, "answers": Counter(one.answer for one in found), "calls": found}
 
 
 def ledger_inputs(store: str) -> dict[tuple[str, str], Any]:
@@ -159,75 +164,12 @@ def _transcripts(source: Source, where: Path) -> Iterator[Transcript]:
             progress.advance(task, file.stat().st_size if file.exists() else 0)
 
 
-def _print(
-    reading: TranscriptSums,
-    replays: list[Replay],
-    sums: list[Sums],
-    differing: list[tuple[Finding, Finding]],
-    *,
-    show: int,
-    as_json: bool,
-) -> None:
-    """Print the result of a replay."""
-    text = CallText()
-    if as_json:
-        value = {
-            "read": reading_value(reading),
-            "configurations": [sums_value(one, replay.hooks, text) for one, replay in zip(sums, replays, strict=True)],
-            "differing": [[finding_value(one, text) for one in pair] for pair in differing],
-        }
-        print_json(value)
-        return
-    for line in reading_lines(reading, show):
-        typer.echo(line)
-    for one, replay in zip(sums, replays, strict=True):
-        typer.echo(f"\n{replay.hooks.path.name}")
-        for line in sums_lines(one, show, text):
-            typer.echo(line)
-        for number, line in enumerate(hooks_lines(replay.hooks)):
-            typer.echo(f"\n{line}" if number == 0 else line)
-    if len(replays) > 1:
-        typer.echo()
-        names = (replays[0].hooks.path.name, replays[1].hooks.path.name)
-        for line in comparison_lines(differing, names, show, text):
-            typer.echo(line)
-
-
-ROOM: Final = 100
-"""Bytes of a call, or of a reason, on a line."""
-READ: Final = 80
-"""Times as much of it is searched for secrets."""
-
 WORDS: Final[Mapping[Answer, str]] = {
     "allowed": "would run unasked",
     "asked": "would be asked about",
     "denied": "would be denied",
     "covered": 'covered by an earlier "always"',
 }
-
-
-@define
-class Sums:
-    """The findings of one configuration, added up. Findings that ran unasked are only counted."""
-
-    answers: Counter[Answer] = field(factory=Counter)
-    hooks: dict[str, Counter[Answer]] = field(factory=dict)
-    shapes: Counter[tuple[Answer, str, str]] = field(factory=Counter)
-    """Asked and denied calls by answer, tool and reason."""
-    differences: dict[str, list[Finding]] = field(factory=dict)
-    would: Counter[tuple[str, str]] = field(factory=Counter)
-    """Answers of report-only hooks and rules."""
-
-    def add(self, finding: Finding) -> None:
-        """Add a finding."""
-        self.answers[finding.answer] += 1
-        for hook in finding.by:
-            self.hooks.setdefault(hook, Counter())[finding.answer] += 1
-        if finding.answer in ("asked", "denied"):
-            self.shapes[finding.answer, finding.call.tool, finding.reason] += 1
-        if finding.difference:
-            self.differences.setdefault(finding.difference, []).append(finding)
-        self.would.update(finding.would)
 
 
 @define
@@ -239,7 +181,8 @@ class TranscriptSums:
     calls: int = 0
     without_input: int = 0
     without_folder: int = 0
-    problems: list[tuple[Path, int, str]] = field(factory=list)
+    problems: list[dict[str, Any]] = field(factory=list)
+    """Lines that could not be read, each with file, line and problem."""
 
     def add(self, transcript: Transcript, without_input: int) -> None:
         """Add a transcript, and the number of calls that were removed from it because their input is not known."""
@@ -248,41 +191,24 @@ class TranscriptSums:
         self.calls += len(transcript.calls)
         self.without_input += without_input
         self.without_folder += sum(call.cwd is None for call in transcript.calls)
-        self.problems += [(transcript.path, line, problem) for line, problem in transcript.problems]
-
-
-@define(eq=False)
-class CallText:
-    """Writes calls on one line, without their secrets."""
-
-    secrets: Secrets = field(factory=Secrets)
-
-    def of(self, finding: Finding) -> str:
-        """Return a call: its tool, and the argument that tells most."""
-        given = finding.call.input
-        names = ("command", "file_path", "path", "url", "pattern")
-        telling = next((given[name] for name in names if isinstance(given.get(name), str)), None)
-        text = json.dumps(given, ensure_ascii=False) if telling is None else telling
-        return f"{self.cover(finding.call.tool)}  {self.cover(text)}"
-
-    def cover(self, text: str) -> str:
-        """Return the beginning of a text, escaped, with known secrets covered.
-
-        A secret is known by its end, too, so that the text is read further than it is shown.
-        """
-        spans = [span for span in self.secrets.spans(text[: ROOM * READ]) if span[0] < ROOM]
-        end = max([ROOM, *(span[1] for span in spans)])
-        covered = for_log(replace_spans(text[:end], spans, ["(secret)"] * len(spans)))
-        shown = clip(covered, ROOM)
-        return f"{shown}…" if end < len(text) and shown == covered else shown
-
-
-def place_of(finding: Finding) -> str:
-    """Return the file and the line of a call."""
-    return f"{for_log(finding.path.name)}:{finding.call.line}"
+        file = str(transcript.path)
+        self.problems += [{"file": file, "line": line, "problem": problem} for line, problem in transcript.problems]
 
 
 # -- for people --------------------------------------------------------------------------------------------------------
+
+
+def print_results(reading: TranscriptSums, hooks: list[ReplayHooks], found: list[list[Finding]], most: int) -> None:
+    """Print the result of a replay for people, with at most so many calls in each list."""
+    lines = [*reading_lines(reading, most)]
+    for one, findings in zip(hooks, found, strict=True):
+        lines += ["", one.path.name, *decision_lines(findings, most)]
+        if about := [*hooks_lines(one)]:
+            lines += ["", *about]
+    if len(hooks) > 1:
+        lines += ["", *comparison_lines(found, [for_log(one.path.name) for one in hooks], most)]
+    for line in lines:
+        typer.echo(line)
 
 
 def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:
@@ -297,8 +223,8 @@ def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:
         yield f"without a folder in the transcript, and judged in that of the hooks: {reading.without_folder:,}"
     if reading.problems:
         yield f"{count_text(len(reading.problems), 'line')} could not be read:"
-        for path, line, problem in reading.problems[:most]:
-            yield f"  {for_log(path.name)}:{line}  {problem}"
+        for one in reading.problems[:most]:
+            yield f"  {place_of(one['file'], one['line'])}  {one['problem']}"
 
 
 def hooks_lines(hooks: ReplayHooks) -> Iterator[str]:
@@ -310,88 +236,48 @@ def hooks_lines(hooks: ReplayHooks) -> Iterator[str]:
         yield f"not replayed, because {for_log(why)}: {names}"
 
 
-def sums_lines(sums: Sums, most: int, text: CallText) -> Iterator[str]:
+def decision_lines(found: list[Finding], most: int) -> Iterator[str]:
     """Return the lines about the decisions of one configuration."""
-    total = sum(sums.answers.values())
-    for answer in WORDS:
-        if (count := sums.answers[answer]) or answer != "covered":
-            yield f"  {count:>8,}  {count / max(total, 1):>6.1%}  {WORDS[answer]}"
-    for number, (hook, counts) in enumerate(sorted(sums.hooks.items(), key=lambda item: -item[1].total())):
-        yield from [""] * (number == 0)
-        yield f"  {for_log(hook)}: {', '.join(f'{answer} {count:,}' for answer, count in counts.most_common())}"
-    for (hook, action), count in sums.would.most_common():
+    answers = Counter(one.answer for one in found)
+    for answer, words in WORDS.items():
+        if (count := answers[answer]) or answer != "covered":
+            yield f"  {count:>8,}  {count / max(len(found), 1):>6.1%}  {words}"
+    by_hook = Counter(hook for one in found for hook in one.by)
+    yield from [""] * bool(by_hook)
+    for hook, _ in by_hook.most_common():
+        counts = Counter(one.answer for one in found if hook in one.by).most_common()
+        yield f"  {for_log(hook)}: {', '.join(f'{answer} {count:,}' for answer, count in counts)}"
+    for (hook, action), count in Counter(one for finding in found for one in finding.would).most_common():
         yield f"  {for_log(hook)} would have answered {action} {count_text(count, 'time')}, but is {STOPS_NOTHING}"
-    for number, ((answer, tool, reason), count) in enumerate(sums.shapes.most_common(most)):
-        yield from ["", "most often:"] * (number == 0)
-        yield f"  {count:>8,}  {answer}  {text.cover(tool)}: {text.cover(reason)}"
-    for difference, findings in sums.differences.items():
-        yield from _difference_lines(difference, findings, most, text)
+    shapes = Counter((one.answer, one.tool, one.reason) for one in found if one.answer in ("asked", "denied"))
+    yield from ["", "most often:"] * bool(shapes and most)
+    for (answer, tool, reason), count in shapes.most_common(most):
+        yield f"  {count:>8,}  {answer}  {tool}: {reason}"
+    for difference, count in Counter(one.difference for one in found if one.difference).items():
+        yield from ["", f"{count_text(count, 'call')} {difference}:"]
+        for one in [one for one in found if one.difference == difference][:most]:
+            yield f"  {place_of(one.file, one.line)}  {one.call}"
+            if one.by:
+                yield f"      {reason_text(one)}"
 
 
-def _difference_lines(difference: str, findings: list[Finding], most: int, text: CallText) -> Iterator[str]:
-    yield ""
-    yield f"{count_text(len(findings), 'call')} {difference}:"
-    for finding in findings[:most]:
-        yield f"  {place_of(finding)}  {text.of(finding)}"
-        if finding.by:
-            yield f"      {', '.join(map(for_log, finding.by))}: {text.cover(finding.reason)}"
-
-
-def comparison_lines(
-    differing: Iterable[tuple[Finding, Finding]], names: tuple[str, str], most: int, text: CallText
-) -> Iterator[str]:
+def comparison_lines(found: list[list[Finding]], names: list[str], most: int) -> Iterator[str]:
     """Return the lines about calls on which two configurations differ."""
-    found = list(differing)
-    yield f"{len(found):,} {'call differs' if len(found) == 1 else 'calls differ'}:"
-    for (one, other), count in Counter((a.answer, b.answer) for a, b in found).most_common():
-        yield f"  {count:>8,}  {one} by {for_log(names[0])}, {other} by {for_log(names[1])}"
-    for first, second in found[:most]:
-        yield f"  {place_of(first)}  {text.of(first)}"
-        for name, finding in zip(names, (first, second), strict=True):
-            why = f", {', '.join(map(for_log, finding.by))}: {text.cover(finding.reason)}" if finding.by else ""
-            yield f"      {for_log(name)}: {finding.answer}{why}"
+    differing = [pair for pair in zip(*found, strict=True) if pair[0].answer != pair[1].answer]
+    yield f"{len(differing):,} {'call differs' if len(differing) == 1 else 'calls differ'}:"
+    for (one, other), count in Counter((a.answer, b.answer) for a, b in differing).most_common():
+        yield f"  {count:>8,}  {one} by {names[0]}, {other} by {names[1]}"
+    for pair in differing[:most]:
+        yield f"  {place_of(pair[0].file, pair[0].line)}  {pair[0].call}"
+        for name, one in zip(names, pair, strict=True):
+            yield f"      {name}: {one.answer}{f', {reason_text(one)}' if one.by else ''}"
 
 
-# -- for programs ------------------------------------------------------------------------------------------------------
+def reason_text(finding: Finding) -> str:
+    """Return the hooks that decided, with their reason."""
+    return f"{', '.join(map(for_log, finding.by))}: {finding.reason}"
 
 
-def sums_value(sums: Sums, hooks: ReplayHooks, text: CallText) -> dict[str, Any]:
-    """Return the decisions of one configuration as a JSON value."""
-    return {
-        "hooks": str(hooks.path),
-        "not_replayed": [{"hook": name, "why": why} for name, why in hooks.left_out],
-        "report_only": list(hooks.report_only),
-        "answers": {answer: sums.answers[answer] for answer in WORDS},
-        "by_hook": {hook: dict(counts) for hook, counts in sums.hooks.items()},
-        "would": [{"hook": hook, "action": action, "calls": count} for (hook, action), count in sums.would.items()],
-        "most_often": [
-            {"answer": answer, "tool": text.cover(tool), "reason": text.cover(reason), "calls": count}
-            for (answer, tool, reason), count in sums.shapes.most_common()
-        ],
-        "differences": [
-            {"difference": difference, **finding_value(one, text)}
-            for difference, findings in sums.differences.items()
-            for one in findings
-        ],
-    }
-
-
-def finding_value(finding: Finding, text: CallText) -> dict[str, Any]:
-    """Return a finding as a JSON value, with the beginning of the call."""
-    return {
-        "file": str(finding.path),
-        "line": finding.call.line,
-        "session": finding.call.session,
-        "call": text.of(finding),
-        "happened": finding.call.happened,
-        "answer": finding.answer,
-        "by": list(finding.by),
-        "reason": text.cover(finding.reason),
-        "risk": finding.risk,
-    }
-
-
-def reading_value(reading: TranscriptSums) -> dict[str, Any]:
-    """Return the facts about the transcripts as a JSON value."""
-    problems = [{"file": str(path), "line": line, "problem": problem} for path, line, problem in reading.problems]
-    return {**asdict(reading, recurse=False), "problems": problems}
+def place_of(file: str, line: int) -> str:
+    """Return the name of a file, with a line."""
+    return f"{for_log(Path(file).name)}:{line}"

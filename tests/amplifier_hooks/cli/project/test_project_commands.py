@@ -83,7 +83,7 @@ def test_init(folder: Path) -> None:
     """The file that init writes is right, switches useful hooks on, and is trusted as it is."""
     told = called("init", "--json")
     assert told.exit_code == 0
-    assert json.loads(told.stdout) == {"written": str(folder / FILE), "kept": None}
+    assert json.loads(told.stdout) == {"written": str(folder / FILE)}
     assert {entry.name for entry in load_files(folder / FILE).library} >= {"guard", "redact_secrets"}
     assert called("validate").exit_code == 0
     assert hooks_of_folder(folder).registry.hooks()
@@ -125,51 +125,28 @@ async def test_init_lets_agents_work(folder: Path) -> None:
 
 @pytest.mark.rule("CLI-7")
 def test_init_overwrites_nothing(folder: Path) -> None:
-    """An existing file is left alone, also by a second init; --force keeps it beside the new one, under a new name."""
+    """An existing file is left alone, also by a second init."""
     (folder / FILE).write_text("version: 1\n")
     told = called("init")
     assert (told.exit_code, told.stdout) == (1, "")
-    assert "--force replaces it" in told.stderr
+    assert "rename it first" in told.stderr
     assert (folder / FILE).read_text() == "version: 1\n"
-    for number in (1, 2):
-        (folder / FILE).write_text(f"version: {number}\n")
-        assert f"The old file is {folder / FILE}.before-{number}" in called("init", "--force").stdout
-        assert (folder / f"{FILE}.before-{number}").read_text() == f"version: {number}\n"
+    (folder / FILE).unlink()
+    called("init")
     assert "as init writes it already" in called("init").stderr
     assert called("init").exit_code == 0
 
 
 @pytest.mark.rule("CLI-7")
 @pytest.mark.parametrize("taken", ["#:", "#: "])
-@pytest.mark.parametrize("number", range(3))
-def test_init_one_example(number: int, taken: str, folder: Path) -> None:
-    """Removing the mark of one example, with its blank or without, switches that hook on without a mistake."""
+def test_init_example(taken: str, folder: Path) -> None:
+    """Removing the mark of the example, with its blank or without, switches that hook on without a mistake."""
     (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
-    marked = list(re.finditer(r"(?m)(?:^#:.*\n)+", TEMPLATE))
-    start, end = marked[number].span()
-    text = re.sub(f"(?m)^{taken}", "", TEMPLATE[start:end])
-    (folder / FILE).write_text(TEMPLATE[:start] + text + TEMPLATE[end:])
-    told = called("validate")
-    assert told.exit_code == 0, told.stdout
-    assert len(load_files(folder / FILE).definitions) == 1
-
-
-@pytest.mark.rule("CLI-7")
-def test_init_examples(folder: Path) -> None:
-    """The examples in the file are right once they are switched on."""
-    (folder / "my_hooks.py").write_text("def no_publishing(event, data): ...")
-    (folder / FILE).write_text(re.sub("(?m)^#:", "", TEMPLATE))
+    (folder / FILE).write_text(re.sub(f"(?m)^{taken}", "", TEMPLATE))
     told = called("validate")
     assert told.exit_code == 0, told.stdout + told.stderr
     assert called("validate", "--trust").exit_code == 0
-    assert [one.name for one in load_files(folder / FILE).definitions] == [
-        "no wiping",
-        "no publishing",
-        "audit service",
-    ]
-    (folder / "call.json").write_text('{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}')
-    denied = called("test", "tool:pre", "--input", "call.json", "--run", "--json")
-    assert json.loads(denied.stdout)["outcome"]["reason"] == "rm -rf is not for agents"
+    assert [one.name for one in load_files(folder / FILE).definitions] == ["no publishing"]
 
 
 @pytest.mark.rule("CLI-7", "CLI-6")
@@ -353,8 +330,8 @@ def test_list(guarded: Path) -> None:
     assert "off    later at tool:pre" in told.stdout
     rows = json.loads(called("list", "--json").stdout)
     assert [(row["name"], row["runs"], row["on_failure"]) for row in rows] == [
-        ("guard", True, "the event is denied"),
-        ("watch", True, "it is skipped"),
+        ("guard", True, "a failure denies"),
+        ("watch", True, "a failure skips it"),
         ("later", False, "it does not run"),
     ]
     assert [row["name"] for row in json.loads(called("list", "--event", "PostToolUse", "--json").stdout)] == ["watch"]
@@ -436,13 +413,11 @@ def test_try_an_event(guarded: Path) -> None:
     (guarded / "guard.sh").write_text("touch ran; exit 2\n")
     told = called("test", "PreToolUse", "--tool", "Bash")
     assert told.exit_code == 0
-    assert told.stdout.splitlines()[1:3] == [
-        "  asked 1  guard: it is for tool:pre, and 'Bash' matches 'Bash'",
-        "           if it fails, the event is denied",
-    ]
-    assert "left out  watch: it is for tool:post" in told.stdout
+    first = "  asked: guard (gate, priority 10, looks twice): it is for tool:pre, and 'Bash' matches 'Bash'"
+    assert told.stdout.splitlines()[1] == f"{first}; if it fails, the event is denied"
+    assert "left out: watch (on, priority 100): it is for tool:post" in told.stdout
     assert not (guarded / "ran").exists()
-    assert "left out  guard: 'Bash' does not match 'Write'" in called("test", "tool:pre", "--tool", "Write").stdout
+    assert "'Bash' does not match 'Write'" in called("test", "tool:pre", "--tool", "Write").stdout
 
 
 @pytest.mark.rule("CLI-7")
@@ -453,15 +428,10 @@ def test_run_an_event(guarded: Path) -> None:
     assert told.exit_code == 1
     assert "guard answered deny" in told.stdout
     outcome = told.stdout.index("outcome: deny, by guard: not here")
-    assert told.stdout.index("asked 1  guard") < outcome < told.stdout.index("left out  watch")
+    assert told.stdout.index("asked: guard") < told.stdout.index("left out: watch") < outcome
     value = json.loads(called("test", "tool:pre", "--tool", "Bash", "--run", "--json").stdout)
-    assert value["outcome"]["answers"][0] == {
-        "hook": "guard",
-        "action": "deny",
-        "would": None,
-        "status": "ok",
-        "error": None,
-    }
+    assert (value["outcome"]["action"], value["outcome"]["denied_by"]) == ("deny", "guard")
+    assert value["outcome"]["answers"][0]["status"] == "ok"
 
 
 @pytest.mark.rule("CLI-7")
@@ -633,7 +603,7 @@ def test_report_only_hooks_are_named(watching: Path) -> None:
     assert called("validate", "--trust").exit_code == 0
     tried = called("test", "tool:pre", "--input", given, "--run")
     assert tried.exit_code == 0
-    assert "guard (report-only: it stops nothing)" in tried.stdout
+    assert "looks twice, report-only: it stops nothing)" in tried.stdout
     assert "guard would have answered deny, but is report-only: it stops nothing" in tried.stdout
     assert "protected_paths would have answered ask_user" in tried.stdout
 

@@ -189,9 +189,11 @@ def test_two_configurations(folder: Path) -> None:
     told = run(path, "--compare", strict).stdout
     assert "1 call differs:\n         1  asked by amplifier-hooks.yaml, denied by strict.yaml\n" in told
     assert "  s1.jsonl:3  Write  /shop/.env\n      amplifier-hooks.yaml: asked, protected_paths: " in told
-    value = json.loads(run(path, "--compare", strict, "--json").stdout)
-    assert [one["answer"] for one in value["differing"][0]] == ["asked", "denied"]
-    assert len(value["configurations"]) == 2
+    first, second = json.loads(run(path, "--compare", strict, "--json").stdout)["configurations"]
+    assert [[one["answer"] for one in given["calls"]] for given in (first, second)] == [
+        ["allowed", "asked"],
+        ["allowed", "denied"],
+    ]
 
 
 def test_rules(folder: Path) -> None:
