@@ -120,79 +120,60 @@ def check_tokens(_patient: Patient) -> Findings:
 
 def check_hooks(patient: Patient) -> Findings:
     """Check the project's file of hooks with `validate`, which imports nothing of a file that is not trusted."""
-    from amplifier_hooks.definitions.files.load_files import PROJECT_FILE
-    from amplifier_hooks.definitions.reload import is_gone
-    from amplifier_hooks.definitions.trust import TrustStore
+    from amplifier_hooks.cli.project.read_project import is_removed, project_file
     from amplifier_hooks.result import STOPS_NOTHING
 
-    path = patient.folder / PROJECT_FILE
-    trust = TrustStore()
-    kept = trust.trusted_list(str(path)) if is_gone(path) else None
-    if kept is not None and not kept.is_removal:
-        denied = "; an approver denied its removal" * trust.denied(str(path), kept.removal())
-        accept = join(["amplifier-hooks", "validate", str(path), "--trust"])
-        yield "warning", f"{path} is gone: its trusted hooks stay in force{denied}", f"put it back, or: {accept}"
-        return
-    if not path.exists():
+    path = project_file(folder=patient.folder)
+    if not path.exists() and not is_removed(path):
         yield "note", f"{path} is not there: no hooks come from a file", "amplifier-hooks init"
         return
-    validate = ["validate", str(path)]
-    code, output = run_command(patient.folder, *validate, "--json")
-    repair = f"mend it there, then: {join(['amplifier-hooks', *validate])}"
+    code, output = run_command(patient.folder, "validate", str(path), "--json")
+    validate = join(["amplifier-hooks", "validate", str(path)])
+    repair = f"mend it there, then: {validate}"
     try:
         said: dict[str, Any] = json.loads(output)
     except ValueError:
-        flaw = f"the process that builds the hooks of {path} ended with exit status {code}"
-        said = {"flaws": [flaw], "warnings": [], "trusted": True, "changed": False, "enabled": True}
-    if not said["trusted"]:
-        trusting = f"read it, then: {join(['amplifier-hooks', *validate, '--trust'])}"
-        yield "note", f"{path} is not trusted as it is now: no Python of it was imported", trusting
-    if said["changed"]:
-        trusting = join(["amplifier-hooks", *validate, "--trust"])
-        decide = f"read it, then: {trusting}; or decide, where a server asks: amplifier-hooks approvals list"
-        yield "warning", f"{path} has changed since it was trusted: the trusted files stay in force", decide
-    if not said["enabled"]:
-        yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
+        yield "failed", f"the process that builds the hooks of {path} ended with exit status {code}", repair
+        return
     yield from (("failed", flaw, repair) for flaw in said["flaws"])
     yield from (("warning", text, repair) for text in said["warnings"])
-    for name in said.get("report_only", ()):
+    if not said["enabled"]:
+        yield "warning", "hooks_enabled is false: nothing runs", "set hooks_enabled to true"
+    if said["changed"]:
+        change = f"{path} has changed since it was trusted: the trusted files stay in force"
+        decide = f"read it, then: {validate} --trust; or decide, where a server asks: amplifier-hooks approvals list"
+        yield "warning", change, decide
+    elif path.exists() and not said["trusted"]:
+        unread = f"{path} is not trusted as it is now: no Python of it was imported"
+        yield "note", unread, f"read it, then: {validate} --trust"
+    for name in said["report_only"]:
         repair = "amplifier-hooks report shows what it would have done; without report_only: true it is in force"
         yield "note", f"{path}: {name} is {STOPS_NOTHING}", repair
-    if not said["flaws"]:
+    if said["ok"]:
         yield "ok", f"{path}: {count_text(said['hooks'], 'hook')}"
 
 
 def check_programs(patient: Patient) -> Findings:
-    """Check that the hooks of other programs, in this project and this home, are trusted and could run."""
-    from amplifier_hooks.definitions.trust import TrustStore
+    """Check that a server answers the programs that ask us, by their settings in this project and this home."""
     from amplifier_hooks.programs.dialects import DIALECTS
     from amplifier_hooks.programs.import_settings import read_settings
 
-    trust = TrustStore()
     for dialect, path in ((one, path) for one in DIALECTS.values() for path in one.settings_files(patient.folder)):
         if not path.exists():
             continue
         try:
-            found = read_settings(path, dialect, project=patient.folder)
+            ours = read_settings(path, dialect, project=patient.folder).ours
         except SettingsError as problem:
             yield "failed", str(problem), f"mend {path}"
             continue
-        if found.ours:
-            entries = count_text(found.ours, "entry", "entries")
-            yield "ok", f"{path}: {dialect.title} asks amplifier-hooks, with {entries}", ""
-            if dialect.waits_for_review(path):
-                yield "warning", f"{path}: {dialect.title} skips hooks that were not reviewed, silently", dialect.review
-            if not answers(default_socket()):
-                yield "warning", f"no server answers {dialect.title}, so its calls are refused", SERVE
-        if not found.hooks:
+        if not ours:
             continue
-        unread = [hook for hook in found.hooks if not trust.trusts(hook.files)]
-        count = f"{path}: {count_text(len(found.hooks), 'hook')} of {dialect.title}, {len(unread)} not trusted"
-        repair = f"amplifier-hooks import {dialect.name.replace('_', '-')} {quote(str(path))}" if unread else ""
-        yield "note" if unread else "ok", count, repair
-        for hook in found.hooks:
-            for text in getattr(hook.handler, "problems", tuple)():
-                yield "warning", f"{path}: {hook.where}: {text}", f"mend {path}"
+        entries = count_text(ours, "entry", "entries")
+        yield "ok", f"{path}: {dialect.title} asks amplifier-hooks, with {entries}"
+        if dialect.waits_for_review(path):
+            yield "warning", f"{path}: {dialect.title} skips hooks that were not reviewed, silently", dialect.review
+        if not answers(default_socket()):
+            yield "warning", f"no server answers {dialect.title}, so its calls are refused", SERVE
 
 
 def check_protection(_patient: Patient) -> Findings:
@@ -224,34 +205,23 @@ def check_state(_patient: Patient) -> Findings:
 def check_approvals(patient: Patient) -> Findings:
     """Check that the store of approvals answers, count its open requests, and name the stops in force."""
     from amplifier_hooks.cli.approvals.approvals_commands import stop_line
-    from amplifier_hooks.storage.database import StoreUnavailable
-    from approval_backends.broker import Broker
+    from amplifier_hooks.cli.approvals.open_store import StoreView, Trouble
     from approval_backends.errors import UnknownStore
-    from approval_backends.lifecycle import Decider
-    from approval_backends.stores.address import store_at, without_secrets
 
-    name = without_secrets(patient.store) if patient.store else str(StateFolder().approvals)
-    if "://" not in name and not Path(name).exists():
-        if patient.store:
-            yield "failed", f"there is no store at {name}", "name the one your program uses with --store"
+    view = StoreView(patient.store)
+    if patient.store is None and not StateFolder().approvals.exists():
         return
 
     async def look() -> tuple[int, list[Stop]]:
-        async with asyncio.timeout(REACHING), Broker(store_at(patient.store)) as broker:
-            viewer = Decider(name="doctor", channel="cli")
-            return len(await broker.pending(viewer)), await broker.stops_in_force(viewer)
+        async with asyncio.timeout(REACHING), view.open_store() as desk:
+            return len(await desk.waiting()), await desk.broker.stops_in_force(desk.viewer)
 
     try:
         count, stops = asyncio.run(look())
-    except (UnknownStore, StoreUnavailable, OSError) as problem:
-        repair = (
-            "check that the server runs and lets this user in, or name another store: --store"
-            if "://" in name
-            else f"look at {name}"
-        )
-        yield "failed", f"{name}: {str(problem) or 'it does not answer'}", repair
+    except (Trouble, UnknownStore, OSError) as problem:
+        yield "failed", str(problem) or f"{view.name} does not answer", "mend it, or name the store you use: --store"
         return
-    yield "note" if count else "ok", f"{name}: {count} open", "amplifier-hooks approvals list" * (count > 0)
+    yield "note" if count else "ok", f"{view.name}: {count} open", "amplifier-hooks approvals list" * (count > 0)
     for stop in stops:
         options = (("--tenant", stop.tenant), ("--session", stop.session))
         reach = [word for option in options if option[1] for word in option]

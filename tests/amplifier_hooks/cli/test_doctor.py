@@ -206,16 +206,14 @@ def test_modules_are_imported_once_trusted(patient: Patient, *, trusted: bool) -
         assert only(found, "note")[0].repair.endswith("amplifier-hooks.yaml --trust")
 
 
-@pytest.mark.rule("CLI-5", "TRU-2")
-def test_other_programs(patient: Patient) -> None:
-    """Untrusted hooks of other programs are noted, with the command that shows them."""
+@pytest.mark.rule("CLI-5", "CLI-8")
+def test_settings_that_cannot_be_read(patient: Patient) -> None:
+    """Settings of another program that cannot be read have failed; hooks of its own are not looked at."""
     settings = patient.folder / ".claude" / "settings.json"
     settings.parent.mkdir()
     hooks = {"PreToolUse": [{"hooks": [{"type": "command", "command": "missing-program", "args": []}]}]}
     settings.write_text(json.dumps({"hooks": hooks}))
-    found = looked("programs", patient)
-    assert only(found, "note")[0].repair == f"amplifier-hooks import claude-code {settings}"
-    assert "'missing-program' is not there" in only(found, "warning")[0].text
+    assert looked("programs", patient) == []
     settings.write_text("{")
     assert states(looked("programs", patient)) == {"failed"}
 
@@ -225,10 +223,11 @@ def test_a_file_that_is_gone(patient: Patient) -> None:
     """The doctor finds a trusted file of hooks that is gone, and its command accepts that."""
     config(patient, "version: 1\nlibrary:\n  rate_limit: {}\n", trusted=True)
     (patient.folder / "amplifier-hooks.yaml").unlink()
-    found = only(looked("hooks", patient), "warning")[0]
-    assert "is gone: its trusted hooks stay in force" in found.text
-    words = shlex.split(found.repair.partition("or: ")[2])
-    assert CliRunner().invoke(app, words[1:]).exit_code == 0
+    (found,) = looked("hooks", patient)
+    assert found.state == "failed"
+    assert "the hooks that were trusted stay in force where they run" in found.text
+    words = shlex.split(found.repair.partition("then: ")[2])
+    assert CliRunner().invoke(app, [*words[1:], "--trust"]).exit_code == 0
     assert states(looked("hooks", patient)) == {"note"}
 
 
