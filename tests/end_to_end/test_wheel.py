@@ -42,7 +42,7 @@ FILES: Final = {
 """The files of the folder in which every command is called."""
 CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("demo", "--no-input --fast", ""),
-    ("init", "--force", "yaml"),
+    ("init", "--directory empty", "yaml"),
     ("validate", "", "yaml"),
     ("list", "", "yaml"),
     ("test", "tool:pre --tool Bash --run", "yaml"),
@@ -60,7 +60,6 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
     ("serve", "--programs --http 0", "server"),
     ("serve", "--programs --web --port 0", "server"),
     ("serve", "--api --api-port 0", "server"),
-    ("serve", "--api --api-port 0 --agents blueprints", "server"),
     ("serve", "--hooks telemetry.yaml", "yaml"),
     ("serve", "--web --port 0", ""),
     ("stop", "--session nothing --why test", ""),

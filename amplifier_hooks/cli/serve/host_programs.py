@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +9,7 @@ from attrs import define, frozen
 
 from amplifier_hooks.cli.common.posting import listener_at, programs_token
 from amplifier_hooks.cli.common.terminal_io import count_text
-from amplifier_hooks.cli.project.read_project import find_in, follow_hooks, hooks_named, rules_in
+from amplifier_hooks.cli.project.read_project import follow_hooks, hooks_named, rules_in
 from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
@@ -21,18 +20,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amplifier_hooks.cli.project.read_project import NamedHooks
-    from amplifier_hooks.definitions.reload import PinnedModules
     from amplifier_hooks.programs.program_session import Asking
     from amplifier_hooks.registry.registry import HookRegistry
-    from amplifier_hooks.runs.blueprint import Agents
-    from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.storage.database import Database
     from approval_backends.broker import Broker
 
 
 @define(kw_only=True, eq=False)
 class ApiHost:
-    """The HTTP API of a host: its port, its database, its broker and its agents."""
+    """The HTTP API of a host: its port, its database and its broker."""
 
     database: Database
     broker: Broker
@@ -40,10 +36,6 @@ class ApiHost:
     """The port; 0 takes a free one, and is replaced by it when the API starts."""
     names: tuple[str, ...] = ()
     """The host names under which clients reach a proxy in front."""
-    agents: Agents | None = None
-    """The agents whose runs the API queues, in a database with the tables of runs; None leaves out these routes."""
-    functions: PinnedModules | None = None
-    """The modules of the functions that hooks of the agents name."""
 
     @property
     def address(self) -> str:
@@ -60,41 +52,23 @@ class ApiHost:
         from amplifier_hooks.server import open_api
         from amplifier_hooks.server.edge.host_check import HttpLimits
         from amplifier_hooks.server.edge.listen import listening, loopback_socket
-        from amplifier_hooks.server.runs.agent_routes import agents_router
-        from amplifier_hooks.server.runs.run_routes import runs_router
 
         async with AsyncExitStack() as stack:
             await self.database.open()
             stack.push_async_callback(self.database.close)
             listener = stack.enter_context(loopback_socket(self.port))
             self.port = listener.getsockname()[1]
-            routers = []
-            if self.agents is not None:
-                runs = await stack.enter_async_context(self._runs(self.agents, registry))
-                routers = [runs_router(runs), agents_router(runs, record)]
             managing = open_api(
                 self.database,
                 registry=registry,
                 broker=self.broker,
                 record=record,
                 settings=DefinitionSettings.load(),
-                routers=routers,
                 bounds=HttpLimits(names=self.names),
             )
             api = await stack.enter_async_context(managing)
             await stack.enter_async_context(listening(api.app, listener))
             yield
-
-    @asynccontextmanager
-    async def _runs(self, agents: Agents, registry: HookRegistry) -> AsyncIterator[RunCoordinator]:
-        """Open the coordinator of runs for the block."""
-        from amplifier_hooks.runs.run_coordinator import RunCoordinator
-        from amplifier_hooks.runs.run_hooks import RunHooks
-        from amplifier_hooks.runs.run_store import runs_in
-
-        hooks = RunHooks(registry=registry, variables=dict(os.environ), find=find_in(self.functions))
-        async with RunCoordinator(runs_in(self.database), agents, hooks) as runs:
-            yield runs
 
 
 API_OBSERVERS: Final = frozenset({"execution-log", "metrics"})
@@ -162,8 +136,7 @@ class Host:
         try:
             async with AsyncExitStack() as stack:
                 # Hooks come first and go last: no call is answered while some of them are not in force.
-                functions = None if self.api is None else self.api.functions
-                await stack.enter_async_context(follow_hooks(self.hooks, self.options["approvals"], log, functions))
+                await stack.enter_async_context(follow_hooks(self.hooks, self.options["approvals"], log))
                 if self.api is not None:
                     await stack.enter_async_context(self.api.serving(self.hooks.registry, log))
                 stack.push_async_callback(sessions.close)

@@ -23,7 +23,6 @@ from amplifier_hooks.cli.common.terminal_io import (
 
 if TYPE_CHECKING:
     from amplifier_hooks.cli.serve.host_programs import Host
-    from amplifier_hooks.runs.blueprint import Agents
     from approval_backends.gateway.gateway import Gateway
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -42,9 +41,6 @@ def serve(
     api_port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=LAST_PORT, help="The API's port; 0 takes a free one.")
     ] = API_PORT,
-    agents: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Blueprints of agents, whose runs the API queues.")
-    ] = None,
     hooks: Annotated[
         str | None, typer.Option(metavar="FILE|MODULE:NAME", help="The hooks to answer with: a file, or a registry.")
     ] = None,
@@ -89,7 +85,6 @@ def serve(
       amplifier-hooks serve --programs --web           with the page where people approve, in one process
       amplifier-hooks serve --web --open               the page alone
       amplifier-hooks serve --api --web                programs, the page, and the HTTP API for those with a token
-      amplifier-hooks serve --api --agents blueprints/ the API with the runs of agents
 
     It listens on this machine only. The link that is printed holds a token: its bearer may decide.
     """
@@ -121,31 +116,18 @@ def serve(
     from amplifier_hooks.cli.common.posting import programs_port
 
     posted = (programs_port() if http is None else http) or None
-    if agents is not None and not api:
-        raise typer.BadParameter("--agents is about the runs of the HTTP API; add --api")
     answering: Host | None = None
     try:
         if programs or api or not web:
-            from amplifier_hooks.cli.project.read_project import functions_of
             from amplifier_hooks.cli.serve.host_programs import ApiHost, host_programs
 
             place = None
             if api:
-                from amplifier_hooks.runs.run_store import RUN_TABLES
                 from amplifier_hooks.server.build_api import API_TABLES
                 from approval_backends.stores.address import database_at
 
-                found = None if agents is None else agents_in(agents)
-                tables = (*API_TABLES, RUN_TABLES) if agents is not None else API_TABLES
-                place = ApiHost(
-                    database=database_at(store, *tables),
-                    broker=broker,
-                    port=api_port,
-                    names=tuple(name or ()),
-                    agents=found,
-                    functions=None if agents is None or found is None else functions_of(found, agents),
-                )
-
+                database = database_at(store, *API_TABLES)
+                place = ApiHost(database=database, broker=broker, port=api_port, names=tuple(name or ()))
             answering = host_programs(
                 broker,
                 there.database,
@@ -168,16 +150,6 @@ def serve(
         remedy = "; stop it, or give this server its own --record" if isinstance(problem, LogInUse) else ""
         why = start_problem(problem, port=port if web else None, api_port=api_port, http=http)
         stop(f"The server cannot start: {why}{remedy}")
-
-
-def agents_in(folder: Path) -> Agents:
-    """Return the agents of a folder; print the hooks that name missing agents. Raises `HookError`."""
-    from amplifier_hooks.runs.blueprint import load_agents
-
-    found = load_agents(folder)
-    for missing in found.missing():
-        print_error(missing)
-    return found
 
 
 async def serve_until_stopped(
