@@ -93,7 +93,7 @@ CALLS: Final[tuple[tuple[str, str, str], ...]] = (
 )
 """Command, arguments, and the extra that it needs then."""
 WITH_YAML: Final[tuple[tuple[str, str, str], ...]] = (
-    ("init", "--force", ""),
+    ("init", "--directory empty", ""),
     ("validate", "", ""),
     ("validate", "metrics.yaml", "server"),
     ("validate", "telemetry.yaml", "otel"),
