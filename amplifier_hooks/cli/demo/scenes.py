@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import sys
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import wrap
@@ -37,55 +37,8 @@ if TYPE_CHECKING:
 
 
 PAUSE: Final = 2.5
-"""Seconds to read a scene."""
+"""Seconds to read a scene, at a terminal."""
 WIDTH: Final = 110
-
-
-class Pauses:
-    """Pauses between scenes. Without a terminal there is no pause; with `keys`, any key ends one."""
-
-    def __init__(self, *, keys: bool, seconds: float = PAUSE) -> None:
-        self._reader = sys.stdout.isatty()
-        self._keys = keys and os.name == "posix" and self._reader and sys.stdin.isatty()
-        self._seconds = seconds
-
-    @property
-    def skippable(self) -> bool:
-        """True if a key ends a pause."""
-        return self._keys
-
-    async def wait(self) -> None:
-        """Wait for the time of a pause, or for a key."""
-        if not self._reader or not self._seconds:
-            return
-        pressed = asyncio.Event()
-        with self._listening(pressed), suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
-                await pressed.wait()
-
-    @contextmanager
-    def _listening(self, pressed: asyncio.Event) -> Iterator[None]:
-        """Read single keys without echo, for the block; then restore the terminal."""
-        if not self._keys:
-            yield
-            return
-        import termios
-        import tty
-
-        number, loop = sys.stdin.fileno(), asyncio.get_running_loop()
-
-        def read_key() -> None:
-            os.read(number, 64)
-            pressed.set()
-
-        modes = termios.tcgetattr(number)
-        tty.setcbreak(number, termios.TCSANOW)
-        loop.add_reader(number, read_key)
-        try:
-            yield
-        finally:
-            loop.remove_reader(number)
-            termios.tcsetattr(number, termios.TCSANOW, modes)
 
 
 class Narrator:
@@ -204,9 +157,9 @@ async def tell(telling: Telling) -> None:
         for path, content in PROJECT.items():
             write(folder / path, content)
         say, linter = Narrator(), telling.linter
-        pauses = Pauses(keys=telling.ask and not telling.web, **({"seconds": 0} if telling.fast else {}))
+        pause = PAUSE if sys.stdout.isatty() and not telling.fast else 0
         record = telling.record or folder / "record.jsonl"
-        introduce(say, linter, pauses)
+        introduce(say, linter)
         async with approver(telling) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext(mark="5f3c9e21")
             session = SessionCoordinator(
@@ -221,21 +174,19 @@ async def tell(telling: Telling) -> None:
             async with session, session.turn("Update the greeting and the payment provider"):
                 for scene in (stage.show_feedback, stage.show_budget, stage.show_protection, stage.show_gate):
                     await scene()
-                    await pauses.wait()
+                    await asyncio.sleep(pause)
         show_record(say, record)
-        await pauses.wait()
+        await asyncio.sleep(pause)
         tamper(say, record, folder)
         farewell(say, telling)
 
 
-def introduce(say: Narrator, linter: Linter, pauses: Pauses) -> None:
+def introduce(say: Narrator, linter: Linter) -> None:
     """Print which parts of the demo are real."""
     say.line("An agent works on a small project, and three hooks look on. The agent is a script;")
     say.line("nothing leaves this machine, and the project is a folder that goes away again.")
     if linter.program is None:
         say.line("ruff is not installed here, so a few lines of our own look for unused imports in its place.")
-    if pauses.skippable:
-        say.line("Press any key to go on.")
 
 
 @asynccontextmanager
