@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 import re
 import sys
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.programs.install_hook import Bridge
 
 
-BRIDGE_CODES: Final = "Exit codes are the program's: 0 it answered, 2 the call is blocked; 2 also for a wrong call."
-
 KEPT: Final = ".before-amplifier-hooks"
 """The ending of the name of the copy that keeps the settings as they were."""
 
@@ -45,7 +42,6 @@ Project = Annotated[
     ),
 ]
 User = Annotated[bool, typer.Option("--user", help="The settings in the home, for all projects.")]
-Socket = Annotated[Path | None, typer.Option(metavar="FILE", help="The server's socket.")]
 WhenDown = Literal["deny", "ask", "allow"]
 WhenDownOption = Annotated[WhenDown, typer.Option(help="At a gate, when no server answers.")]
 HERE: Final = Path()
@@ -163,8 +159,7 @@ def install(
         bool, typer.Option("--no-http", help="Run the bridge at each event, also if the program can post.")
     ] = False,
     when_down: WhenDownOption = "deny",
-    socket: Socket = None,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds that a person has to answer.")] = 300.0,
+    wait: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Seconds that a person has to answer.")] = 300,
     yes: Yes = False,
     no_input: NoInput = False,
 ) -> None:
@@ -185,14 +180,14 @@ def install(
     from amplifier_hooks.errors import InvalidRegistration
     from amplifier_hooks.programs.install_hook import has_bridge, with_bridge
 
-    check_options(http, wait, user=user, shared=shared)
+    check_options(http, user=user, shared=shared)
     dialect = dialect_of(program)
     files = in_project(dialect, project)
     path = dialect.in_home() if user else files[0] if shared else files[-1]
     committed = path == files[0] and not user
-    bridge = bridge_to(http, socket, portable=committed, waits=wait, when_down=when_down)
+    bridge = bridge_to(http, portable=committed, waits=wait, when_down=when_down)
     port = None
-    if not (committed or no_http or http or socket) and when_down == "deny":
+    if not (committed or no_http or http) and when_down == "deny":
         bridge, port = posting_bridge(bridge, dialect)
     before, text = read_file(path)
     try:
@@ -255,10 +250,8 @@ def posting_bridge(bridge: Bridge, dialect: Dialect) -> tuple[Bridge, int | None
     return evolve(bridge, url=f"http://127.0.0.1:{port}", token=programs_token()), port
 
 
-def check_options(http: str | None, wait: float, *, user: bool, shared: bool) -> None:
+def check_options(http: str | None, *, user: bool, shared: bool) -> None:
     """Raise `BadParameter` for options that cannot be carried out."""
-    if not (math.isfinite(wait) and wait > 0):
-        raise typer.BadParameter(f"{wait:g} is no time to wait; write seconds, such as 300", param_hint="--wait")
     if http is not None and not http.startswith(("http://", "https://")):
         raise typer.BadParameter(
             f"{http!r} is no address; write one such as http://127.0.0.1:8642", param_hint="--http"
@@ -269,25 +262,20 @@ def check_options(http: str | None, wait: float, *, user: bool, shared: bool) ->
         )
 
 
-def bridge_to(http: str | None, socket: Path | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
-    """Return the program's bridge to the server; a portable one names no local path. Raises `BadParameter`."""
+def bridge_to(http: str | None, *, portable: bool, waits: float, when_down: WhenDown) -> Bridge:
+    """Return the program's bridge to the server; a portable one names no local path."""
     from amplifier_hooks import bridge as bridge_module
     from amplifier_hooks.programs.install_hook import Bridge
     from amplifier_hooks.storage.state_folder import default_socket
 
     if http:
         return Bridge(url=http, waits=waits, when_down=when_down)
-    if portable and socket is not None:
-        raise typer.BadParameter(
-            "a team commits these settings, and a socket is of one machine; set AMPLIFIER_HOOKS_SOCKET on each instead",
-            param_hint="--socket",
-        )
     if portable:
         return Bridge(waits=waits, when_down=when_down)
     return Bridge(
         python=sys.executable,
         file=bridge_module.__file__,
-        socket=os.fspath(socket or default_socket()),
+        socket=os.fspath(default_socket()),
         waits=waits,
         when_down=when_down,
     )
@@ -352,7 +340,7 @@ def kept_of(path: Path) -> Path:
 # -- bridge ------------------------------------------------------------------------------------------------------------
 
 
-def bridge(program: Program, *, socket: Socket = None, when_down: WhenDownOption = "deny") -> None:
+def bridge(program: Program, *, when_down: WhenDownOption = "deny") -> None:
     """Pass one question of another program to `amplifier-hooks serve`, and its answer back.
 
     Examples:
@@ -361,12 +349,13 @@ def bridge(program: Program, *, socket: Socket = None, when_down: WhenDownOption
 
     Another program runs this command as its hook: the question comes on standard input. `amplifier-hooks install`
     writes it into settings that a team commits, and a form of it that starts several times faster into your own.
+
+    Exit codes are the program's: 0 it answered, 2 the call is blocked; 2 also for a wrong call.
     """
     from amplifier_hooks.bridge import carry
     from amplifier_hooks.storage.state_folder import default_socket
 
-    path = os.fspath(socket or default_socket())
-    raise typer.Exit(carry([path, program.replace("-", "_"), when_down]))
+    raise typer.Exit(carry([os.fspath(default_socket()), program.replace("-", "_"), when_down]))
 
 
 def in_project(dialect: Dialect, project: Path) -> list[Path]:

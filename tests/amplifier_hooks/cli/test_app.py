@@ -179,7 +179,7 @@ def test_no_colour(arguments: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("CLI-1")
-def test_bridge(tmp_path: Path) -> None:
+def test_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bridge passes the question on as it is, and its answer and exit code back."""
     asked: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as listening:
@@ -196,7 +196,8 @@ def test_bridge(tmp_path: Path) -> None:
 
         server = threading.Thread(target=answer)
         server.start()
-        told = called("bridge", "claude-code", "--socket", str(tmp_path / "s"), input='{"tool": "Bash"}')
+        monkeypatch.setenv("AMPLIFIER_HOOKS_SOCKET", str(tmp_path / "s"))
+        told = called("bridge", "claude-code", input='{"tool": "Bash"}')
         server.join()
     assert (told.exit_code, json.loads(told.stdout), told.stderr) == (2, {"a": 1}, "oh")
     assert asked[0].startswith(b"POST /v1/bridge/claude_code ")
@@ -224,9 +225,12 @@ def test_bridge_called_wrongly(arguments: list[str], code: int, said: str) -> No
 def test_bridge_without_a_server(policy: str, code: int, tmp_path: Path) -> None:
     """Without a server the bridge does what --when-down names; by default it denies."""
     program = "from amplifier_hooks.cli.app import main; main()"
-    command = [sys.executable, "-c", program, "bridge", "gemini", "--socket", str(tmp_path / "missing")]
+    command = [sys.executable, "-c", program, "bridge", "gemini"]
+    environment = {**os.environ, "AMPLIFIER_HOOKS_SOCKET": str(tmp_path / "missing")}
     options = [] if policy == "deny" else ["--when-down", policy]
-    told = subprocess.run([*command, *options], input="{}", capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        [*command, *options], input="{}", capture_output=True, text=True, check=False, env=environment
+    )
     assert told.returncode == code
     assert ("amplifier-hooks serve" in told.stderr) == (policy == "deny")
 
