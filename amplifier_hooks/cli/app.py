@@ -51,31 +51,27 @@ class Entry(NamedTuple):
     module: str
     function: str
     """The function, whose docstring is its help, or the `typer.Typer` of a group."""
-    epilog: str = ""
-    """The constant with the exit codes of a function, unless they are those of all commands."""
 
 
 COMMANDS: Final = {
     "demo": Entry("Watch a scripted agent meet three hooks.", "demo.demo_command", "demo"),
-    "init": Entry("Write a file of hooks for the project in this folder.", "project.project_commands", "init", "CODES"),
-    "validate": Entry("Find out whether a file of hooks is right.", "project.project_commands", "validate", "CODES"),
+    "init": Entry("Write a file of hooks for the project in this folder.", "project.project_commands", "init"),
+    "validate": Entry("Find out whether a file of hooks is right.", "project.project_commands", "validate"),
     "list": Entry(
         "List the hooks, their order, and what a failure of each means.",
-        *("project.project_commands", "list_hooks", "CODES"),
+        *("project.project_commands", "list_hooks"),
     ),
-    "test": Entry(
-        "Try one event: the hooks that it reaches, and why.", "project.project_commands", "try_event", "TRIED"
-    ),
+    "test": Entry("Try one event: the hooks that it reaches, and why.", "project.project_commands", "try_event"),
     "replay": Entry(
         "Tell what your hooks would have decided about calls of the past.",
-        *("replay.replay_command", "replay", "REPLAY_CODES"),
+        *("replay.replay_command", "replay"),
     ),
-    "chat": Entry("Talk to a model that works in a folder, behind your hooks.", "chat.chat_command", "chat", "ENDING"),
-    "doctor": Entry("Find out what works here, and how to repair the rest.", "doctor", "doctor", "DOCTOR_CODES"),
+    "chat": Entry("Talk to a model that works in a folder, behind your hooks.", "chat.chat_command", "chat"),
+    "doctor": Entry("Find out what works here, and how to repair the rest.", "doctor", "doctor"),
     "ledger": Entry("List the calls that the hook tool_ledger has kept.", "audit.audit_commands", "ledger"),
     "report": Entry(
         "Tell what report-only hooks and rules would have done.",
-        *("audit.audit_commands", "report", "REPORT_CODES"),
+        *("audit.audit_commands", "report"),
     ),
     "import": Entry("Take over the hooks of another program.", "programs.programs_commands", "import_hooks"),
     "install": Entry("Put our hook into the settings of another program.", "programs.programs_commands", "install"),
@@ -86,7 +82,7 @@ COMMANDS: Final = {
     "serve": Entry("Serve other programs, the page where people approve, or both.", "serve.serve_command", "serve"),
     "bridge": Entry(
         "Pass one question of another program to serve, and its answer back.",
-        *("programs.programs_commands", "bridge", "BRIDGE_CODES"),
+        *("programs.programs_commands", "bridge"),
     ),
     "stop": Entry(
         "Stop the acts of a session, of a tenant, or all, in every process.",
@@ -128,9 +124,13 @@ def refusing(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def describe(group: typer.Typer) -> None:
-    """Make the docstring of each function the help of its command. Its examples are not wrapped."""
+    """Make the docstring of each function the help of its command. Its examples are not wrapped.
+
+    A command that names no exit codes of its own has those of all commands.
+    """
     for command in group.registered_commands:
         command.help = (inspect.getdoc(command.callback) or "").replace("Examples:\n", "\b\nExamples:\n")
+        command.epilog = None if "Exit codes" in command.help else ENDING
     for one in group.registered_groups:
         if one.typer_instance is not None:
             describe(one.typer_instance)
@@ -150,8 +150,7 @@ def load_command(name: str) -> typer.Typer:
                 one.callback = refusing(f"{name} {known}", function)
         parent.add_typer(loaded, name=name, short_help=entry.short)
         return parent
-    epilog = getattr(module, entry.epilog) if entry.epilog else None
-    register = parent.command(name, epilog=epilog, short_help=entry.short)
+    register = parent.command(name, short_help=entry.short)
     register(refusing(name, loaded) if name in DECIDING[""] else loaded)
     describe(parent)
     return parent

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import Stop
 
 
-DOCTOR_CODES: Final = "Exit codes: 0 everything works, 1 something does not, 2 it was called wrongly."
 STYLES: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "bold red"}
 REACHING: Final = 10.0
 """Seconds to reach a store."""

@@ -6,15 +6,12 @@ Only `accept` writes to a record, and no command removes one.
 from __future__ import annotations
 
 import json
-import sys
-import time
 from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from attrs import define, field
 
 from amplifier_hooks.cli.common.terminal_io import (
     AsJson,
@@ -44,17 +41,9 @@ HELP: Final = """Read the record, and find out whether it is unchanged.
 \b
 Examples:
   amplifier-hooks audit verify record.jsonl --key audit.key.pub
-  amplifier-hooks audit tail record.jsonl --follow
+  amplifier-hooks audit tail record.jsonl
   amplifier-hooks audit show record.jsonl --key audit.key.pub --html > record.html
 """
-VERDICTS: Final = (
-    "Exit codes: 0 the verdict is intact or unbroken; 1 it is tampered or truncated, or the record cannot be read; "
-    "2 it was called wrongly; 3 it is cannot tell; 4 it is unbroken, and --require-head was given."
-)
-READING: Final = "Exit codes: 0 it worked, 1 the record cannot be read, 2 it was called wrongly."
-
-PAUSE: Final = 0.25
-"""Seconds between two reads of a record with `--follow`."""
 
 Record = Annotated[Path | None, typer.Argument(metavar="RECORD", help="Its first file; otherwise the record of serve.")]
 Keys = Annotated[
@@ -75,7 +64,7 @@ AsPage = Annotated[bool, typer.Option("--html", help="A page that needs nothing 
 audit_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=HELP)
 
 
-@audit_app.command("verify", epilog=VERDICTS)
+@audit_app.command("verify")
 def verify(
     record: Record = None,
     *,
@@ -99,6 +88,9 @@ def verify(
     A record is all its segments: name the first file, or nothing for the record of serve. The key is the public half;
     keep it out of reach of the programs that write the record. The heads are looked up in the store of your approvals,
     unless you name another one. Without a key, and without a head or anchor, the verdict is cannot tell.
+
+    Exit codes: 0 the verdict is intact or unbroken; 1 it is tampered or truncated, or the record cannot be read; 2 it
+    was called wrongly; 3 it is cannot tell; 4 it is unbroken, and --require-head was given.
     """
     from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.record.report import LogVerdict
@@ -115,12 +107,11 @@ def verify(
     raise typer.Exit(record_text.HEADLESS if headless else record_text.EXITS[report.verdict])
 
 
-@audit_app.command("tail", epilog=READING)
+@audit_app.command("tail")
 def tail(
     record: Record = None,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="The number of lines.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
     json: AsJson = False,
 ) -> None:
     """Print the last lines of the record, one a line. Nothing is verified.
@@ -128,25 +119,16 @@ def tail(
     Examples:
       amplifier-hooks audit tail record.jsonl
       amplifier-hooks audit tail record.jsonl --lines 100 --json
-      amplifier-hooks audit tail record.jsonl --follow
+      amplifier-hooks audit tail record.jsonl
     """
     from amplifier_hooks.cli.audit import record_text
     from amplifier_hooks.cli.audit.find_record import RecordFiles
 
-    def pause() -> None:
-        sys.stdout.flush()
-        time.sleep(PAUSE)
-
-    with report_unreadable(), suppress(KeyboardInterrupt):
-        print_lines(
-            map(
-                record_text.raw_text if json else record_text.brief_text,
-                RecordFiles(record).tail(lines, pause if follow else None),
-            )
-        )
+    with report_unreadable():
+        print_lines(map(record_text.raw_text if json else record_text.brief_text, RecordFiles(record).tail(lines)))
 
 
-@audit_app.command("show", epilog=READING)
+@audit_app.command("show")
 def show(
     record: Record = None,
     *,
@@ -289,8 +271,6 @@ async def resume_log(record: Path | None, store: str | None, accepted: set[type]
 # -- report ------------------------------------------------------------------------------------------------------------
 
 
-REPORT_CODES: Final = "Exit codes: 0 it was read, 1 it cannot be read, 2 it was called wrongly."
-
 DONE: Final = {
     "deny": "denied",
     "ask_user": "asked about",
@@ -299,14 +279,6 @@ DONE: Final = {
     "allow": "allowed without a question",
 }
 """Each answer in the words of a report."""
-
-
-@define
-class HookReport:
-    """The answers of one report-only hook or rule."""
-
-    counts: Counter[str] = field(factory=Counter)
-    latest: deque[dict[str, Any]] = field(factory=deque)
 
 
 def report(
@@ -328,47 +300,43 @@ def report(
     from amplifier_hooks.cli.audit.find_record import RecordFiles
 
     with report_unreadable():
-        found = read_answers(RecordFiles(record).lines(session=session), last)
+        found = read_answers(RecordFiles(record).lines(session=session))
     if as_json:
         rows = [
-            {"hook": hook, "would": dict(one.counts), "latest": list(one.latest)} for hook, one in sorted(found.items())
+            {"hook": hook, "would": Counter(one["action"] for one in said), "latest": [*deque(said, last)]}
+            for hook, said in found.items()
         ]
         print_json(rows)
-    elif not print_lines(answer_lines(found)):
+    elif not print_lines(answer_lines(found, last)):
         typer.echo("The record has no answer of a report-only hook or of report-only rules.", err=True)
 
 
-def read_answers(lines: Iterable[Line], last: int) -> dict[str, HookReport]:
-    """Return the report-only answers on the lines of a record, by hook or rule, with the `last` ones of each."""
+def read_answers(lines: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
+    """Return the report-only answers on the lines of a record, by hook or rule in the order of their names."""
     from amplifier_hooks.cli.audit.record_text import would_answers
 
-    found: dict[str, HookReport] = {}
-    for line in lines:
-        if line.entry is None:
-            continue
-        facts = line.entry.facts
-        for hook, would in would_answers(facts):
-            one = found.setdefault(hook, HookReport(latest=deque(maxlen=last)))
-            action = str(would.get("action"))
-            one.counts[action] += 1
-            about = {name: facts.get(name) for name in ("session", "event", "tool")}
-            one.latest.append({"time": line.entry.time, **about, "action": action, "reason": would.get("reason")})
-    return found
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in (line.entry for line in lines if line.entry is not None):
+        for hook, would in would_answers(entry.facts):
+            about = {name: entry.facts.get(name) for name in ("session", "event", "tool")}
+            row = {"time": entry.time, **about, "action": str(would.get("action")), "reason": would.get("reason")}
+            found.setdefault(hook, []).append(row)
+    return dict(sorted(found.items()))
 
 
-def answer_lines(found: dict[str, HookReport]) -> Iterator[str]:
-    """Return the report as lines, for people."""
+def answer_lines(found: dict[str, list[dict[str, Any]]], last: int) -> Iterator[str]:
+    """Return the report as lines, for people, with the `last` answers of each hook or rule."""
     from amplifier_hooks.cli.audit.record_text import time_text
     from amplifier_hooks.result import STOPS_NOTHING
 
-    for hook, one in sorted(found.items()):
-        counts = ", ".join(f"{DONE.get(action, action)} {count:,}" for action, count in one.counts.most_common())
-        yield f"{for_log(hook)} ({STOPS_NOTHING}) would have {for_log(counts)}"
-        for answer in one.latest:
-            did = DONE.get(answer["action"], answer["action"])
-            about = answer["tool"] or answer["event"]
-            why = f": {answer['reason']}" if answer["reason"] else ""
-            yield f"  {time_text(answer['time'])}  {for_log(f'{did} {about}{why}')}"
+    for hook, rows in found.items():
+        counts = Counter(DONE.get(one["action"], one["action"]) for one in rows).most_common()
+        did = ", ".join(f"{action} {count:,}" for action, count in counts)
+        yield f"{for_log(hook)} ({STOPS_NOTHING}) would have {for_log(did)}"
+        for one in deque(rows, last):
+            about = f"{DONE.get(one['action'], one['action'])} {one['tool'] or one['event']}"
+            why = f": {one['reason']}" if one["reason"] else ""
+            yield f"  {time_text(one['time'])}  {for_log(about + why)}"
 
 
 # -- ledger ------------------------------------------------------------------------------------------------------------

@@ -96,53 +96,25 @@ class RecordFiles:
         )
         return wanted if last is None else deque(wanted, maxlen=last)
 
-    def tail(self, count: int, pause: Callable[[], None] | None = None) -> Iterator[Line]:
-        """Return the last lines; with `pause`, which waits a moment, also the lines written from then on."""
-        files = self.files
-        numbers = sorted(files)
-        place = _Position(numbers[-1])
-        kept = deque(place.read(files), maxlen=count)
-        for number in reversed(numbers[:-1]):
+    def tail(self, count: int) -> Iterable[Line]:
+        """Return the last lines."""
+        kept = deque[Line](maxlen=count)
+        for _, file in sorted(self.files.items(), reverse=True):
             if len(kept) < count:
-                kept.extendleft(reversed(deque(_lines(files[number]), maxlen=count - len(kept))))
-        yield from kept
-        while pause is not None:
-            pause()
-            yield from place.read(self.files)
+                kept.extendleft(reversed(deque(_lines(file), maxlen=count - len(kept))))
+        return kept
 
     def _all(self) -> Iterator[Line]:
         files = self.files
         for number, file in sorted(files.items()):
             after = _walk(number + 1, files[number + 1]) if number + 1 in files else None
-            yield from _lines(file, limit=after.statement.get("bytes") if after else None)
+            yield from _lines(file, after.statement.get("bytes") if after else None)
 
 
-@define
-class _Position:
-    """The position up to which the segments were read."""
-
-    segment: int
-    offset: int = 0
-    line: int = 0
-
-    def read(self, files: dict[int, Path]) -> Iterator[Line]:
-        """Return the lines written since the last read, those of new segments included."""
-        while True:
-            for line in _lines(files[self.segment], start=self.offset, number=self.line):
-                if not line.data.endswith(b"\n"):
-                    break
-                self.offset += len(line.data)
-                self.line = line.number
-                yield line
-            if self.segment + 1 not in files:
-                return
-            self.segment, self.offset, self.line = self.segment + 1, 0, 0
-
-
-def _lines(file: Path, *, limit: int | None = None, start: int = 0, number: int = 0) -> Iterator[Line]:
+def _lines(file: Path, limit: int | None = None) -> Iterator[Line]:
     """Return the lines of a file, up to one that has no end and cannot be read."""
     with open_segment(file) as pages:
-        for place, data in enumerate(pages.lines(limit, start), number + 1):
+        for place, data in enumerate(pages.lines(limit), 1):
             try:
                 yield Line(file.name, place, data, read(unseal(data)[0]))
             except MalformedLine as problem:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path  # typer reads the annotations
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from amplifier_hooks.cli.common.terminal_io import Directory, NeverAsk, NoSelfProtection, RecordFile, RulesFile, stop
-
-ENDING: Final = "Exit codes: 0 it worked, 1 the turn was denied or failed, 2 it was called wrongly."
 
 
 def chat(

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 CHANGED: Final = "has changed since it was trusted: the trusted files stay in force, and the change waits to be trusted"
 SUCH: Final = """write such as '{"tool_input": {"command": "ls"}}'"""
-CODES: Final = "Exit codes: 0 it worked, 1 something is wrong with the file, 2 it was called wrongly."
-TRIED: Final = "Exit codes: 0 it would go on, 1 it would be denied or the file is wrong, 2 it was called wrongly."
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="The file; amplifier-hooks.yaml in this folder.")]
 

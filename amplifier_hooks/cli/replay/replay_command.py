@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES: Final = 1_000_000
 """Entries that are read from a ledger, at most; the latest."""
-REPLAY_CODES: Final = "Exit codes: 0 it was replayed, 1 a file cannot be used or has no call, 2 it was called wrongly."
 
 
 def replay(  # typer's options

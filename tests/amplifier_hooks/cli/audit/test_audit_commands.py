@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import re
-import time
-from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -16,8 +14,7 @@ from typer.testing import CliRunner
 
 from amplifier_hooks import HookRegistry, SessionCoordinator
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.audit import audit_commands, record_text
-from amplifier_hooks.cli.audit.find_record import RecordFiles
+from amplifier_hooks.cli.audit import record_text
 from amplifier_hooks.library import ToolLedger
 from amplifier_hooks.ports import Head
 from amplifier_hooks.record.journal import JOURNAL_TABLES
@@ -29,7 +26,6 @@ from amplifier_hooks.storage.state_folder import StateFolder
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, pinned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from typer.testing import Result
@@ -339,51 +335,6 @@ def test_tail(record: Path) -> None:
         "line": 6,
         "problem": "does not end in a hash and a newline",
     }
-
-
-@pytest.mark.rule("AUD-6")
-def test_follow(tmp_path: Path) -> None:
-    """Following a record prints new whole lines, also of the next segment, until Ctrl-C."""
-    book = Book().add()
-    book.files(tmp_path)
-
-    def writing() -> Iterator[None]:
-        book.add().files(tmp_path)
-        yield
-        whole = book.add().segments[0][-1]
-        with (tmp_path / "record.jsonl").open("ab") as file:
-            file.write(whole[:-1])
-            file.flush()
-            yield
-            file.write(b"\n")
-        yield
-        yield
-        book.rotate().add().files(tmp_path)
-        yield
-        raise KeyboardInterrupt
-
-    steps = writing()
-    found: list[int] = []
-    with suppress(KeyboardInterrupt):
-        for line in RecordFiles(tmp_path / "record.jsonl").tail(1, lambda: next(steps)):
-            assert line.entry is not None
-            found.append(line.entry.seq)
-    assert found == [2, 3, 4, 5, 6, 7, 8]
-
-
-@pytest.mark.rule("AUD-6", "CLI-1")
-def test_follow_ends(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while following is not an error."""
-    waited: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waited.append(seconds)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    told = run("tail", record, "-n", 1, "--follow")
-    assert (told.exit_code, waited) == (0, [audit_commands.PAUSE])
-    assert "log.checkpoint" in told.stdout
 
 
 @pytest.mark.rule("AUD-6")
