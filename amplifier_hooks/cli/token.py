@@ -62,20 +62,17 @@ def create(
     """
     from datetime import timedelta
 
-    from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE, InvalidToken
+    from amplifier_hooks.server.edge.access_tokens import LONGEST_LIFE
     from amplifier_hooks.storage.state_folder import StateFolder
 
     if tenant == "":  # an empty variable of a script, most likely; and that token would see every tenant
         raise typer.BadParameter("--tenant is empty; leave it out for a token of the system")
     lifetime = None if days is None else timedelta(days=min(days, LONGEST_LIFE.days + 1))
-    try:
-        made, secret = _with_tokens(
-            store,
-            lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=user_name()),
-            record=record or StateFolder().make().token_record,
-        )
-    except InvalidToken as problem:
-        raise typer.BadParameter(str(problem)) from None
+    made, secret = _with_tokens(
+        store,
+        lambda tokens: tokens.create(name, scopes=scope, tenant=tenant or "", lifetime=lifetime, by=user_name()),
+        record=record or StateFolder().make().token_record,
+    )
     if as_json:
         print_json({**asdict(made), "token": secret}, None)
         return
@@ -125,14 +122,14 @@ def revoke(
 def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]], *, record: Path | None = None) -> T:
     """Call `work` with the tokens of a store, on record if one is named, and return its result.
 
-    If the store or the record cannot be used, print the reason and end the command.
+    If the store or the record cannot be used, print the reason and end the command. Raises `BadParameter` for a token
+    that cannot be, and for a store of an unknown kind.
     """
     import asyncio
 
+    from amplifier_hooks.errors import HookError
     from amplifier_hooks.record.log import AuditLog
-    from amplifier_hooks.record.record_errors import LogUnavailable, RecordUnavailable
-    from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
-    from amplifier_hooks.storage.database import StoreUnavailable
+    from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens, InvalidToken
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
@@ -140,21 +137,16 @@ def _with_tokens(store: str | None, work: Callable[[AccessTokens], Awaitable[T]]
         async with AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
-            log = None if record is None else AuditLog.open(record)
-            if log is not None:
-                stack.push_async_callback(log.close)
+            log = None if record is None else await stack.enter_async_context(AuditLog.open(record))
             return await work(AccessTokens(database, record=log))
 
     try:
         database = database_at(store, ACCESS_TABLES)
-    except UnknownStore as problem:
-        raise typer.BadParameter(str(problem)) from None
-    try:
         return asyncio.run(run_work())
-    except (LogUnavailable, RecordUnavailable) as problem:
-        stop(f"Nothing was done, because the record cannot be written: {problem}")
-    except (OSError, StoreUnavailable) as problem:
-        stop(f"The store cannot be used: {problem}")
+    except (UnknownStore, InvalidToken) as problem:
+        raise typer.BadParameter(str(problem)) from None
+    except (HookError, OSError) as problem:
+        stop(f"Nothing was done, because the store or the record cannot be used: {problem}")
 
 
 def _line(token: AccessToken) -> str:

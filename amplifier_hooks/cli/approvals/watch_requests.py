@@ -57,26 +57,18 @@ class Watcher:
     async def run(self) -> None:
         """Show waiting requests, oldest first, for ever. Cancelling takes the card away and decides nothing."""
         following = asyncio.ensure_future(self._follow())
+        following.add_done_callback(lambda _: self._changed.set())
         try:
             while True:
-                await self._wait_for_request(following)
-                if self._waiting:
-                    await self._put(self._waiting[0])
+                while not self._waiting:
+                    self._changed.clear()
+                    if following.done():
+                        following.result()
+                    await self._changed.wait()
+                await self._put(self._waiting[0])
         finally:
             following.cancel()
             await asyncio.wait({following})
-
-    async def _wait_for_request(self, following: asyncio.Future[Any]) -> None:
-        """Wait until there is a request to show. Raises the error that ended `following`."""
-        while not self._waiting:
-            self._changed.clear()
-            changed: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait({changed, following}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                changed.cancel()
-            if following.done():
-                following.result()
 
     async def _follow(self) -> None:
         """Keep the list of waiting requests up to date, until cancelled."""

@@ -382,7 +382,6 @@ def ledger(
 def ledger_entries(store: str, **wanted: Any) -> list[LedgerEntry]:
     """Return the entries of the ledger. If the ledger cannot be read, print the reason and end the command."""
     import asyncio
-    from pathlib import Path
 
     from amplifier_hooks.library.tool_ledger import ToolLedger
     from amplifier_hooks.storage.database import StoreUnavailable

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path  # typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from attrs import evolve
 
-from amplifier_hooks.cli.common.terminal_io import SERVE, NoInput, Yes, confirm, print_json, stop
+from amplifier_hooks.cli.common.terminal_io import SERVE, NoInput, Yes, confirm, stop
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
@@ -64,14 +63,13 @@ def import_hooks(
     project: Project = HERE,
     yes: Yes = False,
     no_input: NoInput = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and trust nothing.")] = False,
 ) -> None:
     """Read another program's hooks, show what they would run, and trust them.
 
     Examples:
       amplifier-hooks import claude-code .claude/settings.json
       amplifier-hooks import codex ~/.codex/hooks.json --yes
-      amplifier-hooks import gemini .gemini/settings.json --json
+      amplifier-hooks import gemini .gemini/settings.json --no-input    only shows them
 
     Nothing is run. Trust applies to the content, scripts included: after a change it is not trusted any more.
     """
@@ -86,9 +84,6 @@ def import_hooks(
         place = dialect.settings[0]
         stop(f"{error}" + ("" if settings.is_file() else f"; {dialect.title} keeps them in {place}, or in ~/{place}"))
     trust = TrustStore()
-    if as_json:
-        print_json(settings_facts(found, trust))
-        return
     print_settings(found, trust)
     lists = [hook.files for hook in found.hooks]
     new = [one for one in lists if not trust.trusts(one)]
@@ -98,29 +93,6 @@ def import_hooks(
     confirm(f"Trust {'these hooks' if len(new) > 1 else 'this hook'} to run as shown?", yes=yes, no_input=no_input)
     trust.trust(os.path.abspath(settings), lists)  # noqa: PTH100
     print(f"Trusted: {len(new)}. Kept in {trust.path}.")
-
-
-def settings_facts(found: ImportedSettings, trust: TrustStore) -> dict[str, Any]:
-    """Return the hooks of a settings file as JSON facts, for programs."""
-    return {
-        "program": found.dialect.name,
-        "hooks": [
-            {
-                "event": hook.spelling.theirs,
-                "where": hook.where,
-                "matcher": hook.matcher.spec,
-                "runs": hook.runs,
-                "timeout": hook.timeout,
-                "when_it_fails": hook.when_it_fails,
-                "digest": hook.files.digest,
-                "trusted": trust.trusts(hook.files),
-                "files": hook.files.files,
-            }
-            for hook in found.hooks
-        ],
-        "skipped": [{"where": skipped.where, "why": skipped.why} for skipped in found.skipped],
-        "differs": [{"what": what, "here": here} for what, here in found.dialect.differs],
-    }
 
 
 def print_settings(found: ImportedSettings, trust: TrustStore) -> None:
@@ -397,15 +369,11 @@ def difference(path: Path, before: str, after: str) -> None:
 
 def replace(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file whole, or not at all. Its permissions stay as they are; a `private` one is for its owner alone."""
+    from amplifier_hooks.storage.state_folder import write_private
+
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-    if private:
-        mode &= 0o700
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(name).chmod(mode)
-    Path(name).replace(path)
+    write_private(path, text.encode(), mode & 0o700 if private else mode)
 
 
 def remove(path: Path) -> None:

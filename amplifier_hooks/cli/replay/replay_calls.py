@@ -32,6 +32,7 @@ from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.session.coordinator import SessionCoordinator
 from amplifier_hooks.text.escape import clip, for_log
 from amplifier_hooks.text.secrets import Secrets, replace_spans
+from approval_backends.in_process import InProcessBackend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition, Kind
     from amplifier_hooks.dispatch.chain import Hook
     from amplifier_hooks.library.parts.ready_made import ReadyMade
-    from amplifier_hooks.ports import ApprovalRequest, KeptResult, RulePolicy, Settlement
+    from amplifier_hooks.ports import ApprovalRequest, RulePolicy
     from amplifier_hooks.programs.transcripts import RecordedCall, Source, Transcript
 
 
@@ -228,31 +229,22 @@ class ReplayClock:
         return self.time.timestamp()
 
 
-@define(eq=False)
-class AllowingApprover:
+class AllowingApprover(InProcessBackend):
     """An approval backend that allows every request: once, or for good where that is offered.
 
     Where the grants are kept for a project, an answer for good is for the project.
     """
 
-    always: bool
+    def __init__(self, *, always: bool) -> None:
+        super().__init__()
+        self._always = always
 
-    async def request(self, request: ApprovalRequest) -> Decision:
+    async def ask(self, request: ApprovalRequest) -> Decision:
         """Allow the request."""
         kinds = {option.kind: option.id for option in request.options}  # the last of a kind: that for the project
-        lasting = kinds.get("allow_always") if self.always else None
+        lasting = kinds.get("allow_always") if self._always else None
         chosen = lasting or kinds.get("allow_once") or kinds.get("allow_always") or ""
         return Decision(option=chosen, by=BY, channel=BY, keep=request.keep if chosen == lasting else None)
-
-    async def claim(self, request_id: str, digest: str) -> bool:  # noqa: ARG002  # the port's
-        """Return True."""
-        return True
-
-    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
-        """Do nothing."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:
-        """Do nothing."""
 
 
 @define(eq=False)
@@ -264,11 +256,6 @@ class MemoryRecord:
     async def write(self, kind: str, facts: Mapping[str, Any], *, durable: bool = False) -> None:  # noqa: ARG002  # the port's
         """Keep a line."""
         self.lines.append((kind, facts))
-
-    def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return and remove the lines."""
-        taken, self.lines = self.lines, []
-        return taken
 
 
 @define(eq=False, kw_only=True)
@@ -301,9 +288,9 @@ class Replay:
                     opened = await stack.enter_async_context(self._session(call.session, root, record))
                     sessions[call.session] = opened, root
                 session, root = sessions[call.session]
-                record.take()
+                record.lines.clear()
                 await session.call_tool(call.tool, call.input, _do_nothing, cwd=call.cwd or root)
-                yield _finding(transcript.path, call, record.take(), self.text)
+                yield _finding(transcript.path, call, record.lines, self.text)
 
     def _session(self, session_id: str, root: str, record: MemoryRecord) -> SessionCoordinator:
         return SessionCoordinator(
@@ -312,7 +299,7 @@ class Replay:
             agent=self.source.title,
             cwd=root,
             clock=self.clock,
-            approvals=AllowingApprover(self.always is not None),
+            approvals=AllowingApprover(always=self.always is not None),
             grants=self._kept if self.always == "project" else None,
             rules=self.rules,
             audit=record,
