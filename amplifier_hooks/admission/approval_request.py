@@ -1,38 +1,30 @@
-"""Builds one approval request for all hooks that ask about one act."""
+"""The parts of an approval request: the risk, the id and the impacts of one act."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from amplifier_hooks.approvals import common_options, with_project
-from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.events import TOOL_PRE
 from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.impacts import Impact, ImpactPolicy
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import ApprovalRequest, Question
 from amplifier_hooks.result import RISKS, Assessment, Risk, highest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from amplifier_hooks.act import Act, Call
+    from amplifier_hooks.ports import Question
     from amplifier_hooks.result import Outcome
 
 
 DOMAIN: Final = b"amplifier-hooks/request/1\n"
-
-LONGEST: Final = 366 * 86_400.0
-"""Maximum of seconds. A hook may name any finite time, but dates end sooner."""
 
 ANALYSIS_TIMEOUT: Final = 5.0
 """Timeout of the analysis of a call, in seconds."""
@@ -145,67 +137,3 @@ def _impacts_of(act: Act, root: str) -> tuple[Impact, ...]:
         return predict_impact(act.name, act.arguments(), policy, FileSystem(), folder=act.cwd or root).impacts
     except RuntimeError as problem:  # a user without a home folder
         return (Impact("unreadable", "", str(problem)),)
-
-
-def build_request(
-    outcome: Outcome,
-    act: Act,
-    origin: Origin,
-    now: datetime,
-    *,
-    call: Call,
-    attempt: str,
-    durable: bool,
-    given: str = "",
-    impacts: tuple[Impact, ...] = (),
-    keep: float | None = None,
-) -> ApprovalRequest:
-    """Return the request for an outcome that asks.
-
-    `keep` is the seconds for which the store keeps an "always" for the project; None if it keeps none.
-
-    If no caller could come back to the request, it expires at the end of the inline wait.
-    """
-    arguments = act.arguments()
-    view = DataView(arguments) if isinstance(arguments, dict) else DataView()
-    questions = tuple(
-        Question(
-            hook=ask.hook_name,
-            prompt=ask.prompt,
-            version=origin.version(ask.hook_name),
-            scope=ask.scope,
-            key=ask.key,
-        )
-        for ask in outcome.asks
-    )
-    assessments = origin.assessments(act.name, view, outcome)
-    risk = highest(assessments) or UNASSESSED.risk
-    time = min(outcome.approval_timeout, LONGEST)
-    inline = time if origin.wait is None else min(origin.wait, time)
-    returns = durable and call.returns
-    allows = outcome.approval_default == "allow" and all(origin.ours(ask.hook_name) for ask in outcome.asks)
-    options = common_options(outcome.asks, risk)
-    return ApprovalRequest(
-        id=request_id(act, call, attempt, questions),
-        tenant=act.tenant,
-        session=act.session,
-        agent=origin.agent,
-        event=act.event,
-        tool=act.name,
-        arguments=view,
-        digest=act.digest,
-        questions=questions,
-        options=options if keep is None else with_project(options),
-        default="allow" if allows else "deny",  # only if every asking hook says so and is the host's own
-        created=now,
-        expires=now + timedelta(seconds=time if returns else inline),
-        risk=risk,
-        cwd=act.cwd,
-        project=origin.cwd,
-        call=call.id if call.returns else "",
-        given=given,
-        wait=inline if returns and inline < time else None,
-        assessments=assessments,
-        impacts=impacts,
-        keep=keep,
-    )

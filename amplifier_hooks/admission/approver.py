@@ -7,14 +7,23 @@ the backend, until the deadline → the record → the event of the result. A de
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
 from amplifier_hooks.act import Call
-from amplifier_hooks.admission.approval_request import build_request, predict_impacts
-from amplifier_hooks.approvals import CHANGED_ONCE, act_of, answered_digest, is_for_another
+from amplifier_hooks.admission.approval_request import UNASSESSED, predict_impacts, request_id
+from amplifier_hooks.approvals import (
+    CHANGED_ONCE,
+    act_of,
+    answered_digest,
+    common_options,
+    is_for_another,
+    with_project,
+)
+from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import (
     AlreadyRun,
@@ -36,11 +45,12 @@ from amplifier_hooks.ports import (
     Grant,
     KnownCall,
     ProjectGrants,
+    Question,
     StopSource,
     Unfinished,
 )
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.result import Cause, UserMessage
+from amplifier_hooks.result import Cause, UserMessage, highest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -58,6 +68,9 @@ BACKEND_TIMEOUT: Final = 5.0
 
 SLACK: Final = 1.0
 """Seconds a durable backend has to release a question after the inline wait; then the request is cancelled."""
+
+LONGEST: Final = 366 * 86_400.0
+"""Maximum of seconds. A hook may name any finite time, but dates end sooner."""
 
 EXPIRED: Final = "expired"
 SUPERSEDED: Final = "superseded"
@@ -106,10 +119,6 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the action that was decided about; by default, of the action that the request shows."""
     option: Option | None = None
     """The chosen option."""
-    lasts: bool = False
-    """True if the decision makes a grant."""
-    edited: Mapping[str, Any] | None = None
-    """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
 
     def __post_init__(self) -> None:
         if not self.digest:
@@ -119,6 +128,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     def claimable(self) -> bool:
         """True if the approval is a person's and has to be claimed. A default and a grant are not claimed."""
         return self.decision is not None and not self.grants
+
+    @property
+    def edited(self) -> Mapping[str, Any] | None:
+        """The approver's own arguments, if the approver allowed other arguments than the ones shown."""
+        return self.decision.arguments if self.allowed and self.decision is not None else None
 
     @property
     def message(self) -> str:
@@ -234,8 +248,8 @@ class Lease(msgspec.Struct, eq=False):
         for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(self.tenant, self.session)):
             await self.recorder.write("approval.late", {**facts, "late": True})
             numbers[facts["request"]] = max(facts["event_number"], numbers.get(facts["request"], 0))
-        for request_id, number in numbers.items():
-            await within(BACKEND_TIMEOUT, backend.mark_recorded(request_id, number))
+        for named, number in numbers.items():
+            await within(BACKEND_TIMEOUT, backend.mark_recorded(named, number))
 
 
 class Approver(msgspec.Struct, eq=False):
@@ -296,19 +310,7 @@ class Approver(msgspec.Struct, eq=False):
         self._open.add(stop)  # before the first await: from here on it can be withdrawn
         try:
             await self._settle_all()
-            keep, durable, now = self._keep, self.lease.durable, self.clock.now()
-            request = resumed or build_request(
-                outcome,
-                act,
-                self.origin,
-                now,
-                call=call,
-                attempt=attempt,
-                durable=durable,
-                given=given,
-                impacts=await predict_impacts(act, self.origin.cwd),
-                keep=keep,
-            )
+            request = resumed or await self._new_request(outcome, act, call, attempt, given)
             if unread is not None:
                 return failed_approval(request, unread)
             approval = await self._match_grants(request) or await self._ask_person(request, call.id or None, stop)
@@ -340,12 +342,6 @@ class Approver(msgspec.Struct, eq=False):
         if claimed is True:
             await self._remember(approval)
         return claimed is True
-
-    @property
-    def _keep(self) -> float | None:
-        """The seconds for which the store keeps an "always" for a project, if it keeps any."""
-        grants: object = self.grants
-        return grants.keep_grants if isinstance(grants, ProjectGrants) else None
 
     async def find_stop(self, sessions: Sequence[tuple[str, str]]) -> Stop | None:
         """Return a stop that covers one of these sessions, or None. A stop that is new here, or over, goes on record.
@@ -456,6 +452,58 @@ class Approver(msgspec.Struct, eq=False):
             await within(BACKEND_TIMEOUT, self.grants.end_grants(self.lease.tenant, self.lease.session))
 
     # -- before asking -------------------------------------------------------------------------------------------
+
+    async def _new_request(self, outcome: Outcome, act: Act, call: Call, attempt: str, given: str) -> ApprovalRequest:
+        """Return one request for all hooks that ask about an act.
+
+        If no caller could come back to the request, it expires at the end of the inline wait.
+        """
+        origin, grants, now = self.origin, self.grants, self.clock.now()
+        keep = grants.keep_grants if isinstance(grants, ProjectGrants) else None
+        returns = self.lease.durable and call.returns
+        impacts = await predict_impacts(act, origin.cwd)
+        arguments = act.arguments()
+        view = DataView(arguments) if isinstance(arguments, dict) else DataView()
+        questions = tuple(
+            Question(
+                hook=ask.hook_name,
+                prompt=ask.prompt,
+                version=origin.version(ask.hook_name),
+                scope=ask.scope,
+                key=ask.key,
+            )
+            for ask in outcome.asks
+        )
+        assessments = origin.assessments(act.name, view, outcome)
+        risk = highest(assessments) or UNASSESSED.risk
+        time = min(outcome.approval_timeout, LONGEST)
+        inline = time if origin.wait is None else min(origin.wait, time)
+        allows = outcome.approval_default == "allow" and all(origin.ours(ask.hook_name) for ask in outcome.asks)
+        options = common_options(outcome.asks, risk)
+        return ApprovalRequest(
+            id=request_id(act, call, attempt, questions),
+            tenant=act.tenant,
+            session=act.session,
+            agent=origin.agent,
+            event=act.event,
+            tool=act.name,
+            arguments=view,
+            digest=act.digest,
+            questions=questions,
+            options=options if keep is None else with_project(options),
+            default="allow" if allows else "deny",  # only if every asking hook says so and is the host's own
+            created=now,
+            expires=now + timedelta(seconds=time if returns else inline),
+            risk=risk,
+            cwd=act.cwd,
+            project=origin.cwd,
+            call=call.id if call.returns else "",
+            given=given,
+            wait=inline if returns and inline < time else None,
+            assessments=assessments,
+            impacts=impacts,
+            keep=keep,
+        )
 
     async def _match_grants(self, request: ApprovalRequest) -> Approval | None:
         """Return the approval by grants, or None. If the store fails, a person is asked."""
@@ -571,7 +619,7 @@ class Approver(msgspec.Struct, eq=False):
         took = decision.took
         if took is None:
             took = max(0.0, (now - request.created).total_seconds())
-        allows, lasts = chosen.allows, chosen.lasts
+        allows = chosen.allows
         return Approval(
             status="approved" if allows else "denied",
             allowed=allows,
@@ -579,10 +627,8 @@ class Approver(msgspec.Struct, eq=False):
             request=request,
             decision=decision,
             option=chosen,
-            lasts=lasts,
             took=took,
             digest=digest if allows else request.digest,
-            edited=decision.arguments if allows else None,
         )
 
     async def _unanswered(self, request: ApprovalRequest, why: str) -> Approval:
@@ -637,7 +683,8 @@ class Approver(msgspec.Struct, eq=False):
 
     async def _remember(self, approval: Approval) -> None:
         """Store a decision that lasts as a grant. If that fails, a person is asked again the next time."""
-        if approval.lasts and (decision := approval.decision) is not None:
+        decision, option = approval.decision, approval.option
+        if decision is not None and option is not None and option.lasts and not approval.grants:
             await answer_of(lambda: self.grants.remember(approval.request, decision), "approval_grants_failed")
 
 
