@@ -1,6 +1,6 @@
 """Rules of approvals: claims by digest, the scope of an "always", and the kinds of options.
 
-`Claims` is the bookkeeping of backends that decide inside this process: each approval is claimed once, by its digest.
+`Claims` is the base of backends that decide inside this process: each approval is claimed once, by its digest.
 `make_grants` turns an "always" into grants, and `match_grants` judges a request by the grants in force; neither keeps
 anything. `SessionGrants` keeps grants in memory for sessions whose backend keeps none. `as_options` gives plain labels
 their meaning.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, Question
+    from amplifier_hooks.ports import ApprovalRequest, Clock, Decision, KeptResult, Question, Settlement
     from amplifier_hooks.result import Ask
 
 __all__ = [
@@ -83,7 +83,7 @@ def offered(request: ApprovalRequest) -> tuple[Option, ...]:
 
 
 class Claims:
-    """Approvals that were given and not yet claimed, by request."""
+    """The base of a backend that lives in one process: an approval is claimed once, by its digest, or withdrawn."""
 
     def __init__(self) -> None:
         self._approved: dict[str, str] = {}
@@ -96,12 +96,15 @@ class Claims:
         if any(option.allows for option in request.options if option.id == decision.option):
             self._approved[request.id] = answered_digest(request, decision.arguments)
 
-    def take(self, request_id: str, digest: str) -> bool:
+    async def claim(self, request_id: str, digest: str) -> bool:
         """Use an approval up; return True if it was given for this digest. Another digest voids the approval, too."""
         return self._approved.pop(request_id, None) == digest
 
-    def drop(self, request_id: str) -> None:
-        """Void the approval of a request."""
+    async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:
+        """Do nothing: such a backend stores no results."""
+
+    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # for backends that can show it
+        """Void the approval of a request. For an unknown request this does nothing."""
         self._approved.pop(request_id, None)
 
 

@@ -216,7 +216,7 @@ ScriptedAnswer = str | Hang | Exception | Callable[[ApprovalRequest], Awaitable[
 Step = tuple[Literal["request", "claim", "settle", "withdraw"], str]
 
 
-class ScriptedApprover:
+class ScriptedApprover(Claims):
     """An approver that answers requests from a script, in order.
 
     Each entry is the label of an option, `HANG`, an exception to raise (`ApprovalTimeout()` for an approver whose time
@@ -233,10 +233,10 @@ class ScriptedApprover:
     """
 
     def __init__(self, *script: ScriptedAnswer, by: str = "Robin", channel: str = "script") -> None:
+        super().__init__()
         self._script = list(script)
         self._by = by
         self._channel = channel
-        self._claims = Claims()
         self.requests: list[ApprovalRequest] = []
         self.steps: list[Step] = []
         self.became: list[Settlement] = []
@@ -258,22 +258,22 @@ class ScriptedApprover:
             chosen = next((option.id for option in request.options if option.label == answer), str(answer))
             decision = Decision(option=chosen, by=self._by, channel=self._channel)
         if isinstance(decision, Decision):
-            self._claims.note(request, decision)
+            self.note(request, decision)
         return decision
 
     async def claim(self, request_id: str, digest: str) -> bool:
         """Give out an approval: once, and only for its own digest."""
         self.steps.append(("claim", request_id))
-        return self._claims.take(request_id, digest)
+        return await super().claim(request_id, digest)
 
     async def settle(self, request_id: str, outcome: Settlement, result: KeptResult | None = None) -> None:  # noqa: ARG002  # the port's
         """Note the end of an action in `became`."""
         self.steps.append(("settle", request_id))
         self.became.append(outcome)
 
-    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # the port's
+    async def withdraw(self, request_id: str, reason: str) -> None:
         """Note that the question is taken back, and void an approval that was given."""
-        self._claims.drop(request_id)
+        await super().withdraw(request_id, reason)
         self.steps.append(("withdraw", request_id))
 
     @property

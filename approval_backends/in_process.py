@@ -22,7 +22,7 @@ from approval_backends.errors import BackendUnavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amplifier_hooks.ports import ApprovalBackend, Decision, KeptResult, Settlement
+    from amplifier_hooks.ports import ApprovalBackend, Decision
 
 
 SESSION: Final = "upstream"
@@ -107,12 +107,12 @@ def timeout_error(text: str) -> ApprovalTimeout:
     return both
 
 
-class InProcessBackend(AsUpstream, ABC):
+class InProcessBackend(Claims, AsUpstream, ABC):
     """A backend whose requests live and die with the process. Subclasses only ask."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._open: set[str] = set()
-        self._claims = Claims()
 
     async def request(self, request: ApprovalRequest) -> Decision:
         """Ask, and keep the digest of the approved action until it is claimed.
@@ -129,23 +129,14 @@ class InProcessBackend(AsUpstream, ABC):
                 raise BackendUnavailable("the question was withdrawn before the answer")
         finally:
             self._open.discard(request.id)
-        self._claims.note(request, decision)
+        self.note(request, decision)
         return decision
 
     @abstractmethod
     async def ask(self, request: ApprovalRequest) -> Decision:
         """Put the question to an approver and return the decision."""
 
-    async def claim(self, request_id: str, digest: str) -> bool:
-        """Claim the approval for running the action: once, and only for the approved digest."""
-        return self._claims.take(request_id, digest)
-
-    async def settle(
-        self, request_id: str, outcome: Settlement, result: KeptResult | None = None
-    ) -> None:  # may be enough
-        """Do nothing: the backend keeps nothing to settle."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # for backends that can show it
+    async def withdraw(self, request_id: str, reason: str) -> None:
         """Forget the request. For an unknown request this does nothing."""
         self._open.discard(request_id)
-        self._claims.drop(request_id)
+        await super().withdraw(request_id, reason)

@@ -198,7 +198,7 @@ class Settings(Struct, frozen=True, kw_only=True, eq=False):
         return cls(**chosen | {name: check(chosen[name]) for name, check in CHECKS.items() if name in chosen})
 
 
-class UpstreamApprovals:
+class UpstreamApprovals(Claims):
     """An approval backend over an object with the upstream kernel's four-argument method, plain or async.
 
     `request_approval(prompt, options, timeout, default) -> str` is called by keyword if it takes these names, and by
@@ -208,8 +208,8 @@ class UpstreamApprovals:
     """
 
     def __init__(self, system: Any) -> None:
+        super().__init__()
         self._system = system
-        self._claims = Claims()
         self._pool = DaemonPool(1, "approvals")
 
     async def request(self, request: ports.ApprovalRequest) -> ports.Decision:
@@ -236,19 +236,8 @@ class UpstreamApprovals:
         if chosen is None:
             raise HookError(f"{label!r:.100} was not offered")
         decision = ports.Decision(option=chosen, by="user", channel="upstream")
-        self._claims.note(request, decision)
+        self.note(request, decision)
         return decision
-
-    async def claim(self, request_id: str, digest: str) -> bool:
-        """Claim the approval: once, and for the digest that was shown."""
-        return self._claims.take(request_id, digest)
-
-    async def settle(self, request_id: str, outcome: ports.Settlement, result: ports.KeptResult | None = None) -> None:
-        """Do nothing: this backend stores no results."""
-
-    async def withdraw(self, request_id: str, reason: str) -> None:  # noqa: ARG002  # upstream has no such method
-        """Void an approval of this request."""
-        self._claims.drop(request_id)
 
 
 def _takes_keywords(method: Any, asked: Mapping[str, object]) -> bool:

@@ -115,7 +115,7 @@ class Approver(ScriptedApprover):
         """Answer as the machine has drawn."""
         self.requests.append(request)
         decision = await self.machine.think(request)
-        self._claims.note(request, decision)
+        self.note(request, decision)
         return decision
 
     async def claim(self, request_id: str, digest: str) -> bool:

@@ -129,7 +129,7 @@ class Scene:
         """Check that nothing is left: no claim without its end, no unused approval, no act without an end."""
         kinds, approver = self.audit.kinds, self.approver
         assert set(approver.claimed) <= set(approver.settled), "it stays claimed"
-        assert not approver._claims._approved, "it can be used later"
+        assert not approver._approved, "it can be used later"
         assert kinds.count("approval.requested") <= 1
         if "approval.requested" in kinds:
             assert kinds.count("approval.decided") == 1
