@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from claude_agent_sdk import CanUseTool, HookContext, PermissionResult, ToolPermissionContext
 
     from amplifier_hooks.programs.program_session import Asking
-    from amplifier_hooks.result import Role
     from amplifier_hooks.session.coordinator import SessionCoordinator
 
 __all__ = ["ClaudeAgent"]
@@ -153,7 +152,7 @@ class ContextNews:
 
     def __init__(self, session: SessionCoordinator) -> None:
         self._context = session.context
-        self._texts: Texts[str] = Texts(session, only_text)
+        self._texts: Texts[str] = Texts(session, lambda _role, text: text)  # the program has one kind of context
 
     async def take_texts(self) -> list[str]:
         """Return the texts that came since the last time. A text that is meant for one call only is included."""
@@ -172,8 +171,3 @@ def whole_tool(entry: str) -> str | None:
         return None
     pattern = name.replace("[", "[[]").replace("?", "[?]")  # to the program, only a star stands for others
     return f"{pattern}__*" if name.startswith("mcp__") and name.count("__") == 1 else pattern
-
-
-def only_text(_role: Role, text: str) -> str:
-    """Return the text without its role, because the program has one kind of context."""
-    return text

@@ -141,7 +141,7 @@ class SessionCapability(AbstractCapability[Any]):
             own,
             await self._texts.merge_into(own),
             model=request_context.model.model_name,
-            tool_calls=calls_in,
+            tool_calls=lambda response: response.tool_calls,
         )
         return response
 
@@ -300,11 +300,6 @@ async def validate_arguments(arguments: dict[str, Any], ctx: RunContext[Any], to
 def message(role: Role, text: str) -> ModelMessage:
     """Return a message in the format of the SDK, which requires that the last message is a request."""
     return ModelRequest(parts=[SystemPromptPart(text) if role == "system" else UserPromptPart(text)])
-
-
-def calls_in(response: ModelResponse) -> Sequence[Any]:
-    """Return the tool calls in a response."""
-    return response.tool_calls
 
 
 def text_of(prompt: str | Sequence[Any]) -> str:

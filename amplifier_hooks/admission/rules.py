@@ -52,11 +52,11 @@ class FailClosedRules:
     @property
     def digest(self) -> str:
         """The digests of the rules in force; empty for policies that have none."""
-        return "".join(map(digest_of, self._policies))
+        return "".join(str(read_attribute(policy, "digest") or "") for policy in self._policies)
 
     def select(self, *, report_only: bool) -> FailClosedRules | None:
         """Return the policies that are report-only, or those that are in force; None if there are none."""
-        chosen = [policy for policy in self._policies if is_report_only(policy) is report_only]
+        chosen = [one for one in self._policies if (read_attribute(one, "report_only") is True) is report_only]
         return FailClosedRules(*chosen) if chosen else None
 
     async def judge(self, facts: ActionFacts) -> RuleVerdict | None:
@@ -103,17 +103,6 @@ async def _wait_for(answer: Awaitable[object]) -> object:
         raise
     except BaseException as error:
         raise RuntimeError(describe(error)) from error
-
-
-def is_report_only(policy: RulePolicy) -> bool:
-    """Return True if the verdicts of a policy have no effect. A policy that cannot tell is in force."""
-    return read_attribute(policy, "report_only") is True
-
-
-def digest_of(policy: RulePolicy) -> str:
-    """Return the digest of a policy's rules; empty if it has none."""
-    digest = read_attribute(policy, "digest")
-    return digest if isinstance(digest, str) else ""
 
 
 def read_attribute(policy: RulePolicy, name: str) -> object:

@@ -18,8 +18,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Protocol, Self, TypeVar
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field, frozen
 
@@ -77,36 +78,21 @@ class ProgramNews(Protocol):
         ...
 
 
+@define(eq=False)
 class ProgramSession:
     """One session of another program. Its questions may arrive at once, and each call is independent."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        session: SessionCoordinator,
-        news: ProgramNews,
-        asking: Asking,
-        tries: StoredTries | None = None,
-    ) -> None:
-        self._dialect = dialect
-        self._session = session
-        self._news = news
-        self._asking = asking
-        self._turn = AsyncExitStack()
-        self.calls: OpenCalls[str] = OpenCalls()
-        self._tries = tries
-        self._pending: dict[str, str] | None = None
-        self.closed = False
-        """True if the session is over. A program that continues under the same id needs another session."""
-        self._steps: Final[Mapping[str, Callable[[Spelling, dict[str, Any]], Awaitable[Verdict]]]] = {
-            events.SESSION_START: self._start,
-            events.SESSION_END: self._end,
-            events.PROMPT_SUBMIT: self._prompt,
-            events.TOOL_PRE: self._before,
-            events.TOOL_POST: self._after,
-            events.TOOL_ERROR: self._after,
-            events.AGENT_STOP: self._stop,
-        }
+    _dialect: Dialect
+    _session: SessionCoordinator
+    _news: ProgramNews
+    _asking: Asking
+    _tries: StoredTries | None = None
+    calls: OpenCalls[str] = field(factory=OpenCalls, init=False)
+    """The admitted calls without a report, by the program's ids."""
+    closed: bool = field(default=False, init=False)
+    """True if the session is over. A program that continues under the same id needs another session."""
+    _turn: AsyncExitStack = field(factory=AsyncExitStack, init=False)
+    _pending: dict[str, str] | None = field(default=None, init=False)
 
     async def answer(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a question of the program, empty if there is nothing to answer.
@@ -117,7 +103,8 @@ class ProgramSession:
         check_folder(question.get("cwd"))
         spelling, payload = self._dialect.understand(question)
         await self._session.start()
-        verdict = await self._steps.get(spelling.ours, self._other)(spelling, payload)
+        step: Callable[..., Awaitable[Verdict]] = self._STEPS.get(spelling.ours, ProgramSession._other)
+        verdict = await step(self, spelling, payload)
         return self._dialect.write(spelling, await self._with_news(spelling, verdict))
 
     def begin(self, tool_use_id: str, tool: str, given: Any) -> ProgramToolCall | None:
@@ -272,6 +259,17 @@ class ProgramSession:
         about = str(payload.get("tool_name", "")), payload.get("tool_input")
         named = next((name for name, call in self.calls.items() if call.permits(*about)), None)
         return named or next((name for name, call in self.calls.items() if call.asks_about(*about)), "")
+
+    _STEPS: ClassVar[Mapping[str, Callable[[Any, Spelling, dict[str, Any]], Awaitable[Verdict]]]] = {
+        events.SESSION_START: _start,
+        events.SESSION_END: _end,
+        events.PROMPT_SUBMIT: _prompt,
+        events.TOOL_PRE: _before,
+        events.TOOL_POST: _after,
+        events.TOOL_ERROR: _after,
+        events.AGENT_STOP: _stop,
+    }
+    """The steps of a session, by event. At any other event it asks the hooks."""
 
 
 def content_of(tool: str, arguments: Any, cwd: str | None) -> str:
@@ -447,7 +445,8 @@ class DeliveryStore:
 
     database: Database
     clock: Clock = field(factory=SystemClock)
-    _answering: dict[str, tuple[str, asyncio.Future[None]]] = field(factory=dict, init=False)
+    _answering: WeakValueDictionary[str, asyncio.Lock] = field(factory=WeakValueDictionary, init=False)
+    """A lock for each delivery that is being answered."""
 
     @classmethod
     async def beside(cls, database: Database, clock: Clock | None = None) -> Self:
@@ -464,22 +463,13 @@ class DeliveryStore:
         first. Raises `InvalidPayload` for another question under this id, and the errors of `answer`.
         """
         name, asked = hash_bytes(delivery.encode("utf-8", "surrogatepass")), hash_bytes(question)
-        while name in self._answering:
-            first, over = self._answering[name]
-            check_same_question(first, asked)
-            await asyncio.wait({over})
-        over = asyncio.get_running_loop().create_future()
-        self._answering[name] = (asked, over)
-        try:
+        async with self._answering.setdefault(name, asyncio.Lock()):
             if (stored := await self._stored_answer(name, asked)) is not None:
                 return stored
             given = await answer()
             parts = [asked, given.code, given.output.hex(), given.errors.hex()]
             await self.keep(DELIVERIES, name, json.dumps(parts), DELIVERY)
             return await self._stored_answer(name, asked) or given  # another server's, if that was first
-        finally:
-            del self._answering[name]
-            over.set_result(None)
 
     async def _stored_answer(self, name: str, question_hash: str) -> ProgramExit | None:
         rows = await self.database.fetch(f"{SELECT} AND name = $2", DELIVERIES, name)

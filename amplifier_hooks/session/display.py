@@ -11,8 +11,6 @@ import inspect
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.foreign_code import TooLate, within, without_capture
 from amplifier_hooks.logs import get_logger
@@ -129,17 +127,20 @@ class TerminalDisplay:
         """Write the message, in one piece."""
         from rich.text import Text  # the console has loaded it
 
-        console, look = self._console, LOOKS[level]
-        utf = console.encoding.lower().startswith("utf")
+        shape, style = LOOKS[level]
         said = f"{for_log(clip(source, LONGEST_NAME))}  {for_terminal(clip(message, LONGEST))}"
-        first, *others = self._rows(Text(said if utf else _escape_unencodable(said, console.encoding)))
-        whole = Text.assemble((f"{look.shape if utf else look.ascii} {level}", look.style), "  ", first)
+        first, *others = self._rows(Text(self._encodable(said)))
+        whole = Text.assemble((self._encodable(f"{shape} {level}"), style), "  ", first)
         if len(others) >= TALLEST:
             kept = others[: TALLEST - 2]
             others = [*kept, *self._rows(Text(f"and {len(others) - len(kept):,} more rows", "dim"))]
         for row in others:
-            whole = Text.assemble(whole, "\n", (f"  {'│' if utf else '|'} ", "dim"), row)
-        console.print(whole, soft_wrap=True)
+            whole = Text.assemble(whole, "\n", (self._encodable("  │ "), "dim"), row)
+        self._console.print(whole, soft_wrap=True)
+
+    def _encodable(self, text: str) -> str:
+        """Return the text with each character that the file's encoding lacks by its number."""
+        return text.encode(self._console.encoding, "backslashreplace").decode(self._console.encoding)
 
     def _rows(self, text: Text) -> list[Text]:
         """Return the text as rows that leave room for the mark before them. A file is as wide as it needs to be."""
@@ -148,27 +149,14 @@ class TerminalDisplay:
         return list(text.split("\n", allow_blank=True))
 
 
-class Look(msgspec.Struct, frozen=True):
-    """The look of a level: a shape, its ASCII stand-in, and a style."""
-
-    shape: str
-    ascii: str
-    style: str
-
-
-LOOKS: Final[Mapping[Level, Look]] = {
-    "info": Look("○", "o", "cyan"),
-    "warning": Look("◆", "*", "bold yellow"),
-    "error": Look("▲", "!", "bold red"),
+LOOKS: Final[Mapping[Level, tuple[str, str]]] = {
+    "info": ("○", "cyan"),
+    "warning": ("◆", "bold yellow"),
+    "error": ("▲", "bold red"),
 }
+"""The shape and the style of each level."""
 
 MARGIN: Final = len("◆ warning  ")
-
-
-def _escape_unencodable(text: str, encoding: str) -> str:
-    """Return the text with each character that the encoding lacks written as `escape` writes invisible ones."""
-    odd = {char for char in set(text) if not char.isascii() and not char.encode(encoding, "ignore")}
-    return text.translate({ord(char): f"\\u{{{ord(char):02X}}}" for char in odd})
 
 
 # -- holding a display to its time -------------------------------------------------------------------------------------

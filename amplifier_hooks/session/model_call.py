@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from amplifier_hooks.admission.judge import deny_outcome, problem_of
 from amplifier_hooks.dispatch.middleware import ModelContext, Rests
@@ -226,8 +227,7 @@ class ModelCall(msgspec.Struct, eq=False):
                 calls = list(self.tool_calls(self.answer))
         why = f"the model's response was denied by {by}" + (f": {reason}" if reason else "")
         self.session.denied_answers.deny(why, ids_of(calls))
-        refused = await self._refuse(by, reason, outcome)
-        return ModelOutcome(denied=True, by=refused.by, reason=refused.reason, answered=True)
+        return replace(await self._refuse(by, reason, outcome), answered=True)
 
     async def _refuse_choice(self, chosen: object, outcome: Outcome) -> ModelOutcome:
         """Refuse a call for which a hook chose no name, or a model that the host's callable does not take."""
@@ -235,8 +235,7 @@ class ModelCall(msgspec.Struct, eq=False):
         if not isinstance(chosen, str) or not chosen:
             return await self._refuse(by, f"a hook replaced the model {self.model!r} by no name", outcome)
         error = ModelNotTaken(chosen, self.model)
-        refused = await self._refuse(by, str(error), outcome)
-        return ModelOutcome(denied=True, by=by, reason=refused.reason, error=error)
+        return replace(await self._refuse(by, str(error), outcome), error=error)
 
     async def _refuse(self, by: str, reason: str | None, outcome: Outcome | None = None) -> ModelOutcome:
         """Record a denial, and return it as an outcome the host can read."""

@@ -58,7 +58,7 @@ class ProgramCall(ABC, Generic[Became]):
     """The input with which the program carries the call out, as it was decided about; set when the call is admitted."""
     outcome: Became | None = field(default=None, init=False)
     """The outcome of the call, once it is over."""
-    _decision: asyncio.Future[None] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
+    _decided: asyncio.Event = field(factory=asyncio.Event, init=False)
     _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -69,12 +69,11 @@ class ProgramCall(ABC, Generic[Became]):
         """
         if self._task is None:
             self._task = asyncio.create_task(self._carry_out())
-        if not self._decision.done():
-            try:
-                await self._decision
-            except asyncio.CancelledError:
-                await self.give_up()
-                raise
+        try:
+            await self._decided.wait()
+        except asyncio.CancelledError:
+            await self.give_up()
+            raise
         if self.outcome is None and self._task.done():
             self._task.result()
         return self.outcome is None
@@ -105,16 +104,12 @@ class ProgramCall(ABC, Generic[Became]):
         try:
             self.outcome = await self._operation(self._run)
         finally:
-            self._mark_decided()
-
-    def _mark_decided(self) -> None:
-        if not self._decision.done():
-            self._decision.set_result(None)
+            self._decided.set()
 
     async def _run(self, final_input: Any) -> Any:
         """Mark the call as admitted, and wait for its result."""
         self.input = final_input
-        self._mark_decided()
+        self._decided.set()
         return await self._result
 
     async def _await_outcome(self) -> Became:

@@ -357,15 +357,15 @@ async def test_no_terminal(terminal: Terminal) -> None:
 
 @pytest.mark.rule("DIS-3")
 async def test_no_unicode(terminal: Terminal) -> None:
-    """An encoding without these shapes gets stand-ins, and characters that it lacks are shown by number."""
+    """Shapes and characters that an encoding lacks are shown by number."""
     narrow = Terminal(encoding="latin-1", is_terminal=False)
     messages = [message("é 日\u0301\nb", "info"), message("c", "warning"), message("d", "error")]
     await show(TerminalDisplay(narrow), messages)
     assert narrow.written.decode("latin-1").splitlines() == [
-        "o info  hook:lint  é \\u{65E5}\\u{301}",
-        "  | b",
-        "* warning  hook:lint  c",
-        "! error  hook:lint  d",
+        "\\u25cb info  hook:lint  é \\u65e5\\u0301",
+        "  \\u2502 b",
+        "\\u25c6 warning  hook:lint  c",
+        "\\u25b2 error  hook:lint  d",
     ]
 
 
