@@ -313,10 +313,10 @@ class CallStore(Protocol):
 
 
 class UpstreamMethod(Protocol):
-    """The upstream kernel's approver: one method, four arguments by position, plain or async."""
+    """The upstream kernel's approver: one method, four arguments by keyword, plain or async."""
 
     def request_approval(
-        self, prompt: str, options: list[str], timeout: float, default: Default, /
+        self, prompt: str, options: list[str], timeout: float, default: Default
     ) -> Awaitable[str] | str:
         """Return one of the options. Raises the upstream kernel's `ApprovalTimeoutError` when the time is up.
 

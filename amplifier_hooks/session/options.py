@@ -201,9 +201,9 @@ class Settings(Struct, frozen=True, kw_only=True, eq=False):
 class UpstreamApprovals(Claims):
     """An approval backend over an object with the upstream kernel's four-argument method, plain or async.
 
-    `request_approval(prompt, options, timeout, default) -> str` is called by keyword if it takes these names, and by
-    position otherwise. A plain method runs in a thread, because it may wait for a person. The returned label counts
-    only if it is exactly one of the offered labels; "Allow once" also stands for the "Allow" of the default options.
+    `request_approval(prompt, options, timeout, default) -> str` is called by keyword. A plain method runs in a thread,
+    because it may wait for a person. The returned label counts only if it is exactly one of the offered labels; "Allow
+    once" also stands for the "Allow" of the default options.
     There is one approver without a name, so decisions are by `user`.
     """
 
@@ -220,9 +220,8 @@ class UpstreamApprovals(Claims):
         """
         labels = [option.label for option in request.options]
         seconds = (request.expires - request.created).total_seconds()
-        asked = {"prompt": request.prompt, "options": labels, "timeout": seconds, "default": request.default}
         method = self._system.request_approval
-        ask = partial(method, **asked) if _takes_keywords(method, asked) else partial(method, *asked.values())
+        ask = partial(method, prompt=request.prompt, options=labels, timeout=seconds, default=request.default)
         try:
             answer: object = ask() if inspect.iscoroutinefunction(method) else await self._pool.run(ask)
             label = await answer if inspect.isawaitable(answer) else answer
@@ -238,15 +237,6 @@ class UpstreamApprovals(Claims):
         decision = ports.Decision(option=chosen, by="user", channel="upstream")
         self.note(request, decision)
         return decision
-
-
-def _takes_keywords(method: Any, asked: Mapping[str, object]) -> bool:
-    """Return True if the method accepts the four arguments by their names."""
-    try:
-        inspect.signature(method).bind(**asked)
-    except (TypeError, ValueError):  # other names, or a callable without a signature
-        return False
-    return True
 
 
 def as_backend(approvals: Any) -> ports.ApprovalBackend | None:

@@ -33,7 +33,7 @@ class TheirApprover:
 class Plain(TheirApprover):
     """Has the method as a plain function."""
 
-    def request_approval(self, prompt: str, options: list[str], timeout: float, default: str, /) -> Any:
+    def request_approval(self, prompt: str, options: list[str], timeout: float, default: str) -> Any:
         """Answer."""
         return self.answered(prompt, options, timeout, default)
 
@@ -41,7 +41,7 @@ class Plain(TheirApprover):
 class Async(TheirApprover):
     """Has the method as a coroutine function."""
 
-    async def request_approval(self, prompt: str, options: list[str], timeout: float, default: str, /) -> Any:
+    async def request_approval(self, prompt: str, options: list[str], timeout: float, default: str) -> Any:
         """Answer, a little later."""
         await asyncio.sleep(0)
         return self.answered(prompt, options, timeout, default)
@@ -65,7 +65,7 @@ class Desk:
 @pytest.mark.rule("APR-3")
 @pytest.mark.parametrize("kind", [Plain, Async])
 async def test_allowed_and_denied(kind: type[Any]) -> None:
-    """The method is called with its four arguments by position, a plain one in a thread; the label is the answer."""
+    """The method is called with its four arguments, a plain one in a thread; the label is the answer."""
     for label, status in (("Allow once", "approved"), ("Deny", "denied")):
         theirs = kind(label)
         desk = Desk(theirs)
@@ -149,7 +149,7 @@ async def test_they_hang() -> None:
     free = threading.Event()
 
     class Hangs:
-        def request_approval(self, *_arguments: Any) -> str:
+        def request_approval(self, **_arguments: Any) -> str:
             free.wait()
             return "Allow once"
 
