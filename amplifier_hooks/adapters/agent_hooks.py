@@ -20,19 +20,13 @@ import json
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.adapters.shared import Texts, call_at_end, plain_message
 from amplifier_hooks.errors import HookAbortError, MissingExtra
 from amplifier_hooks.result import CONTINUE, HookResult
-from amplifier_hooks.session.program_call import (
-    OpenCalls,
-    ProgramModelCall,
-    ProgramToolCall,
-    ProgramToolFailed,
-    differs,
-)
+from amplifier_hooks.session import program_call
 
 try:
     from agent_hooks import (
@@ -83,18 +77,16 @@ class SessionInterceptor:
     """
 
     session: SessionCoordinator
-    _texts: Texts[dict[str, Any]] = field(init=False)
+    _texts: Texts[dict[str, Any]] = field(
+        default=Factory(lambda self: Texts(self.session, plain_message), takes_self=True), init=False
+    )
     _turn: AsyncExitStack = field(factory=AsyncExitStack, init=False)
-    _calls: OpenCalls[str] = field(factory=OpenCalls, init=False)
-    _model: ProgramModelCall | None = field(default=None, init=False)
+    _calls: program_call.OpenCalls[str] = field(factory=program_call.OpenCalls, init=False)
+    _model: program_call.ProgramModelCall | None = field(default=None, init=False)
     _answer: Any = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         call_at_end(self.session, "agent-hooks", self._end_turn)
-
-    @_texts.default
-    def _default_texts(self) -> Texts[dict[str, Any]]:
-        return Texts(self.session, plain_message)
 
     def intercept(self, context: AgentContext, /) -> Any:
         """Return a coroutine with the hooks' verdict on one interception. The host takes an exception for a denial."""
@@ -122,12 +114,12 @@ class SessionInterceptor:
         await self._forget_calls()
         messages = context["messages"]
         given = await self._texts.merge_into(messages, skip_present=True)
-        self._model = ProgramModelCall(self.session, given, context["model"]["id"])
+        self._model = program_call.ProgramModelCall(self.session, given, context["model"]["id"])
         if not await self._model.admit():
             refused = self._model.outcome
             return denial_verdict(refused.by if refused else None, refused.reason if refused else None)
         ready = await self._texts.ready(self._model.input, messages)
-        return change_verdict("$target", ready) if differs(ready, messages) else Verdict.allow()
+        return change_verdict("$target", ready) if program_call.differs(ready, messages) else Verdict.allow()
 
     async def after_model(self, context: AgentContext) -> Verdict:
         """Show the model's response to the hooks."""
@@ -138,7 +130,11 @@ class SessionInterceptor:
         outcome = await call.report_result(response)
         if outcome.denied:
             return denial_verdict(outcome.by, outcome.reason)
-        return change_verdict("$target", outcome.value) if differs(outcome.value, response) else Verdict.allow()
+        return (
+            change_verdict("$target", outcome.value)
+            if program_call.differs(outcome.value, response)
+            else Verdict.allow()
+        )
 
     async def before_tool(self, context: AgentContext) -> Verdict:
         """Ask the hooks about a tool call.
@@ -147,7 +143,7 @@ class SessionInterceptor:
         own object while the hooks look.
         """
         about = context["tool_call"]
-        call = ProgramToolCall(self.session, about["name"], about["args"], about["id"])
+        call = program_call.ProgramToolCall(self.session, about["name"], about["args"], about["id"])
         if not await call.admit():
             return denial_verdict(call.outcome.by if call.outcome else None, call.denial)
         await self._calls.put(call.id, call)
@@ -164,10 +160,10 @@ class SessionInterceptor:
             await call.report_mismatch(about["name"], about["args"])
             return Verdict.deny(reason="not_admitted", message="this is not the call that was decided about")
         if result["is_error"]:
-            await call.report_error(ProgramToolFailed(str(result["value"])))
+            await call.report_error(program_call.ProgramToolFailed(str(result["value"])))
             return Verdict.allow()
         outcome = await call.report_result(result["value"])
-        replaced = outcome.ok and differs(outcome.value, result["value"])
+        replaced = outcome.ok and program_call.differs(outcome.value, result["value"])
         return change_verdict("$target", outcome.value) if replaced else Verdict.allow()
 
     async def end(self, _context: AgentContext) -> Verdict:
@@ -412,4 +408,4 @@ def denial_reason(record: InterceptionRecord | None) -> str:
 
 def change_result(name: str, before: Any, after: Any) -> HookResult:
     """Return a change as a `HookResult`, or `CONTINUE` if nothing changed."""
-    return HookResult.modify({name: after}) if differs(after, before) else CONTINUE
+    return HookResult.modify({name: after}) if program_call.differs(after, before) else CONTINUE

@@ -23,18 +23,8 @@ from weakref import ref
 from attrs import field, frozen
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.adapters.shared import (
-    Copies,
-    Texts,
-    answer_of,
-    as_bytes,
-    call_at_end,
-    check_reach,
-    check_turn,
-    is_readable,
-    plain_message,
-)
-from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.adapters import shared
+from amplifier_hooks.admission.judge import frozen_or_none
 from amplifier_hooks.errors import HookUsageError, MissingExtra
 from amplifier_hooks.session.program_call import OpenCalls, ProgramToolCall
 
@@ -97,14 +87,14 @@ class OpenAIAgents:
     def __init__(self, session: SessionCoordinator, *, outside: Collection[str] = ()) -> None:
         self.session = session
         self._outside = frozenset(outside)
-        self.texts: Texts[Any] = Texts(session, plain_message)
+        self.texts: shared.Texts[Any] = shared.Texts(session, shared.plain_message)
         self._unreadable: set[tuple[str, str]] = set()
         """Calls whose arguments are refused as JSON: the id, and the SDK's own reading of the arguments."""
         self._agents: dict[int, tuple[ref[Agent[Any]], Agent[Any]]] = {}
         self._calls: OpenCalls[RunCall] = OpenCalls()
         self._running = 0
         """Number of current runs."""
-        call_at_end(session, "openai-agents", self._calls.give_up_all)
+        shared.call_at_end(session, "openai-agents", self._calls.give_up_all)
 
     async def run(
         self, agent: Agent[Any], prompt: str | list[Any], *, run_config: RunConfig | None = None, **options: Any
@@ -121,7 +111,7 @@ class OpenAIAgents:
         asked: Any = next((one for one in reversed(items) if one.get("role") == "user"), {})
         content = asked.get("content", "")
         async with self.session.turn(text_of(content)) as turn:
-            if check_turn(turn).outcome.modified:
+            if shared.check_turn(turn).outcome.modified:
                 changed = {**asked, "content": with_text(content, turn.prompt)}
                 items = [changed if one is asked else one for one in items]
             result = await self._run_in(self.agent(agent), items, run_config, options)
@@ -226,7 +216,7 @@ class OpenAIAgents:
             tool: Tool of the SDK.
         """
         if not isinstance(tool, FunctionTool):
-            check_reach(tool.name, "it is no function tool", "OpenAIAgents", self._outside)
+            shared.check_reach(tool.name, "it is no function tool", "OpenAIAgents", self._outside)
             return tool
         if any(guardrail.name == GUARDRAIL for guardrail in tool.tool_input_guardrails or ()):
             return tool  # inside a session already
@@ -288,7 +278,8 @@ class OpenAIAgents:
         for call in calls:
             with suppress(ValueError, RecursionError):  # the SDK cannot read these either
                 read = call.call_id, json.dumps(json.loads(call.arguments or "{}"))
-                (self._unreadable.discard if is_readable(as_bytes(call.arguments)) else self._unreadable.add)(read)
+                readable = shared.is_readable(shared.as_bytes(call.arguments))
+                (self._unreadable.discard if readable else self._unreadable.add)(read)
 
     async def _is_admitted(self, context: RunContextWrapper[Any], call: ProgramToolCall) -> bool:
         """Return True if the call may be made. If this is cancelled, the next question about the call begins anew."""
@@ -312,8 +303,9 @@ class OpenAIAgents:
                 continue
             tools = [tool for tool in await item.agent.get_all_tools(context) if isinstance(tool, FunctionTool)]
             own = next((tool.needs_approval for tool in tools if tool.name == name), None)
-            given = as_bytes(item.arguments)
-            value = thaw(frozen_object(given)) if is_readable(given) else None
+            given = shared.as_bytes(item.arguments)
+            frozen = frozen_or_none(given)
+            value = None if frozen is None else thaw(frozen)
             if not isinstance(own, ToolApproval) or await own.is_wanted(context, value, call_id):
                 continue
             if not await self.is_undecided(context, name, given, call_id):
@@ -321,7 +313,7 @@ class OpenAIAgents:
 
     async def _guard_call(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
         context = data.context
-        given = as_bytes(context.tool_arguments)
+        given = shared.as_bytes(context.tool_arguments)
         call = await self._call(context, context.tool_name, given, context.tool_call_id)
         if await self._is_admitted(context, call) or (call.outcome is not None and call.outcome.ok):
             return ToolGuardrailFunctionOutput.allow()  # of a call that ran before, `run` returns the result
@@ -330,7 +322,7 @@ class OpenAIAgents:
 
     def _run(self, plain: FunctionTool) -> Callable[[ToolContext[Any], str], Any]:
         async def run(context: ToolContext[Any], arguments: str) -> Any:
-            call = await self._call(context, plain.name, as_bytes(arguments), context.tool_call_id)
+            call = await self._call(context, plain.name, shared.as_bytes(arguments), context.tool_call_id)
             self._forget_call(context, call)
             if not await call.admit():
                 return call.outcome.value if call.outcome is not None and call.outcome.ok else call.denial
@@ -448,7 +440,7 @@ class InsideModel(Model):
         Raise `HookAbortError` if a hook denies the call; a denial after the last piece is raised then.
         """
         items = as_items(input)
-        copies: Copies[Any] = Copies(await self._model_input(items, options))
+        copies: shared.Copies[Any] = shared.Copies(await self._model_input(items, options))
 
         async def call(messages: list[Any]) -> AsyncIterator[Any]:
             ready = await self._adapter.texts.ready(copies.restore(messages), items)
@@ -462,7 +454,7 @@ class InsideModel(Model):
             else:
                 yield piece
         if stream.outcome is not None:
-            answer_of(stream.outcome)
+            shared.answer_of(stream.outcome)
 
     async def _model_input(self, items: list[Any], options: dict[str, Any]) -> list[Any]:
         """Return the input of the model. If the provider keeps the conversation, it has the earlier texts already."""
@@ -490,7 +482,7 @@ class InsideProvider(ModelProvider):
 
 def as_items(prompt: str | list[Any]) -> list[Any]:
     """Return the input of a model as a list."""
-    return [plain_message("user", prompt)] if isinstance(prompt, str) else list(prompt)
+    return [shared.plain_message("user", prompt)] if isinstance(prompt, str) else list(prompt)
 
 
 def text_of(content: str | list[Any]) -> str:
@@ -520,4 +512,4 @@ def is_unreadable(item: ToolApprovalItem) -> bool:
 
     Such a call cannot be admitted.
     """
-    return isinstance(item.agent, InsideAgent) and not is_readable(as_bytes(item.arguments))
+    return isinstance(item.agent, InsideAgent) and not shared.is_readable(shared.as_bytes(item.arguments))

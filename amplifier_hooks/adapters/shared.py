@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from amplifier_hooks.admission.judge import frozen_object
-from amplifier_hooks.errors import HookAbortError, HookUsageError, InputNotFreezable
+from amplifier_hooks.admission.judge import frozen_or_none
+from amplifier_hooks.errors import HookAbortError, HookUsageError
 from amplifier_hooks.events import SESSION_END
 from amplifier_hooks.provenance import is_injected
 
@@ -186,11 +186,7 @@ def as_bytes(arguments: str | None) -> bytes:
 
 def is_readable(arguments: bytes) -> bool:
     """Return True if a model's own JSON may be the input of a call; `call_tool` refuses any other."""
-    try:
-        frozen_object(arguments)
-    except InputNotFreezable:
-        return False
-    return True
+    return frozen_or_none(arguments) is not None
 
 
 def check_turn(turn: Turn) -> Turn:

@@ -8,32 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
+from amplifier_hooks import approvals, errors
 from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_request import UNASSESSED, predict_impacts, request_id
-from amplifier_hooks.approvals import (
-    CHANGED_ONCE,
-    act_of,
-    answered_digest,
-    common_options,
-    is_for_another,
-    with_project,
-)
 from amplifier_hooks.dispatch.chain import DataView
 from amplifier_hooks.dispatch.run_hooks import describe
-from amplifier_hooks.errors import (
-    AlreadyRun,
-    ApprovalMismatch,
-    ApprovalPending,
-    ApprovalTimeout,
-    HookError,
-    InputNotFreezable,
-    StopInForce,
-)
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED
 from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
@@ -113,7 +98,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[Grant, ...] = ()
     hook: str | None = None
     cause: Cause | None = None
-    used: AlreadyRun | None = None
+    used: errors.AlreadyRun | None = None
     """The end of the call that used the approval up."""
     digest: str = ""
     """Digest of the action that was decided about; by default, of the action that the request shows."""
@@ -329,16 +314,14 @@ class Approver(msgspec.Struct, eq=False):
         Raises `StopInForce` while a stop covers the session.
         """
         if approval.grants:
-            counted = await answer_of(
-                lambda: self.grants.use_grants(approval.request, approval.grants), "approval_grants_failed", StopInForce
-            )
+            count = partial(self.grants.use_grants, approval.request, approval.grants)
+            counted = await answer_of(count, "approval_grants_failed", errors.StopInForce)
             return counted is True
         backend = self.backend
         if backend is None or not approval.claimable:
             return approval.allowed  # a default needs no claim
-        claimed = await answer_of(
-            lambda: backend.claim(approval.request.id, approval.digest), "approval_claim_failed", StopInForce
-        )
+        claim = partial(backend.claim, approval.request.id, approval.digest)
+        claimed = await answer_of(claim, "approval_claim_failed", errors.StopInForce)
         if claimed is True:
             await self._remember(approval)
         return claimed is True
@@ -373,9 +356,9 @@ class Approver(msgspec.Struct, eq=False):
         await self.lease.mark_recorded(approval.request)
         return True
 
-    async def settle(self, approvals: Iterable[Approval], became: Settlement, result: KeptResult | None = None) -> None:
+    async def settle(self, ended: Iterable[Approval], became: Settlement, result: KeptResult | None = None) -> None:
         """Report the end of a claimed act. A report that fails is repeated until the session ends: the act has run."""
-        claimed = (approval.request for approval in approvals if approval.claimable)
+        claimed = (approval.request for approval in ended if approval.claimable)
         self._unsettled |= {request.id: (request, became, result) for request in claimed}
         await self._settle_all()
 
@@ -479,7 +462,7 @@ class Approver(msgspec.Struct, eq=False):
         time = min(outcome.approval_timeout, LONGEST)
         inline = time if origin.wait is None else min(origin.wait, time)
         allows = outcome.approval_default == "allow" and all(origin.ours(ask.hook_name) for ask in outcome.asks)
-        options = common_options(outcome.asks, risk)
+        options = approvals.common_options(outcome.asks, risk)
         return ApprovalRequest(
             id=request_id(act, call, attempt, questions),
             tenant=act.tenant,
@@ -490,7 +473,7 @@ class Approver(msgspec.Struct, eq=False):
             arguments=view,
             digest=act.digest,
             questions=questions,
-            options=options if keep is None else with_project(options),
+            options=options if keep is None else approvals.with_project(options),
             default="allow" if allows else "deny",  # only if every asking hook says so and is the host's own
             created=now,
             expires=now + timedelta(seconds=time if returns else inline),
@@ -587,12 +570,12 @@ class Approver(msgspec.Struct, eq=False):
                 if not asking.done():  # withdraw before cancelling, so that the backend knows the reason
                     return await self._unanswered(request, stop.result() if stop.done() else EXPIRED)
                 decision: object = result_of(asking)
-        except ApprovalPending as pending:
+        except errors.ApprovalPending as pending:
             if request.wait is not None:
                 return Approval(status="pending", reason="the approver has not decided yet", request=request)
             await self._void(request, "no caller can come back to it")
             return unavailable_approval(request, str(pending))
-        except ApprovalTimeout:
+        except errors.ApprovalTimeout:
             return await self._unanswered(request, EXPIRED)
         now = self.clock.now()
         if now >= request.expires:  # the session was too busy to see the deadline pass
@@ -611,11 +594,11 @@ class Approver(msgspec.Struct, eq=False):
         digest = request.digest
         if decision.arguments is not None:
             try:
-                digest = answered_digest(request, decision.arguments)
-            except (InputNotFreezable, TypeError, ValueError) as error:
+                digest = approvals.answered_digest(request, decision.arguments)
+            except (errors.InputNotFreezable, TypeError, ValueError) as error:
                 return unavailable_approval(request, f"the edited arguments cannot be used: {error}")
-            if is_for_another(chosen, request, digest):
-                return unavailable_approval(request, CHANGED_ONCE)
+            if approvals.is_for_another(chosen, request, digest):
+                return unavailable_approval(request, approvals.CHANGED_ONCE)
         took = decision.took
         if took is None:
             took = max(0.0, (now - request.created).total_seconds())
@@ -705,9 +688,9 @@ async def answer_of(asking: Callable[[], Awaitable[T]], failure: str, *passed_on
 
 def failed_approval(request: ApprovalRequest, error: Exception) -> Approval:
     """Return the end of a question whose backend raised an error."""
-    said = unavailable_approval(request, str(error) if isinstance(error, HookError) else describe(error))
-    used = error if isinstance(error, AlreadyRun) else None
-    return replace(said, cause="approval_mismatch" if isinstance(error, ApprovalMismatch) else None, used=used)
+    said = unavailable_approval(request, str(error) if isinstance(error, errors.HookError) else describe(error))
+    used = error if isinstance(error, errors.AlreadyRun) else None
+    return replace(said, cause="approval_mismatch" if isinstance(error, errors.ApprovalMismatch) else None, used=used)
 
 
 def unavailable_approval(request: ApprovalRequest, problem: str) -> Approval:
@@ -807,7 +790,7 @@ def event_data(request: ApprovalRequest, call: str | None, approval: Approval | 
         "event": request.event,
         "tool_name": request.tool or None,
         "tool_call_id": call,
-        "tool_input": act_of(request).arguments(),
+        "tool_input": approvals.act_of(request).arguments(),
         "digest": request.digest,
         "risk_reasons": [{"by": one.by, "reason": one.reason} for one in request.risk_reasons],
         **card_facts(request),

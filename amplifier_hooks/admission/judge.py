@@ -531,6 +531,14 @@ def frozen_object(value: object) -> bytes:
         raise InputNotFreezable(f"$ could not be read: {error_message(problem)}") from problem
 
 
+def frozen_or_none(value: object) -> bytes | None:
+    """Return a tool's input as canonical bytes; None for one that `frozen_object` refuses."""
+    try:
+        return frozen_object(value)
+    except InputNotFreezable:
+        return None
+
+
 def problem_of(error: BaseException) -> dict[str, str]:
     """Return an exception as events and records have it."""
     return {"type": type(error).__name__, "message": error_message(error)}

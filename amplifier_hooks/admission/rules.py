@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -140,27 +140,17 @@ def apply_verdict(outcome: Outcome, verdict: RuleVerdict | None) -> tuple[Outcom
         return outcome, ()
     if verdict.risk is not None:
         assessed = Assessment(by=rule_name(verdict), risk=verdict.risk, reason=verdict.risk_reason)
-        outcome = msgspec.structs.replace(outcome, assessments=(*outcome.assessments, assessed))
+        outcome = replace(outcome, assessments=(*outcome.assessments, assessed))
     if verdict.action == "deny":
-        return deny_by_rule(outcome, verdict), ()
+        reason = verdict.reason or "a rule forbids it"
+        return replace(outcome, action="deny", denied_by=rule_name(verdict), reason=reason, cause="denied_by_rule"), ()
     if verdict.action == "ask":
-        return msgspec.structs.replace(outcome, action="ask_user", asks=(*outcome.asks, rule_question(verdict))), ()
+        return replace(outcome, action="ask_user", asks=(*outcome.asks, rule_question(verdict))), ()
     answered = tuple(ask for ask in outcome.asks if ANY in verdict.answers or ask.hook_name in verdict.answers)
     if not answered:
         return outcome, ()
     left = tuple(ask for ask in outcome.asks if ask not in answered)
-    return msgspec.structs.replace(outcome, action="ask_user" if left else "continue", asks=left), answered
-
-
-def deny_by_rule(outcome: Outcome, verdict: RuleVerdict) -> Outcome:
-    """Return the outcome as denied by a rule."""
-    return msgspec.structs.replace(
-        outcome,
-        action="deny",
-        denied_by=rule_name(verdict),
-        reason=verdict.reason or "a rule forbids it",
-        cause="denied_by_rule",
-    )
+    return replace(outcome, action="ask_user" if left else "continue", asks=left), answered
 
 
 def rule_question(verdict: RuleVerdict) -> Ask:
@@ -207,7 +197,14 @@ def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, 
     }
 
 
-class SelfProtection:
+def home_folder() -> str:
+    """Return the home of this user."""
+    from pathlib import Path  # loads slowly, and few sessions are protected
+
+    return str(Path.home())
+
+
+class SelfProtection(msgspec.Struct, kw_only=True, eq=False):
     """Denies the tool calls of a session that could take its guard away.
 
     These calls write, delete, rename or link a protected path or a setting of an agent program that can switch a hook
@@ -221,25 +218,14 @@ class SelfProtection:
         off: A reason to deny nothing; the record of the session has it. Empty if the protection is on.
     """
 
-    any_thread = True
-
-    def __init__(
-        self,
-        *,
-        paths: tuple[str | PathLike[str], ...] = (),
-        more: Callable[[], Iterable[str | PathLike[str]]] = tuple,
-        ports: tuple[int, ...] = (),
-        off: str = "",
-    ) -> None:
-        from pathlib import Path  # loads slowly, and few sessions are protected
-
-        self.off = off
-        self.paths = paths
-        self.more = more
-        self.ports = ports
-        self._home = str(Path.home())
-        self._guarded: dict[tuple[str | PathLike[str], ...], tuple[str, ...]] = {}
-        """The spellings of the last paths."""
+    any_thread: ClassVar[bool] = True
+    paths: tuple[str | PathLike[str], ...] = ()
+    more: Callable[[], Iterable[str | PathLike[str]]] = tuple
+    ports: tuple[int, ...] = ()
+    off: str = ""
+    _home: str = msgspec.field(default_factory=home_folder)
+    _guarded: dict[tuple[str | PathLike[str], ...], tuple[str, ...]] = {}
+    """The spellings of the last paths."""
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
         """Return the denial of a tool call that could take the guard away, or None."""

@@ -139,15 +139,13 @@ class SessionCoordinator:
         self._children: list[SessionCoordinator] = []
         self._closing: asyncio.Task[None] | None = None
         self._started = self._final = False
-        if parent is None:
-            self._settings: Settings = Settings.of(options, hooks=hooks, agent=agent)
-            self._session: Session = make_session(self._settings, None)
-            return
-        self._settings = Settings.of(options, parent._settings, hooks=hooks, agent=agent)
-        self._session = make_session(self._settings, parent._session)
-        parent._children.append(self)
-        if parent._session.closed:
-            self._stop(parent._session.stopped or "", closed=True)
+        above = None if parent is None else parent._settings
+        self._settings: Settings = Settings.of(options, above, hooks=hooks, agent=agent)
+        self._session: Session = make_session(self._settings, None if parent is None else parent._session)
+        if parent is not None:
+            parent._children.append(self)
+            if parent._session.closed:
+                self._stop(parent._session.stopped or "", closed=True)
 
     # -- identity ------------------------------------------------------------------------------------------------
 
@@ -583,18 +581,8 @@ class SessionCoordinator:
         `call(messages)` also gets `model=`, the name as the hooks left it, if it has a parameter of that name and the
         name is known. A hook's choice that `call` does not take is a denial with the error `ModelNotTaken`.
         """
-        return await self._model_call(call, messages, model, tool_calls).carry_out(call)
-
-    def _model_call(
-        self,
-        call: Callable[..., Any],
-        messages: Sequence[Any] | None,
-        model: str,
-        tool_calls: Callable[[Any], Sequence[Any]] | None,
-    ) -> ModelCall:
-        """Return a model call that has not begun."""
         name = model or self._settings.model or ""
-        return ModelCall(self._session, messages, name, tool_calls, takes_model=takes_model(call))
+        return await ModelCall(self._session, messages, name, tool_calls, takes_model(call)).carry_out(call)
 
     def stream_model(
         self,
@@ -614,7 +602,9 @@ class SessionCoordinator:
             model: Model of this call, in place of the session's.
             tool_calls: Function that returns the tool calls in a response, for the hooks that read them.
         """
-        return ModelStream(self._model_call(call, messages, model, tool_calls), call, join)
+        name = model or self._settings.model or ""
+        one = ModelCall(self._session, messages, name, tool_calls, takes_model(call))
+        return ModelStream(one, call, join)
 
     async def invoke_agent(
         self,

@@ -269,7 +269,7 @@ def id_of(call: object) -> str:
     return next((value for name in CALL_IDS if isinstance(value := get(name, None), str) and value), "")
 
 
-class ModelStream:
+class ModelStream(msgspec.Struct, eq=False):
     """A model call whose answer comes in pieces: iterate over it, once, then read its `outcome`.
 
     A denied call streams nothing. The hooks at llm:post see the whole answer, put together by `join`, after the last
@@ -280,17 +280,12 @@ class ModelStream:
     None.
     """
 
-    def __init__(
-        self,
-        one: ModelCall,
-        call: Callable[..., Awaitable[AsyncIterable[Any]] | AsyncIterable[Any]],
-        join: Callable[[list[Any]], Any],
-    ) -> None:
-        self._one = one
-        self._call = call
-        self._join = join
-        self._begun = False
-        self.outcome: ModelOutcome | None = None
+    _one: ModelCall
+    _call: Callable[..., Awaitable[AsyncIterable[Any]] | AsyncIterable[Any]]
+    _join: Callable[[list[Any]], Any]
+    outcome: ModelOutcome | None = None
+    """The end of the call, once the answer is whole."""
+    _begun: bool = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         if self._begun:

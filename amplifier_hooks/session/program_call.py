@@ -16,7 +16,7 @@ from uuid import uuid4
 from attrs import define, field
 
 from amplifier_hooks.act import freeze
-from amplifier_hooks.admission.judge import frozen_object
+from amplifier_hooks.admission.judge import frozen_or_none
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.foreign_code import finish_despite_cancel
 from amplifier_hooks.session.model_call import ModelOutcome
@@ -60,7 +60,7 @@ class ProgramCall(ABC, Generic[Became]):
     """The outcome of the call, once it is over."""
     _decided: asyncio.Event = field(factory=asyncio.Event, init=False)
     _result: asyncio.Future[Any] = field(factory=lambda: asyncio.get_running_loop().create_future(), init=False)
-    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _task: asyncio.Task[Became] | None = field(default=None, init=False)
 
     async def admit(self) -> bool:
         """Return True if the call may be carried out; if not, `outcome` has the reason. Calling it again is harmless.
@@ -100,9 +100,10 @@ class ProgramCall(ABC, Generic[Became]):
     def _operation(self, run: Callable[[Any], Awaitable[Any]]) -> Awaitable[Became]:
         """Carry the call out, with `run` in the place of the tool or the model."""
 
-    async def _carry_out(self) -> None:
+    async def _carry_out(self) -> Became:
         try:
-            self.outcome = await self._operation(self._run)
+            self.outcome = outcome = await self._operation(self._run)
+            return outcome
         finally:
             self._decided.set()
 
@@ -115,9 +116,7 @@ class ProgramCall(ABC, Generic[Became]):
     async def _await_outcome(self) -> Became:
         if self._task is None:
             raise RuntimeError("await admit() first; nothing may happen before this call is admitted")
-        await self._task  # cancelling this await cancels the call, and waits until that is on record
-        assert self.outcome is not None  # noqa: S101  # the task has ended, and did not raise
-        return self.outcome
+        return await self._task  # cancelling this await cancels the call, and waits until that is on record
 
 
 @define(eq=False)
@@ -151,18 +150,13 @@ class ProgramToolCall(ProgramCall[ToolOutcome[Any]]):
 
     def asks_about(self, tool: str, arguments: Any) -> bool:
         """Return True if the program asked about exactly this call."""
-        try:
-            return tool == self.tool and frozen_object(arguments) == frozen_object(self.arguments)
-        except InputNotFreezable:
-            return False
+        frozen = frozen_or_none(arguments)
+        return tool == self.tool and frozen is not None and frozen == frozen_or_none(self.arguments)
 
     def permits(self, tool: str, given: Any) -> bool:
         """Return True if the permit is for exactly this act, as hooks and approver left it."""
         permit = self._permit
-        try:
-            return permit is not None and (permit.act.name, permit.act.input) == (tool, frozen_object(given))
-        except InputNotFreezable:
-            return False
+        return permit is not None and (permit.act.name, permit.act.input) == (tool, frozen_or_none(given))
 
     @property
     def denial(self) -> str:
