@@ -250,28 +250,24 @@ class HookedRequest:
     async def _read(self) -> bool:
         """Read the body, and replay it to the application. Return False if the body was refused."""
         messages: list[Message] = []
-        size, more = 0, True
-        while more:
+        largest, size, more = self.owner.largest_body, 0, True
+        while more and size <= largest:
             message = await self.receive()
             messages.append(message)
-            if message["type"] != "http.request":
-                break
             size += len(message.get("body", b""))
-            if size > self.owner.largest_body:
-                if not self._has_effect():
-                    break
-                detail = f"a body has at most {self.owner.largest_body:,} bytes here"
-                await self.refuse(413, "too_large", detail)
-                return False
-            more = message.get("more_body", False)
+            more = message["type"] == "http.request" and message.get("more_body", False)
+        problem: tuple[int, str, str] | None = None
         try:
-            if size <= self.owner.largest_body:
+            if size > largest:
+                problem = 413, "too_large", f"a body has at most {largest:,} bytes here"
+            else:
                 body = b"".join(message.get("body", b"") for message in messages)
                 self.data["body"] = readable_body(body, self.data["headers"].get("content-type", ""))
-        except (ValueError, RecursionError) as problem:
-            if self._has_effect():
-                await self.refuse(400, "no_json", f"the body is no plain JSON: {problem}")
-                return False
+        except (ValueError, RecursionError) as error:
+            problem = 400, "no_json", f"the body is no plain JSON: {error}"
+        if problem is not None and self._has_effect():
+            await self.refuse(*problem)
+            return False
         original, left = self.receive, messages[::-1]
 
         async def again() -> Message:

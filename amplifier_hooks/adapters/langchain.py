@@ -18,18 +18,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from amplifier_hooks.adapters.shared import (
-    HOSTED,
-    NESTED,
-    Texts,
-    as_bytes,
-    call_at_end,
-    check_reach,
-    check_turn,
-    hosted_tools,
-    is_readable,
-    with_nested,
-)
+from amplifier_hooks.adapters import shared
 from amplifier_hooks.errors import HookUsageError, MissingExtra
 
 try:
@@ -88,12 +77,12 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self.session = session
         self._outside = frozenset(outside)
-        self._texts: Texts[Any] = Texts(session, message)
+        self._texts: shared.Texts[Any] = shared.Texts(session, message)
         self._turn: tuple[AbstractAsyncContextManager[Turn], Turn] | None = None
         """The current turn, and the context manager that ends it."""
         self._failure: Exception | None = None
         """The error that a model or a tool raised in this turn."""
-        call_at_end(session, "langchain", self._end_left_turn)
+        shared.call_at_end(session, "langchain", self._end_left_turn)
 
     # -- a run is a turn -----------------------------------------------------------------------------------------
 
@@ -111,7 +100,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._turn = manager, turn
         if turn.denied:
             await self._end_turn()
-        check_turn(turn)
+        shared.check_turn(turn)
         if turn.outcome.modified and asked is not None:
             return {"messages": [asked.model_copy(update={"content": with_text(asked.content, turn.prompt)})]}
         return None
@@ -170,7 +159,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         Raise `HookAbortError` if a hook denies the call, and `HookUsageError` for a tool that is out of reach.
         """
         for name in tools_out_of_reach(request):
-            check_reach(name, "the provider runs it itself", "SessionMiddleware", self._outside)
+            shared.check_reach(name, "the provider runs it itself", "SessionMiddleware", self._outside)
         own = request.messages
 
         async def step() -> ModelResponse[Any]:
@@ -229,7 +218,7 @@ class SessionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 raise ToolAnswerFailed(content if isinstance(content, str) else json.dumps(content, default=str))
             return content
 
-        given: Any = next((raw for raw in raw_arguments(request) if not is_readable(raw)), call["args"])
+        given: Any = next((raw for raw in raw_arguments(request) if not shared.is_readable(raw)), call["args"])
         outcome = await self.session.call_tool(call["name"], given, run, call_id=call["id"])
         if outcome.pending is not None:
             interrupt_run(request, outcome)
@@ -277,7 +266,7 @@ def raw_arguments(request: ToolCallRequest) -> Iterator[bytes]:
             for call in kept:
                 written = call.get("function", {}).get("arguments", call.get("args"))
                 if call.get("id") == request.tool_call["id"] and isinstance(written, str):
-                    yield as_bytes(written)
+                    yield shared.as_bytes(written)
             return
 
 
@@ -301,8 +290,8 @@ def tools_out_of_reach(request: ModelRequest[Any]) -> Iterator[str]:
     """Yield the names of the provider's tools that come with the agent, the model or its settings."""
     tools = list(request.tools)
     for settings in settings_of(request):
-        yield from hosted_tools(settings)
-        tools += [tool for one in with_nested(settings) for tool in one.get("tools") or ()]
+        yield from shared.hosted_tools(settings)
+        tools += [tool for one in shared.with_nested(settings) for tool in one.get("tools") or ()]
     for tool in tools:
         if isinstance(tool, dict) and tool.get("type") != "function":
             yield str(tool.get("name") or tool.get("type") or next(iter(tool), "?"))
@@ -313,7 +302,7 @@ def settings_of(request: ModelRequest[Any]) -> Iterator[Mapping[str, Any]]:
     yield request.model_settings
     model: Any = request.model
     while model is not None:
-        yield {name: getattr(model, name, None) for name in (*HOSTED, *NESTED)}
+        yield {name: getattr(model, name, None) for name in (*shared.HOSTED, *shared.NESTED)}
         model = getattr(model, "bound", None)
 
 

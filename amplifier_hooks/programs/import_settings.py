@@ -17,16 +17,8 @@ from attrs import define, evolve, field, frozen
 
 from amplifier_hooks import events
 from amplifier_hooks.act import digest_of, freeze
+from amplifier_hooks.definitions.kinds import event_codec
 from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
-from amplifier_hooks.definitions.kinds.event_codec import (
-    BLOCKED,
-    STRAY,
-    ProgramExit,
-    as_reason,
-    decode_answer,
-    encode_message,
-    hides,
-)
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_command
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
@@ -54,6 +46,7 @@ if TYPE_CHECKING:
     from amplifier_hooks.dispatch.chain import OnError
     from amplifier_hooks.programs.dialects import Dialect, Spelling
     from amplifier_hooks.registry.decorators import Registrar
+    from amplifier_hooks.result import Action
 
 
 log = get_logger(__name__)
@@ -74,39 +67,38 @@ class DialectCodec:
 
     def question(self, event: str, data: Mapping[str, Any], request_id: str | None = None) -> bytes:  # noqa: ARG002  # dialects have no request ids
         """Return the payload in the program's spelling. Raises `HookUnavailable` for an event that it does not have."""
-        return encode_message(self.dialect.describe(self._spelling(event), data, self.cwd))
+        return event_codec.encode_message(self.dialect.describe(self._spelling(event), data, self.cwd))
 
-    def answer(self, event: str, data: Mapping[str, Any], ended: ProgramExit) -> HookResult:
+    def answer(self, event: str, data: Mapping[str, Any], ended: event_codec.ProgramExit) -> HookResult:
         """Return the result that the program would read from a command's output and exit status.
 
         Raises `InvalidResult` or `HookFailed` if the program counts the hook as failed. The registration fixed the
         consequence of a failure, by the program's policy.
         """
         dialect, spelling = self.dialect, self._spelling(event)
-        said = as_reason(ended.errors)
-        if ended.code == BLOCKED and (said or dialect.silent_block):
+        said = event_codec.as_reason(ended.errors)
+        if ended.code == event_codec.BLOCKED and (said or dialect.silent_block):
             return as_hook_result(spelling, Verdict(decision="deny", reason=said))
         if ended.code in dialect.warns:
             return HookResult.proceed(user_message=said, user_message_level="warning") if said else CONTINUE
         if ended.code != 0:
+            problem = f"the command {ended.in_words}"
             if dialect.failures == "closed":
-                return as_hook_result(
-                    spelling, Verdict(decision="deny", reason=said or f"the command {ended.in_words}")
-                )
-            raise HookFailed(f"the command {ended.in_words}{f': {said}' if said else ''}")
+                return as_hook_result(spelling, Verdict(decision="deny", reason=said or problem))
+            raise HookFailed(f"{problem}: {said}" if said else problem)
         output = ended.output.strip()
         if output.startswith(b"{"):
-            return self._read(spelling, data, decode_answer(output))
-        if hides(output, DECISION):
+            return self._read(spelling, data, event_codec.decode_answer(output))
+        if event_codec.hides(output, DECISION):
             if dialect.failures == "closed":
-                return as_hook_result(spelling, Verdict(decision="deny", reason=STRAY))
-            raise InvalidResult(STRAY)
+                return as_hook_result(spelling, Verdict(decision="deny", reason=event_codec.STRAY))
+            raise InvalidResult(event_codec.STRAY)
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
 
     def reply(self, event: str, data: Mapping[str, Any], body: bytes, request_id: str) -> HookResult:  # noqa: ARG002  # dialects have no request ids
         """Return the result that the program would read from a service's answer. An empty body changes nothing."""
-        return self._read(self._spelling(event), data, decode_answer(body)) if body.strip() else CONTINUE
+        return self._read(self._spelling(event), data, event_codec.decode_answer(body)) if body.strip() else CONTINUE
 
     def _spelling(self, event: str) -> Spelling:
         spelling = self.dialect.spelling(event)
@@ -127,32 +119,28 @@ class DialectCodec:
 def as_hook_result(spelling: Spelling, verdict: Verdict) -> HookResult:
     """Return a program's verdict as a `HookResult`.
 
-    A hook can refuse and ask, never grant: a program's permit is no objection here.
+    A hook can refuse and ask, never grant: a program's permit is no objection here. Where the act is over, the model
+    reads the refusal.
     """
-    extra: dict[str, Any] = {}
-    if verdict.message:
-        extra["user_message"] = verdict.message
-    if verdict.quiet:
-        extra["suppress_output"] = True
-    context = [verdict.context] if verdict.context else []
     refused = verdict.decision == "deny" or verdict.stop
+    texts = [verdict.context] if verdict.context else []
     if refused and spelling.blocks == "inject" and not verdict.stop:
-        context.insert(0, verdict.reason or "a hook objects to this, without a reason")
+        texts.insert(0, verdict.reason or "a hook objects to this, without a reason")
         refused = False
-    if context:
-        extra["context_injection"] = "\n\n".join(context)
-        extra["append_to_last_tool_result"] = spelling.ours in (events.TOOL_POST, events.TOOL_ERROR)
-    if refused and spelling.blocks != "nothing":
-        return HookResult.deny(verdict.reason or None, **extra)
-    if verdict.update is not ABSENT and spelling.changes:
-        extra["data"] = {spelling.changes: verdict.update}
-    if verdict.decision in ("ask", "defer"):
-        return HookResult.ask(verdict.reason or None, **extra)
-    if "data" in extra:
-        return HookResult.modify(extra.pop("data"), **extra)
-    if context:
-        return HookResult(action="inject_context", **extra)
-    return HookResult.proceed(**extra)
+    denies = refused and spelling.blocks != "nothing"
+    asks = verdict.decision in ("ask", "defer") and not denies
+    changes = verdict.update is not ABSENT and spelling.changes != "" and not denies
+    otherwise: Action = "modify" if changes else "inject_context" if texts else "continue"
+    return HookResult(
+        action="deny" if denies else "ask_user" if asks else otherwise,
+        reason=verdict.reason or None if denies else None,
+        approval_prompt=verdict.reason or None if asks else None,
+        data={spelling.changes: verdict.update} if changes else None,
+        context_injection="\n\n".join(texts) or None,
+        append_to_last_tool_result=bool(texts) and spelling.ours in (events.TOOL_POST, events.TOOL_ERROR),
+        user_message=verdict.message or None,
+        suppress_output=verdict.quiet,
+    )
 
 
 BOTH: Final = frozenset({"type", "timeout", "once", "if", "onFailure", "statusMessage"})

@@ -11,7 +11,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
@@ -24,18 +23,12 @@ Happened = Literal["ran", "rejected", "denied", "unknown"]
 """The end of a call as its transcript has it: it ran, its user rejected it, or a hook or a rule denied it."""
 
 
-class NotKept(Enum):
-    """The type of `NOT_KEPT`."""
-
-    NOT_KEPT = "not kept"
-
-
 LONGEST_ENTRY: Final = 64 * 1024 * 1024
 """Bytes of a line, or of a file that is one object."""
 YEARS: Final = range(1970, 3000)
 """Years in which a call can have been made: times far outside of them allow no arithmetic."""
 
-NOT_KEPT: Final = NotKept.NOT_KEPT
+NOT_KEPT: Final = object()
 """The input of a call in a file that has no inputs."""
 
 Entry = Mapping[str, Any]
@@ -74,7 +67,7 @@ class Transcript:
 
         Two entries are about one call if id, tool and input are the same: some models count their ids anew.
         """
-        if not isinstance(tool, str) or not tool or not isinstance(given, dict | NotKept):
+        if not isinstance(tool, str) or not tool or not (given is NOT_KEPT or isinstance(given, dict)):
             self.problems.append((line, "a tool call without a name or without an input"))
             return
         named = id if isinstance(id, str) else ""
@@ -143,8 +136,9 @@ class Source:
 def _entries(path: Path, transcript: Transcript) -> Iterator[tuple[int, Entry]]:
     """Yield the JSON objects of a file of lines, or the one object that the file is, each with its line."""
     with path.open("rb") as file:
-        for line, data in enumerate(_whole(file) if path.suffix == ".json" else _lines(file), 1):
-            if data is None:
+        whole = path.suffix == ".json"
+        for line, data in enumerate([file.read(LONGEST_ENTRY + 1)] if whole else _lines(file), 1):
+            if len(data) > LONGEST_ENTRY:
                 transcript.problems.append((line, f"it is longer than {LONGEST_ENTRY:,} bytes"))
                 continue
             if not data.strip():
@@ -160,21 +154,13 @@ def _entries(path: Path, transcript: Transcript) -> Iterator[tuple[int, Entry]]:
                 transcript.problems.append((line, "this is no JSON object"))
 
 
-def _whole(file: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the content of a file; None if it is too long."""
-    data = file.read(LONGEST_ENTRY + 1)
-    yield data if len(data) <= LONGEST_ENTRY else None
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines of a file; None in place of a line that is too long."""
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; of a line that is too long, only the beginning, which is too long as well."""
     while data := file.readline(LONGEST_ENTRY + 1):
-        if len(data) <= LONGEST_ENTRY:
-            yield data
-            continue
-        while data and not data.endswith(b"\n"):
-            data = file.readline(LONGEST_ENTRY)
-        yield None
+        yield data
+        rest = data if len(data) > LONGEST_ENTRY else b""
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_ENTRY)
 
 
 # -- Claude Code -------------------------------------------------------------------------------------------------------
