@@ -96,14 +96,12 @@ def check_terminal(_patient: Patient) -> Findings:
     from approval_backends.terminal.device import terminal_of
 
     try:
-        there = terminal_of()
+        terminal_of()
     except BackendUnavailable as problem:
         repair = "run it in a terminal, or approve in a browser: amplifier-hooks serve --web --open"
         yield "note", f"no terminal can ask you here: {problem}", repair
         return
     yield "ok", "the terminal can ask you"
-    if not there.utf8:
-        yield "warning", f"it shows {there.stdout.encoding} only", "export LC_ALL=C.UTF-8"
 
 
 def check_tokens(_patient: Patient) -> Findings:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from attrs import frozen
 
-from amplifier_hooks.act import freeze
+from amplifier_hooks.act import MAX_DEPTH, freeze
 from amplifier_hooks.approvals import act_of
 from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.text.escape import invisible
+from amplifier_hooks.text.strict_parsing import load_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -240,20 +240,13 @@ def editable_text(arguments: Mapping[str, Any]) -> str | None:
 
 def read_arguments(text: str) -> dict[str, Any]:
     """Return the arguments in a text. Raises `BadArguments`."""
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LARGEST:
-        raise BadArguments(f"This is {size:,} bytes long; at most {LARGEST:,} can be sent.")
     try:
-        value = json.loads(text, object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
+        value = load_json(text, deepest=MAX_DEPTH)
         freeze(value)
     except json.JSONDecodeError as problem:
         raise BadArguments(f"Line {problem.lineno}, column {problem.colno}: {problem.msg}.") from None
-    except InputNotFreezable as problem:
+    except (InputNotFreezable, ValueError) as problem:
         raise BadArguments(f"{problem}.") from None
-    except (RecursionError, ValueError) as problem:
-        if isinstance(problem, BadArguments):
-            raise
-        raise BadArguments("It is nested too deeply, or holds a number that is too long.") from None
     if not isinstance(value, dict):
         raise BadArguments("Arguments are an object: { … }.")
     return value
@@ -262,8 +255,11 @@ def read_arguments(text: str) -> dict[str, Any]:
 def edit_request(request: ApprovalRequest, text: str) -> EditedAction:
     """Return the action that this text would make of a request.
 
-    Raises `BadArguments`, also if the arguments are unchanged.
+    Raises `BadArguments`, also if the arguments are unchanged, or the text is too large.
     """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST:
+        raise BadArguments(f"This is {size:,} bytes long; at most {LARGEST:,} can be sent.")
     arguments = read_arguments(text)
     act = act_of(request, arguments)
     if act.input == freeze(dict(request.arguments)):
@@ -285,15 +281,3 @@ def _comparable_text(arguments: Mapping[str, Any]) -> str:
         else:
             lines += f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False, indent=2)}".split("\n")
     return "\n".join(lines)
-
-
-def _unique_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    named = dict(pairs)
-    if len(named) < len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-        raise BadArguments(f"{json.dumps(twice)} is there twice.")
-    return named
-
-
-def _refuse_constant(word: str) -> object:
-    raise BadArguments(f"{word} is no number in JSON.")

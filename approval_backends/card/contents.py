@@ -249,8 +249,8 @@ def _span(seconds: float) -> str:
 MOST_ODDITIES: Final = 20
 """Oddities named of one kind; an action with more is hostile enough to be denied unread."""
 LETTERS: Final = re.compile(r"[^\W\d_]+")
-BLANKS: Final = re.compile(r"(?:⟨|\\u\{)([\d,]+ [^⟩}]*)[⟩}]")
-"""A run of blanks as screens show it, in UTF-8 or in ASCII. No other text has these brackets around a number."""
+BLANKS: Final = re.compile(r"⟨([\d,]+ [^⟩]*)⟩")
+"""A run of blanks as screens show it. No other text has these brackets around a number."""
 REORDER: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 ALPHABETS: Final = {
     "Latin": re.compile("[A-Za-z]"),

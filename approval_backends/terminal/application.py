@@ -27,10 +27,11 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from approval_backends.card.changes import BadArguments, read_arguments
 from approval_backends.card.contents import alike_requests
 from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.errors import BackendUnavailable, RequestSkipped
-from approval_backends.terminal.card_pages import Line, NotUsable, Script, arguments_text, field_text, read_back
+from approval_backends.terminal.card_pages import Line, arguments_text, field_text, inline
 from approval_backends.terminal.device import redirect_signals
 from approval_backends.terminal.draw_card import STYLES, CardPages, Scene, Sheet, draw
 from approval_backends.terminal.form import (
@@ -136,7 +137,6 @@ class CardApplication:
         self._more = more_waiting
         self._others = others
         self._other_ids: tuple[str, ...] = ()
-        self._script = Script(ascii=not terminal.utf8)
         self._may_wait = may_wait
         self._form: Form = begin(request, 0.0, may_wait=may_wait)
         self._pages = CardPages(facts)
@@ -251,7 +251,6 @@ class CardApplication:
         scene = Scene(
             width=size.columns,
             height=size.rows,
-            script=self._script,
             left=(self._until - self._clock()).total_seconds(),
             until=self._until.astimezone(),
             more=self._more(),
@@ -366,9 +365,9 @@ class CardApplication:
     def _check(self) -> None:
         if self._form.page == "edit":
             try:
-                arguments = read_back(self._buffer.text)
-            except NotUsable as problem:
-                self._go_on(evolve(self._form, note=self._script.inline(str(problem))))
+                arguments = read_arguments(self._buffer.text)
+            except BadArguments as problem:
+                self._go_on(evolve(self._form, note=inline(str(problem))))
             else:
                 self._go_on(change_arguments(self._form, arguments, self._loop.time()))
 

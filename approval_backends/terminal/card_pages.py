@@ -1,11 +1,11 @@
 r"""The pages of a card: the action, the exact arguments, the reach of an "always", the changes of an edit. Pure.
 
-A page is a number of rows; the width of the screen comes later. Foreign text passes through the `Script` here, once,
-and stands behind a mark of ours on every line.
+A page is a number of rows; the width of the screen comes later. Foreign text is escaped here, once, and stands behind a
+mark of ours on every line.
 
 Secrets are covered. A cover can deceive too, so it hides only a text that is known to be a secret by its form or its
-name, holds no slash, dot or blank, and does not stand where a command's name stands: no command word, path or host
-disappears behind it.
+name, holds no slash, dot, blank or sign of a shell, and does not stand where a command's name stands: no command word,
+path or host disappears behind it.
 
 People edit arguments as JSON, in which an invisible character stands as `\u202e`.
 """
@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.act import freeze, thaw
-from amplifier_hooks.errors import InputNotFreezable
 from amplifier_hooks.text.escape import for_terminal
+from amplifier_hooks.text.secrets import Secrets, is_secret_name
 from approval_backends.card.changes import change, compare
 from approval_backends.card.contents import group_member, oddities, reach, would_have_covered
 from approval_backends.card.impact_lines import NO_FACTS, impact_lines
@@ -41,50 +42,30 @@ TAB: Final = "⇥"
 STOP: Final = 4
 """Columns from one tab stop to the next."""
 
-PLAIN: Final = str.maketrans(dict(zip("─│┊▸·…⇥○◆▲←→⟨⟩“”", '-|:>-~>o*!<><>""', strict=True)))
-"""Our own signs where the terminal does not speak UTF-8: one character for one."""
+
+def shown_lines(text: str) -> list[str]:
+    """Return a foreign text, line by line; a tab and the last blank of a line can be seen."""
+    return [_show_blanks(line) for line in _escape_tab_sign(for_terminal(text)).split("\n")]
 
 
-@frozen
-class Script:
-    r"""The form of foreign text. With `ascii` every other character appears as `\u{E9}`, and nothing becomes `?`."""
+def inline(text: str) -> str:
+    """Return a foreign text as one line."""
+    one = for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
+    return _show_blanks(_escape_tab_sign(one))
 
-    ascii: bool = False
 
-    def lines(self, text: str) -> list[str]:
-        r"""Return a foreign text, line by line; a tab and the last blank of a line can be seen."""
-        return [self._blanks(line) for line in self._letters(for_terminal(text)).split("\n")]
+def _escape_tab_sign(text: str) -> str:
+    """Return the text without our own sign for a tab."""
+    return text.replace(TAB, f"\\u{{{ord(TAB):X}}}")
 
-    def inline(self, text: str) -> str:
-        """Return a foreign text as one line."""
-        one = for_terminal(text).replace("\n", "\\u{0A}").replace("\t", "\\u{09}")
-        return self._blanks(self._letters(one))
 
-    def cover(self, text: str) -> str:
-        """Return the cover of a secret, in brackets that no other text has."""
-        words = f"secret, {len(text):,} characters"
-        return f"\\u{{{words}}}" if self.ascii else f"⟨{words}⟩"
-
-    def _letters(self, text: str) -> str:
-        """Escape the letters. Our own brackets around a number of blanks stay; no other text keeps such brackets."""
-        if text.isascii():
-            return text
-        if not self.ascii:
-            return text.replace(TAB, f"\\u{{{ord(TAB):X}}}")
-        text = text.replace("⟨", "\\u{").replace("⟩", "}")
-        return "".join(sign if sign.isascii() else f"\\u{{{ord(sign):02X}}}" for sign in text)
-
-    def _blanks(self, line: str) -> str:
-        if line.endswith(" "):
-            line = line[:-1] + "\\u{20}"
-        if "\t" not in line:
-            return line
-        if self.ascii:
-            return line.replace("\t", "\\u{09}")
-        first, *others = line.split("\t")
-        for other in others:
-            first += TAB + " " * (STOP - 1 - width_of(first) % STOP) + other
-        return first
+def _show_blanks(line: str) -> str:
+    if line.endswith(" "):
+        line = line[:-1] + "\\u{20}"
+    first, *others = line.split("\t")
+    for other in others:
+        first += TAB + " " * (STOP - 1 - width_of(first) % STOP) + other
+    return first
 
 
 @frozen
@@ -155,39 +136,32 @@ def text_of(line: Line) -> str:
 Piece = tuple[str, bool]
 """A part of a text, and True if it is to be covered."""
 
-COMMON_SECRETS: Final = r"""
-    \b(?P<token>
-        (?:sk|pk|rk)[-_][A-Za-z0-9_-]{16,}      # model and payment providers
-      | gh[pousr]_[A-Za-z0-9]{20,}              # GitHub
-      | github_pat_[A-Za-z0-9_]{20,}
-      | glpat-[A-Za-z0-9_-]{16,}                # GitLab
-      | xox[abeprs]-[A-Za-z0-9-]{10,}           # Slack
-      | AKIA[0-9A-Z]{16}                        # AWS
-      | AIza[A-Za-z0-9_-]{30,}                  # Google
-    )\b
-  | \b(?:Bearer|Basic)\ +(?P<bearer>[A-Za-z0-9_=+-]{8,})
-  | ://[^\s/:@]*:(?P<login>[^\s/:@.]{1,})@      # the password in an address
-  | (?:password|passwd|secret|token|api[-_]?key)["']?\ *[=:]\ *["']?(?P<named>[A-Za-z0-9_=+-]{8,})
-  | --(?:password|secret|token|api[-_]key)\ +(?P<option>[A-Za-z0-9_=+-]{8,})
-"""
-SECRET: Final = re.compile(COMMON_SECRETS, re.VERBOSE | re.IGNORECASE)
-NAME: Final = re.compile(r"pass(?:word|wd|phrase)?$|secret|token|api[-_]?key|credential|authorization", re.IGNORECASE)
-VALUE: Final = re.compile(r"[A-Za-z0-9_=+-]{8,}")
+HIDEABLE: Final = re.compile(r"(?:[A-Za-z-]+ )?([^\s/.:;&|(){}<>$`\\'\"]+)")
+"""A secret that is neither a path, a host nor a command, behind the name of its scheme, if it has one."""
+SHORTEST: Final = 8
+"""Characters of an argument that is one secret as a whole, at least."""
 COMMAND_FOLLOWS: Final = frozenset("\n\r;&|(`{")
+
+
+@cache
+def secrets() -> Secrets:
+    """Return the finder of secrets, made at the first card."""
+    return Secrets(environment={})
 
 
 def names_secret(name: str, value: str) -> bool:
     """Return True if an argument of this name and value is one secret as a whole."""
-    return NAME.search(name) is not None and VALUE.fullmatch(value) is not None
+    found = HIDEABLE.fullmatch(value) if is_secret_name(name) and len(value) >= SHORTEST else None
+    return found is not None and found[1] == value
 
 
 def pieces(text: str) -> list[Piece]:
     """Return the text in parts; joined, they are the text."""
     found: list[Piece] = []
     end = 0
-    for match in SECRET.finditer(text):
-        start, stop = match.span(match.lastgroup or 0)
-        if _names_command(text, start):
+    for begin, stop, _ in secrets().spans(text):
+        match = HIDEABLE.fullmatch(text, begin, stop)
+        if match is None or _names_command(text, start := match.start(1)):
             continue
         found += [(text[end:start], False), (text[start:stop], True)]
         end = stop
@@ -199,6 +173,11 @@ def _names_command(text: str, start: int) -> bool:
     while start and text[start - 1] in " \t":
         start -= 1
     return start == 0 or text[start - 1] in COMMAND_FOLLOWS
+
+
+def cover(text: str) -> str:
+    """Return the cover of a secret, in brackets that no other text has."""
+    return f"⟨secret, {len(text):,} characters⟩"
 
 
 Page = tuple[Strip, ...]
@@ -220,30 +199,30 @@ SHORT: Final = 60
 # -- the action --------------------------------------------------------------------------------------------------------
 
 
-def action_page(request: ApprovalRequest, script: Script, facts: CardFacts = NO_FACTS) -> Page:
+def action_page(request: ApprovalRequest, facts: CardFacts = NO_FACTS) -> Page:
     """Return the impacts of the action, the action as a whole, every question, the reasons for the risk, and claims."""
     arguments: Any = thaw(freeze(dict(request.arguments)))
     claims = {name: value for name, value in arguments.items() if name in CLAIMS and isinstance(value, str)}
-    above = set(_in_headline(request, script))
+    above = set(_in_headline(request))
     changed = change(arguments)
     names = {*claims, *above, *(changed.used - {subject_name(request)} if changed else ())}
     rows = (
-        *_table(_argument(name, value, script) for name, value in arguments.items() if name not in names),
-        *(_difference(changed.lines, script) if changed else ()),
+        *_table(_argument(name, value) for name, value in arguments.items() if name not in names),
+        *(_difference(changed.lines) if changed else ()),
         *([] if arguments else [Strip("no arguments", style="class:dim")]),
         Strip(""),
     )
     why = [
-        *_questions(request, script),
-        *_risks(request, script),
-        *(_claim(claim, script) for claim in claims.values()),
-        *_not_in_headline(request, script),
+        *_questions(request),
+        *_risks(request),
+        *(_claim(claim) for claim in claims.values()),
+        *_not_in_headline(request),
     ]
     shown = "\n".join([*(arguments[name] for name in above), *(row.text for row in rows), *(e.text for e in why)])
-    return (*_impacts(request, script, facts), *rows, *_table([*_odd(arguments, shown, script), *why]))
+    return (*_impacts(request, facts), *rows, *_table([*_odd(arguments, shown), *why]))
 
 
-def raw_page(request: ApprovalRequest, script: Script) -> Page:
+def raw_page(request: ApprovalRequest) -> Page:
     """Return the exact arguments as JSON, nothing covered, and all facts by which the request can be found again."""
     facts = {
         "request": request.id,
@@ -258,7 +237,7 @@ def raw_page(request: ApprovalRequest, script: Script) -> Page:
     }
     text = json.dumps(thaw(freeze(dict(request.arguments))), indent=2).replace("\x7f", "\\u007f")
     return (
-        *_table(TableEntry(name, [script.inline(fact)]) for name, fact in facts.items() if fact),
+        *_table(TableEntry(name, [inline(fact)]) for name, fact in facts.items() if fact),
         Strip(""),
         *(Strip(line, lead=" │ ", follow=" ┊ ") for line in text.split("\n")),
     )
@@ -269,29 +248,29 @@ def subject_name(request: ApprovalRequest) -> str | None:
     return next((name for name in SUBJECTS if isinstance(request.arguments.get(name), str)), None)
 
 
-def subject_text(request: ApprovalRequest, script: Script) -> str:
+def subject_text(request: ApprovalRequest) -> str:
     """Return the object of the tool in a line, with secrets covered: of a command its first line that is not blank."""
     name = subject_name(request)
-    lines = script.lines(request.arguments[name]) if name else [""]
+    lines = shown_lines(request.arguments[name]) if name else [""]
     first = next(filter(str.strip, lines), "")
-    return _cover_secrets(first, script) + (" …" if len(lines) > 1 else "")
+    return _cover_secrets(first) + (" …" if len(lines) > 1 else "")
 
 
-def _in_headline(request: ApprovalRequest, script: Script) -> Iterator[str]:
+def _in_headline(request: ApprovalRequest) -> Iterator[str]:
     """Yield the argument that stands beside the tool's name, if it always stands there as a whole."""
     name = subject_name(request)
     value = request.arguments[name] if name else ""
-    whole = script.lines(value) == [value] == [_cover_secrets(value, script)] and not _reads_as_json(value)
-    if name and whole and width_of(script.inline(request.tool)) + width_of(value) <= HEADLINE:
+    whole = shown_lines(value) == [value] == [_cover_secrets(value)] and not _reads_as_json(value)
+    if name and whole and width_of(inline(request.tool)) + width_of(value) <= HEADLINE:
         yield name
 
 
-def _not_in_headline(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
+def _not_in_headline(request: ApprovalRequest) -> Iterator[TableEntry]:
     """Yield the facts that are too long for the headline."""
     facts = {"tool": (request.tool, HEADLINE), "agent": (request.agent, WIDE), "directory": (request.cwd, WIDE)}
     for name, (fact, room) in facts.items():
-        if width_of(script.inline(fact)) > room:
-            yield TableEntry(name, script.lines(fact))
+        if width_of(inline(fact)) > room:
+            yield TableEntry(name, shown_lines(fact))
 
 
 @frozen
@@ -328,53 +307,53 @@ def _table(entries: Iterable[TableEntry]) -> Iterator[Strip]:
         yield from (Strip(line, entry.style, lead=" │ ", follow=" ┊ ", words=entry.words) for line in lines)
 
 
-def _impacts(request: ApprovalRequest, script: Script, facts: CardFacts) -> Iterator[Strip]:
+def _impacts(request: ApprovalRequest, facts: CardFacts) -> Iterator[Strip]:
     """Yield a line for each impact, worst first, and a blank line below them."""
-    for one in impact_lines(request, script.inline, facts):
+    for one in impact_lines(request, inline, facts):
         yield Strip(one.text, "" if one.bounded else "class:strong", lead=" ▸ ", follow=" ┊ ", words=True)
     if request.impacts:
         yield Strip("")
 
 
-def _odd(arguments: Mapping[str, Any], shown: str, script: Script) -> Iterator[TableEntry]:
+def _odd(arguments: Mapping[str, Any], shown: str) -> Iterator[TableEntry]:
     """Yield a line for everything that does not look like what it is, named as on the web page."""
-    for odd in oddities(arguments, script.inline):
+    for odd in oddities(arguments, inline):
         yield TableEntry("look twice", [odd.sentence(shown)], style="class:mid", words=True)
 
 
-def _questions(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
+def _questions(request: ApprovalRequest) -> Iterator[TableEntry]:
     for question in request.questions:
-        prompt = script.lines(question.prompt or "Allow this operation?")
-        yield TableEntry(script.inline(question.hook or "a hook"), prompt, words=True)
+        prompt = shown_lines(question.prompt or "Allow this operation?")
+        yield TableEntry(inline(question.hook or "a hook"), prompt, words=True)
 
 
-def _risks(request: ApprovalRequest, script: Script) -> Iterator[TableEntry]:
+def _risks(request: ApprovalRequest) -> Iterator[TableEntry]:
     for one in request.risk_reasons:
-        *lines, last = script.lines(one.reason)
-        yield TableEntry(f"{one.risk} risk", [*lines, f"{last} ({script.inline(one.by)})"], words=True)
+        *lines, last = shown_lines(one.reason)
+        yield TableEntry(f"{one.risk} risk", [*lines, f"{last} ({inline(one.by)})"], words=True)
 
 
-def _claim(claim: str, script: Script) -> TableEntry:
-    *lines, last = script.lines(claim)
+def _claim(claim: str) -> TableEntry:
+    *lines, last = shown_lines(claim)
     return TableEntry("the agent says", [*lines, f"{last} (not checked)"], words=True)
 
 
-def _argument(name: str, value: object, script: Script) -> TableEntry:
+def _argument(name: str, value: object) -> TableEntry:
     if not isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False)
         text = text if len(text) <= SHORT else json.dumps(value, ensure_ascii=False, indent=2)
     else:
         text = json.dumps(value, ensure_ascii=False) if _reads_as_json(value) else value
     whole = isinstance(value, str) and names_secret(name, value)
-    lines = [script.cover(text)] if whole else [_cover_secrets(line, script) for line in script.lines(text)]
+    lines = [cover(text)] if whole else [_cover_secrets(line) for line in shown_lines(text)]
     block = len(lines) > 1
-    label = f"{script.inline(name)}  {len(lines):,} lines" if block else script.inline(name)
+    label = f"{inline(name)}  {len(lines):,} lines" if block else inline(name)
     return TableEntry(label, lines, style="class:strong", block=block)
 
 
-def _cover_secrets(line: str, script: Script) -> str:
+def _cover_secrets(line: str) -> str:
     """Return a line that can be shown, with a cover that no text can imitate over each secret."""
-    return "".join(script.cover(piece) if secret else piece for piece, secret in pieces(line))
+    return "".join(cover(piece) if secret else piece for piece, secret in pieces(line))
 
 
 def _reads_as_json(text: str) -> bool:
@@ -399,23 +378,23 @@ SIGNS: Final = {
 }
 
 
-def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest: str, script: Script) -> Page:
+def changes_page(request: ApprovalRequest, arguments: Mapping[str, Any], digest: str) -> Page:
     """Return the changes that the person's own arguments make, as JSON before and after."""
     old, new = (json.dumps(thaw(freeze(dict(a))), indent=2, ensure_ascii=False) for a in (request.arguments, arguments))
     first = f"Your arguments instead of the agent's; digest {digest[:4]} {digest[4:8]}"
     return (
         Strip(first, style="class:strong", words=True),
-        *_difference(tuple(compare(old, new)), script),
+        *_difference(tuple(compare(old, new))),
         Strip("They pass through the hooks again before anything runs.", style="class:dim", words=True),
     )
 
 
-def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip]:
+def _difference(lines: tuple[ChangeLine, ...]) -> Iterator[Strip]:
     """Yield the removed and added lines, and at the end their numbers."""
     for line in lines:
         sign, style = SIGNS[line.kind]
-        for text in script.lines(line.text):
-            yield Strip(_cover_secrets(text, script), style, f" {sign} │ ", f" {sign} ┊ ", lead_style=style)
+        for text in shown_lines(line.text):
+            yield Strip(_cover_secrets(text), style, f" {sign} │ ", f" {sign} ┊ ", lead_style=style)
     added, removed = (sum(line.kind == kind for line in lines) for kind in ("add", "del"))
     yield Strip(f"{added:,} {'line' if added == 1 else 'lines'} added, {removed:,} removed", style="class:dim")
 
@@ -423,9 +402,9 @@ def _difference(lines: tuple[ChangeLine, ...], script: Script) -> Iterator[Strip
 # -- the reach of an "always" ------------------------------------------------------------------------------------------
 
 
-def reach_page(request: ApprovalRequest, script: Script, option: Option, facts: CardFacts = NO_FACTS) -> Page:
+def reach_page(request: ApprovalRequest, option: Option, facts: CardFacts = NO_FACTS) -> Page:
     """Return the reach of one "always" from now on, its limits, and its end."""
-    always, so_far = reach(request, script.inline, option), would_have_covered(request, facts.earlier)
+    always, so_far = reach(request, inline, option), would_have_covered(request, facts.earlier)
     return (
         Strip(f"{'Allowed' if option.allows else 'Denied'} without asking again:", style="class:strong", words=True),
         *(Strip(covered, lead=" · ", follow=" ┊ ", words=True) for covered in always.covers),
@@ -436,21 +415,17 @@ def reach_page(request: ApprovalRequest, script: Script, option: Option, facts: 
     )
 
 
-def group_page(requests: Iterable[ApprovalRequest], script: Script) -> Page:
+def group_page(requests: Iterable[ApprovalRequest]) -> Page:
     """Return the actions of a group of alike requests, each whole in a line, with its digest."""
-    members = [(one, group_member(one, script.inline)) for one in requests]
+    members = [(one, group_member(one, inline)) for one in requests]
     return (
         Strip(f"{len(members):,} alike actions of low risk, one decision for each:", style="class:strong", words=True),
         *(
-            Strip(_cover_secrets(member.line, script), lead=f" {one.digest[:4]} │ ", follow="      ┊ ")
+            Strip(_cover_secrets(member.line), lead=f" {one.digest[:4]} │ ", follow="      ┊ ")
             for one, member in members
             if member is not None
         ),
     )
-
-
-class NotUsable(ValueError):
-    """The written text cannot be arguments; the message says where and why."""
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
@@ -461,32 +436,6 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
 def field_text(text: str) -> str:
     r"""Return a text as it may stand in the field: invisible characters as JSON escapes. Newlines stay."""
     return "".join(sign if sign == "\n" or _is_visible(sign) else _escape_sign(sign) for sign in text)
-
-
-def read_back(text: str) -> dict[str, Any]:
-    """Return the written arguments. Raises `NotUsable`, with the line."""
-    try:
-        value = json.loads(text, object_pairs_hook=_unique_object)
-    except json.JSONDecodeError as problem:
-        raise NotUsable(f"line {problem.lineno}: {problem.msg}") from problem
-    except RecursionError as problem:
-        raise NotUsable("it is nested too deep") from problem
-    if not isinstance(value, dict):
-        raise NotUsable("arguments are an object: { … }")
-    try:
-        freeze(value)
-    except InputNotFreezable as problem:
-        raise NotUsable(str(problem)) from problem
-    return value
-
-
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise NotUsable(f"{name!r} is there twice")
-        found[name] = value
-    return found
 
 
 def _is_visible(sign: str) -> bool:

@@ -155,11 +155,6 @@ class Terminal:
     stdout: TextIO
     number: int
 
-    @property
-    def utf8(self) -> bool:
-        """True if the terminal can show more than ASCII."""
-        return (self.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
     @contextmanager
     def screen(self) -> Iterator[TextIO]:
         """Open a separate way to the screen: standard output may lead to the pipe meanwhile."""
@@ -212,6 +207,8 @@ def terminal_of(stdin: TextIO | None = None, stdout: TextIO | None = None) -> Te
         raise BackendUnavailable(NO_TERMINAL) from None
     if os.environ.get("TERM", "").lower() in DUMB:
         raise BackendUnavailable(f"{NO_TERMINAL}: TERM says it cannot draw")
+    if (stdout.encoding or "").lower().replace("-", "") != "utf8":
+        raise BackendUnavailable(f"{NO_TERMINAL}: it speaks {stdout.encoding}; use a UTF-8 locale")
     if _in_background(stdin.fileno()):
         raise BackendUnavailable(f"{NO_TERMINAL}: the program runs in the background")
     return Terminal(stdin, stdout, number)

@@ -13,13 +13,12 @@ from prompt_toolkit.utils import get_cwidth as width_of
 
 from approval_backends.card.impact_lines import NO_FACTS
 from approval_backends.terminal.card_pages import (
-    PLAIN,
     Line,
-    Script,
     action_page,
     changes_page,
     clip_text,
     group_page,
+    inline,
     lay_out,
     raw_page,
     reach_page,
@@ -83,7 +82,6 @@ class Scene:
 
     width: int
     height: int
-    script: Script
     left: float
     """Seconds until an answer does not count any more."""
     until: datetime | None = None
@@ -126,11 +124,11 @@ class CardPages:
         """Return the lines of the page that the person is on."""
         of = (form.page, form.verb.option) if form.page == "reach" else form.page
         alike = tuple(one.id for one in form.alike) if form.page == "group" else ()
-        key = (of, scene.width, scene.script, form.digest, alike)
+        key = (of, scene.width, form.digest, alike)
         if key not in self._layouts:
             if len(self._layouts) >= MOST_LAYOUTS:
                 self._layouts.clear()
-            self._layouts[key] = lay_out(page_of(form, scene.script, self._facts), scene.width)
+            self._layouts[key] = lay_out(page_of(form, self._facts), scene.width)
         return self._layouts[key]
 
 
@@ -139,7 +137,7 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
     fits = scene.width >= MIN_WIDTH and scene.height >= MIN_HEIGHT
     if not fits:
         form = form.after_drawing(width=form.width, rows=1, length=1, fits=False)
-        return form, _make_sheet((), 0, _small(form, scene), scene)
+        return form, Sheet((), 0, _small(form, scene))
     head = _head(form, scene)
     read = evolve(form, whole=form.whole | {form.page})  # with this sheet, perhaps; then other answers are awake
     room = scene.height - len(head) - max(len(_foot(state, scene, 0)) for state in (form, read))
@@ -152,20 +150,20 @@ def draw(form: Form, scene: Scene, pages: CardPages) -> tuple[Form, Sheet]:
     body = lines[top : top + rows]
     foot = _foot(form, scene, len(lines))
     blank: tuple[Line, ...] = ((),) * (scene.height - len(head) - len(body) - field - len(foot))
-    return form, _make_sheet((*head, *body, *blank), field, foot, scene)
+    return form, Sheet((*head, *body, *blank), field, foot)
 
 
-def page_of(form: Form, script: Script, facts: CardFacts = NO_FACTS) -> tuple[Strip, ...]:
+def page_of(form: Form, facts: CardFacts = NO_FACTS) -> tuple[Strip, ...]:
     """Return the rows of the page that the person is on."""
     if form.page == "exact":
-        return raw_page(form.request, script)
+        return raw_page(form.request)
     if form.page == "reach" and form.verb.option is not None:
-        return reach_page(form.request, script, form.verb.option, facts)
+        return reach_page(form.request, form.verb.option, facts)
     if form.page == "group":
-        return group_page((form.request, *form.alike), script)
+        return group_page((form.request, *form.alike))
     if form.page == "changes" and form.arguments is not None:
-        return changes_page(form.request, form.arguments, form.digest, script)
-    return action_page(form.request, script, facts)
+        return changes_page(form.request, form.arguments, form.digest)
+    return action_page(form.request, facts)
 
 
 def time_left(seconds: float) -> str:
@@ -181,13 +179,13 @@ def time_left(seconds: float) -> str:
 
 
 def _head(form: Form, scene: Scene) -> tuple[Line, ...]:
-    request, script, width = form.request, scene.script, scene.width
+    request, width = form.request, scene.width
     sign, risk, style = RISKS[request.risk]
     style = f"class:{style}" if style else ""
-    agent, cwd = script.inline(request.agent), script.inline(request.cwd)
-    tool, text = script.inline(request.tool), subject_text(request, script)
+    agent, cwd = inline(request.agent), inline(request.cwd)
+    tool, text = inline(request.tool), subject_text(request)
     folder = f", in {cwd}" if cwd else ""
-    why = script.inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
+    why = inline(request.risk_reasons[0].reason) if request.risk_reasons else ""
     risk = f" {sign} {risk}"
     caller: tuple[Line, ...] = (
         ((style, risk), ("", clip_text(f": {why}" if why else "", width - width_of(risk)))),
@@ -262,7 +260,7 @@ def _bar(form: Form, scene: Scene) -> list[Line]:
 
 
 def _label(verb: Verb, form: Form, scene: Scene) -> str:
-    short = "Message" if scene.narrow and verb.does == "message" else scene.script.inline(verb.label)
+    short = "Message" if scene.narrow and verb.does == "message" else inline(verb.label)
     label = SHORTER.get(short) or clip_text(short, MIN_WIDTH // 2)
     if not _is_awake(verb, form):
         return "(read on)" if scene.narrow else f"{label} (read on)"
@@ -302,25 +300,15 @@ def _unread(form: Form, scene: Scene) -> str:
 
 def _small(form: Form, scene: Scene) -> tuple[Line, ...]:
     """Return the lines of a screen too small for reading. The most important ones come last: they stay longest."""
-    width, script = scene.width, scene.script
+    width = scene.width
     enter = "Enter" if scene.ready else "wait"
     allowed = "allowed" if form.request.default == "allow" else "denied"
     lines = (
         f" Too small: {width}x{scene.height}",
         f" enlarge to {MIN_WIDTH}x{MIN_HEIGHT}",
-        f" {script.inline(form.request.tool)}",
+        f" {inline(form.request.tool)}",
         f" {form.digest[:4]} {form.digest[4:8]} · {time_left(scene.left)}",
         f" no answer: {allowed}",
         f" ▸ d Deny, {enter}",
     )
     return tuple((("", clip_text(line, width)),) for line in lines[-scene.height :])
-
-
-def _make_sheet(above: tuple[Line, ...], field: int, below: tuple[Line, ...], scene: Scene) -> Sheet:
-    if not scene.script.ascii:
-        return Sheet(above, field, below)
-    return Sheet(_plain(above), field, _plain(below))
-
-
-def _plain(lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    return tuple(tuple((style, text.translate(PLAIN)) for style, text in line) for line in lines)

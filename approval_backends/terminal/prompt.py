@@ -298,10 +298,16 @@ def expiry_line(request: ApprovalRequest, at: datetime) -> str:
     return f"expired at {at.astimezone():%H:%M:%S}; no answer came, so {became}"
 
 
+def _load_card() -> None:
+    from approval_backends.terminal import application, card_pages  # noqa: F401
+
+    card_pages.secrets()
+
+
 @asynccontextmanager
 async def _free_terminal() -> AsyncIterator[None]:
-    """Make a prompt of the program's own step aside. The first time, a thread loads the modules that a card needs."""
-    await asyncio.to_thread(import_module, "approval_backends.terminal.application")
+    """Make a prompt of the program's own step aside. The first time, a thread loads all that a card needs."""
+    await asyncio.to_thread(_load_card)
     from prompt_toolkit.application import in_terminal
 
     async with in_terminal():

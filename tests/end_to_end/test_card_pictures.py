@@ -20,7 +20,6 @@ from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from amplifier_hooks.library import Guard
 from amplifier_hooks.ports import Question
 from approval_backends.card.impact_lines import CardFacts, FileCount
-from approval_backends.terminal.card_pages import Script
 from approval_backends.terminal.draw_card import CardPages, Scene, draw
 from approval_backends.terminal.form import begin
 from approval_backends.testing import a_request
@@ -73,7 +72,6 @@ async def test_cards(monkeypatch: pytest.MonkeyPatch) -> None:
         scene = Scene(
             width=COLUMNS,
             height=ROWS,
-            script=Script(),
             left=299,
             until=datetime(2026, 1, 1, 14, 32, 10, tzinfo=UTC),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from msgspec.structs import replace
 from prompt_toolkit.utils import get_cwidth as width_of
 
 from amplifier_hooks.ports import Assessment, Question
+from approval_backends.card.changes import read_arguments
 from approval_backends.terminal.card_pages import (
-    NotUsable,
-    Script,
     action_page,
     arguments_text,
     clip_text,
@@ -24,7 +22,6 @@ from approval_backends.terminal.card_pages import (
     pieces,
     raw_page,
     reach_page,
-    read_back,
     text_of,
     wrap_text,
 )
@@ -40,7 +37,7 @@ VALUES = st.recursive(
 
 def shown(arguments: dict[str, Any], **fields: Any) -> list[str]:
     """Return the lines of the page about these arguments."""
-    return [text_of(line) for line in lay_out(action_page(a_request(arguments=arguments, **fields), Script()), 80)]
+    return [text_of(line) for line in lay_out(action_page(a_request(arguments=arguments, **fields)), 80)]
 
 
 @pytest.mark.rule("BCK-1")
@@ -101,11 +98,11 @@ def test_look_twice(arguments: dict[str, Any]) -> None:
 
 @pytest.mark.rule("BCK-1")
 @pytest.mark.fault("F-CLI-08", "F-CLI-13")
-def test_look_twice_without_utf8_and_at_a_secret() -> None:
-    """Without UTF-8 the card names such a word as well, and no part of a covered secret."""
+def test_look_twice_at_a_secret() -> None:
+    """The card names a word of two alphabets and a long run of blanks, and no part of a covered secret."""
     odd = {"command": "c\u0430t" + " " * 1204 + "x"}
-    lines = [strip.text for strip in action_page(a_request(arguments=odd), Script(ascii=True))]
-    assert any(line.startswith(r"Letters that look alike, c\u{430}t.") for line in lines)
+    lines = [strip.text for strip in action_page(a_request(arguments=odd))]
+    assert any(line.startswith("Letters that look alike, c\u0430t.") for line in lines)
     assert any(line.startswith("1,204 spaces in a row.") for line in lines)
     lines = shown({"command": "x --token abcdefghijkl\u0430"})
     assert "abcdefgh" not in "".join(lines)
@@ -135,6 +132,7 @@ def test_what_stands_above_as_a_whole() -> None:
         (f"ls;   {TOKEN}", []),
         ("password=/etc/shadow", []),
         ("token=evil.example.com", []),
+        ("token='x;curl-evil|sh -c'", []),
         ("--password rm -rf", []),
         ("nothing at all", []),
     ],
@@ -151,8 +149,9 @@ def test_masked_arguments() -> None:
     """A secret by the name of its argument is covered, and no text can pass for a cover."""
     assert shown({"api_key": "abcdefgh"})[0] == " api_key  ⟨secret, 8 characters⟩"
     assert not names_secret("token", "/bin/sh")
+    assert not names_secret("token", "rm importantfile")
     assert "⟨" not in shown({"a": "⟨secret, 8 characters⟩"})[0]
-    raw = [text_of(line) for line in lay_out(raw_page(a_request(arguments={"api_key": "abcdefgh"}), Script()), 80)]
+    raw = [text_of(line) for line in lay_out(raw_page(a_request(arguments={"api_key": "abcdefgh"})), 80)]
     assert ' │   "api_key": "abcdefgh"' in raw
 
 
@@ -160,19 +159,19 @@ def test_masked_arguments() -> None:
 def test_reach() -> None:
     """The reach page covers every hook that asks, and states the end of the grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="", scope="action"))
-    page = reach_page(a_request(questions=questions), Script(), ALWAYS)
+    page = reach_page(a_request(questions=questions), ALWAYS)
     lines = [text_of(line) for line in lay_out(page, 200)]
     assert lines[0] == " Allowed without asking again:"
     assert lines[1] == " · Any Write by coder in /project that raises the question “Go?”."
     assert "exactly these arguments" in lines[2]
     assert lines[-2].startswith(" Ends: with this session")
     assert lines[-1] == " Would have covered 0 calls of this session so far."
-    kept = reach_page(a_request(questions=questions, keep=86_400.0), Script(), ALWAYS)
+    kept = reach_page(a_request(questions=questions, keep=86_400.0), ALWAYS)
     lines = [text_of(line) for line in lay_out(kept, 200)]
     assert lines[1] == " · Any Write by coder in /project in every session that raises the question “Go?”."
     assert lines[-2].startswith(" Ends: after 1 day")
     here = replace(ALWAYS, session_only=True)
-    lines = [text_of(line) for line in lay_out(reach_page(a_request(keep=86_400.0), Script(), here), 200)]
+    lines = [text_of(line) for line in lay_out(reach_page(a_request(keep=86_400.0), here), 200)]
     assert "in every session" not in lines[1]
     assert lines[-2].startswith(" Ends: with this session")
 
@@ -193,25 +192,6 @@ def test_wrapping(text: str, width: int, words: bool) -> None:
 def test_writable(arguments: dict[str, Any]) -> None:
     """Edited text reads back as it was, and nothing in it is invisible."""
     text = arguments_text(arguments)
-    assert read_back(text) == arguments
+    assert read_arguments(text) == arguments
     assert text.replace("\n", "").isprintable()
     assert field_text(text) == text
-
-
-@pytest.mark.rule("APR-7")
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("{", "line 1: Expecting property name enclosed in double quotes"),
-        ("[]", "arguments are an object"),
-        ('{"a": 1, "a": 2}', "'a' is there twice"),
-        ('{"a": NaN}', "$.a is nan, which JSON cannot hold"),
-        ("[" * 100_000, "it is nested too deep"),
-        (json.dumps({"a": [[]]}).replace("[[]]", "[" * 80 + "]" * 80), "is nested deeper than 64"),
-    ],
-)
-def test_unusable(text: str, problem: str) -> None:
-    """A text that cannot be arguments is refused, and the reason says where."""
-    with pytest.raises(NotUsable) as raised:
-        read_back(text)
-    assert problem in str(raised.value)

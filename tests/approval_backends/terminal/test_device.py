@@ -57,11 +57,14 @@ def test_modes(ends: tuple[int, TextIO]) -> None:
 @pytest.mark.fault("F-CLI-04")
 @pytest.mark.parametrize("name", ["", "dumb", "unknown"])
 def test_no_terminal(ends: tuple[int, TextIO], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one end is no terminal, or it cannot draw, no person can be asked."""
+    """If one end is no terminal, or it cannot draw or show every letter, no person can be asked."""
     _, file = ends
     for stdin, stdout in ((io.StringIO(), file), (file, io.StringIO())):
         with pytest.raises(BackendUnavailable, match=NO_TERMINAL):
             terminal_of(stdin, stdout)
+    latin = io.TextIOWrapper(os.fdopen(os.dup(file.fileno()), "wb", 0), encoding="latin-1")
+    with latin, pytest.raises(BackendUnavailable, match="it speaks latin-1; use a UTF-8 locale"):
+        terminal_of(file, latin)
     monkeypatch.setenv("TERM", name)
     with pytest.raises(BackendUnavailable, match="TERM says it cannot draw"):
         terminal_of(file, file)
