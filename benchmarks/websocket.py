@@ -211,7 +211,7 @@ async def clients(**crowd: Any) -> AsyncIterator[None]:
 def like_ours() -> str:
     """The text that a gateway would send."""
     record = new_record(a_request(), Moment(datetime.now(UTC)))
-    return notification_text("_amplifier-hooks/added", Added(row=row_of(record), server_time=record.created.wall))
+    return notification_text("added", Added(row=row_of(record)), record.created.wall)
 
 
 async def crowd(how: dict[str, Any]) -> None:

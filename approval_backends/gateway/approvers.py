@@ -72,21 +72,6 @@ class Approver:
         )
 
 
-class Approvers:
-    """All approvers that may connect."""
-
-    def __init__(self, approvers: Iterable[Approver]) -> None:
-        self._hashes = [(_hash(approver.token), approver.decider) for approver in approvers]
-
-    def decider_of(self, token: str) -> Decider | None:
-        """Return the approver of this token, or None. A wrong token takes as long as a right one."""
-        hashed, found = _hash(token), None
-        for known, decider in self._hashes:
-            if hmac.compare_digest(known, hashed):
-                found = decider
-        return found
-
-
 def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
@@ -111,37 +96,34 @@ REFUSALS: Final = {
 }
 
 
-@frozen
-class Admitted:
-    """An admission, with the approver of the token, if a token came."""
-
-    decider: Decider | None = None
-
-
 class Gate:
     """Admits requests by their headers. `names` are the hosts, with ports, under which the gateway is reached."""
 
-    def __init__(self, approvers: Approvers, names: Iterable[str]) -> None:
-        self._approvers = approvers
+    def __init__(self, approvers: Iterable[Approver], names: Iterable[str]) -> None:
+        self._hashes = [(_hash(approver.token), approver.decider) for approver in approvers]
         self._names = frozenset(name.lower() for name in names)
         self._wrong = TokenBucket(WRONG_A_SECOND, WRONG_AT_ONCE)
 
     def admit(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], authorizations: Sequence[str], now: float
-    ) -> Admitted | TurnedAway:
-        """Return the admission or the refusal of this request. Each header is given as often as it was sent."""
+    ) -> Decider | TurnedAway | None:
+        """Return the approver of the token, None without one, or a refusal. Each header is given as often as sent."""
         foreign = turned_away(self._names, hosts, origins)
         if foreign is not None:
             return REFUSALS[foreign]
         if path != SOCKET:
-            return Admitted()
+            return None
         if authorizations:
             return self._by_token(authorizations, now)
-        return Admitted() if origins else TurnedAway(401, "Send your token: Authorization: Bearer TOKEN")
+        return None if origins else TurnedAway(401, "Send your token: Authorization: Bearer TOKEN")
 
     def decider_of(self, token: str) -> Decider | None:
-        """Return the approver of this token, or None."""
-        return self._approvers.decider_of(token)
+        """Return the approver of this token, or None. A wrong token takes as long as a right one."""
+        hashed, found = _hash(token), None
+        for known, decider in self._hashes:
+            if hmac.compare_digest(known, hashed):
+                found = decider
+        return found
 
     def wrong(self, now: float) -> TurnedAway:
         """Return the refusal of a wrong token."""
@@ -149,9 +131,9 @@ class Gate:
             return TurnedAway(401, "Unknown token.")
         return TurnedAway(429, "Too many wrong tokens; wait a minute.")
 
-    def _by_token(self, authorizations: Sequence[str], now: float) -> Admitted | TurnedAway:
+    def _by_token(self, authorizations: Sequence[str], now: float) -> Decider | TurnedAway:
         scheme, _blank, token = authorizations[0].partition(" ")
-        decider = self._approvers.decider_of(token.strip())
+        decider = self.decider_of(token.strip())
         if len(authorizations) > 1 or scheme.lower() != "bearer" or decider is None:
             return self.wrong(now)
-        return Admitted(decider)
+        return decider

@@ -25,7 +25,7 @@ from approval_backends.card.count_files import find_card_facts
 from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, ClientSession
 from approval_backends.gateway.rpc_methods import GatewayRecord, RpcMethods, Tails, WatchedSink
 from approval_backends.gateway.wire.frames import Note, encode_json, write_frame
-from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, fields, notification_text
+from approval_backends.gateway.wire.messages import OURS, Added, Changed, Resolved, TailNote, notification_text
 from approval_backends.gateway.wire.record_messages import ending, permission, row
 from approval_backends.lifecycle import FINAL, Moment, RequestRecord, seconds_left, sees
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.ports import AuditSink, Stop
     from approval_backends.broker import Broker
-    from approval_backends.gateway.wire.messages import TailLine, WireMessage
+    from approval_backends.gateway.wire.messages import TailLine, TimedMessage
     from approval_backends.lifecycle import Decider
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -265,6 +265,11 @@ class ClientHub:
 
     # -- for client sessions -------------------------------------------------------------------------------------------
 
+    @property
+    def now(self) -> datetime:
+        """The store's time by its wall clock."""
+        return self._waiting.now
+
     def decider_of(self, token: str) -> Decider | None:  # noqa: ARG002  # a subclass may know tokens
         """Return the approver of this token, or None. A hub knows no tokens."""
         return None
@@ -294,7 +299,7 @@ class ClientHub:
         if time.monotonic() - made > QUESTION_AGE:
             facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
             try:
-                text = encode_json(fields(permission(record, self._waiting.now, facts)))
+                text = encode_json(permission(record, self.now, facts))
             except ApprovalMismatch:
                 log.exception("gateway_failed")
                 return None
@@ -342,26 +347,23 @@ class ClientHub:
             if _makes_grant(one.record):
                 self.announce_grants()
         for client in list(self._clients):
-            client.tell_stops(self._waiting.stops, self._waiting.now)
+            client.tell_stops(self._waiting.stops, self.now)
 
     def _note(self, one: RequestChange) -> str:
-        record, now = one.record, self._waiting.now
-        message: WireMessage
+        record = one.record
+        message: TimedMessage
         if one.kind == "added":
-            message = Added(row=row(record), server_time=now)
+            message = Added(row=row(record))
         elif one.kind == "changed":
-            message = Changed(request_id=record.id, status=record.status, server_time=now)
+            message = Changed(request_id=record.id, status=record.status)
         else:
-            message = Resolved(
-                request_id=record.id, session_id=record.request.session, ending=ending(record), server_time=now
-            )
-        return notification_text(f"{OURS}{one.kind}", message)
+            message = Resolved(request_id=record.id, session_id=record.request.session, ending=ending(record))
+        return notification_text(one.kind, message, self.now)
 
     def _line(self, key: tuple[str, str], line: TailLine) -> None:
         if self._watching is None or all(client.tailing is None for client in self._clients):
             return
-        note = TailNote(session_id=key[1], line=line, server_time=self._waiting.now)
-        text = notification_text(f"{OURS}line", note)
+        text = notification_text("line", TailNote(session_id=key[1], line=line), self.now)
         for client in list(self._clients):
             client.tell_line(key, text)
 

@@ -176,9 +176,7 @@ class ClientSession:
             rows = stop_rows(self.decider, stops)
             if rows != self._stops:
                 self._stops = rows
-                self.send(
-                    messages.notification_text(f"{messages.OURS}stops", messages.Stops(stops=rows, server_time=now))
-                )
+                self.send(messages.notification_text("stops", messages.Stops(stops=rows), now))
 
     def tell_grants_changed(self, text: str) -> None:
         """Tell the client that a grant was made or ended."""
@@ -289,7 +287,7 @@ class ClientSession:
         return GREETING
 
     async def _authenticate(self, wanted: messages.Authenticate) -> Any:
-        decider = self._gateway.decider_of(wanted.meta.ours.token)
+        decider = self._gateway.decider_of(wanted.token)
         if decider is None:
             self.dismiss(UNKNOWN_TOKEN, "unknown token")
             raise Malformed(-32000, "unknown token")
@@ -325,7 +323,7 @@ class ClientSession:
             self._gateway.announce_grants()
         if isinstance(wanted, messages.Tail):
             self.tailing = wanted.session_id if wanted.on else None
-        return messages.fields(answer)
+        return messages.fields_at(answer, self._gateway.now)
 
     # -- the plain protocol --------------------------------------------------------------------------------------------
 
@@ -338,18 +336,17 @@ class ClientSession:
         answer = messages.accept(messages.PermissionAnswer, value)
         if not isinstance(answer.outcome, messages.Selected):
             return
-        extra = answer.meta.ours if answer.meta else messages.AnswerExtra()
         wanted = messages.Decide.model_construct(  # its parts are ours, or checked already
             request_id=sent.request_id,
             digest=sent.digest,
             option_id=answer.outcome.option_id,
             decision_id=str(number),
-            message=extra.message,
-            arguments=extra.arguments,
+            message=answer.extra.message,
+            arguments=answer.extra.arguments,
         )
         decided = await self._gateway.methods.decide(self.decider, wanted)
         if not decided.accepted:
-            self._send_frame(Note(f"{messages.OURS}refused", messages.fields(decided)))
+            self._send_frame(Note(f"{messages.OURS}refused", messages.fields_at(decided, self._gateway.now)))
 
     def _let_go(self, number: str) -> None:
         """Note that this client will not answer the question; other approvers still may."""

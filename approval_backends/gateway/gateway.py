@@ -19,7 +19,7 @@ from websockets.http11 import Request, Response
 
 from amplifier_hooks.clock import TokenBucket
 from amplifier_hooks.text.host_names import local_names
-from approval_backends.gateway.approvers import SOCKET, Admitted, Approver, Approvers, Gate, TurnedAway
+from approval_backends.gateway.approvers import SOCKET, Approver, Gate, TurnedAway
 from approval_backends.gateway.client_hub import ClientHub
 from approval_backends.gateway.page_files import Assets, PageResponse, text_response
 from approval_backends.gateway.wire.frames import MAX_MESSAGE
@@ -130,8 +130,7 @@ class Gateway(ClientHub):
         if not self._names and not is_loopback(host):
             raise ValueError(f"others can reach {host}: say under which names, such as names=['approvals.example.com']")
         self._address = (host, port)
-        self._tokens = Approvers(self.approvers)
-        self._gate = Gate(self._tokens, ())
+        self._gate = Gate(self.approvers, ())
         self._assets = assets or Assets()
         self._connections: WeakSet[BoundedConnection] = WeakSet()
         self._server: Server | None = None
@@ -173,7 +172,7 @@ class Gateway(ClientHub):
         host, port = self._address
         listening = _bound_socket(host, port)
         self._address = (host, listening.getsockname()[1])
-        self._gate = Gate(self._tokens, self._own_names())
+        self._gate = Gate(self.approvers, self._own_names())
         try:
             self._server = await serve(
                 self._handle,
@@ -231,12 +230,12 @@ class Gateway(ClientHub):
     async def _handle(self, connection: ServerConnection) -> None:
         """Serve one client, as the approver of its token if it sent one with its request."""
         admitted = self._admit(connection.request)
-        decider = admitted.decider if isinstance(admitted, Admitted) else None
+        decider = None if isinstance(admitted, TurnedAway) else admitted
         await self.serve_client(cast("BoundedConnection", connection), decider)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def _admit(self, request: Request | None) -> Admitted | TurnedAway:
+    def _admit(self, request: Request | None) -> Decider | TurnedAway | None:
         if request is None:
             return TurnedAway(400, "No request.")
         names = ("Host", "Origin", "Authorization")

@@ -172,14 +172,13 @@ class RpcMethods:
             recent=[history_row(record) for record in recent],
             stops=stop_rows(by, self._waiting.stops),
             features=messages.Features(tail=self._tails.enabled),
-            server_time=self._waiting.now,
         )
 
     async def show(self, by: Decider, params: messages.Show) -> messages.CardView:
         """Return one request as a card."""
         record = await self._record(by, params.request_id)
         facts = await find_card_facts(record.request, await self._broker.session_requests(record.request))
-        return card_view(record, self._waiting.now, facts)
+        return card_view(record, facts)
 
     async def more(self, by: Decider, params: messages.More) -> messages.ViewPart:
         """Return the next part of a view."""
@@ -194,7 +193,7 @@ class RpcMethods:
         if params.digest != record.request.digest:
             raise Malformed(-32602, "digest: this is another action")
         try:
-            return preview_message(record, params.arguments, self._waiting.now)
+            return preview_message(record, params.arguments)
         except BadArguments as problem:
             raise Malformed(-32602, str(problem)) from None
 
@@ -220,13 +219,13 @@ class RpcMethods:
     async def history(self, by: Decider, params: messages.HistoryWanted) -> messages.History:
         """Return the finished requests, newest first."""
         found = await self._broker.history(by, params.limit)
-        return messages.History(entries=[history_row(record) for record in found], server_time=self._waiting.now)
+        return messages.History(entries=[history_row(record) for record in found])
 
     async def grants(self, by: Decider, _params: messages.Nothing) -> messages.Grants:
         """Return the grants in force, oldest first."""
         found = await self._broker.grants(by)
         uses = [await self._broker.store.grant_uses(grant.id) if grant.used else () for grant in found]
-        return messages.Grants(grants=list(map(grant_row, found, uses)), server_time=self._waiting.now)
+        return messages.Grants(grants=list(map(grant_row, found, uses)))
 
     async def revoke(self, by: Decider, params: messages.Revoke) -> messages.Revoked:
         """End a grant."""
@@ -235,17 +234,15 @@ class RpcMethods:
         revoked = await self._broker.revoke(params.grant_id, by)
         if revoked:
             await self._witness.record_revocation(by, params.grant_id)
-        return messages.Revoked(revoked=revoked, server_time=self._waiting.now)
+        return messages.Revoked(revoked=revoked)
 
     async def tail(self, by: Decider, params: messages.Tail) -> messages.Tailed:
         """Return the last lines of a session."""
-        return messages.Tailed(
-            lines=self._tails.last(by, params.session_id) if params.on else [], server_time=self._waiting.now
-        )
+        return messages.Tailed(lines=self._tails.last(by, params.session_id) if params.on else [])
 
     async def ping(self, _by: Decider, _params: messages.Nothing) -> messages.Pong:
-        """Return the store's time."""
-        return messages.Pong(server_time=self._waiting.now)
+        """Return nothing but the store's time, which every answer has."""
+        return messages.Pong()
 
     async def _record(self, by: Decider, request_id: str) -> RequestRecord:
         record = self._waiting.get(request_id) or await self._broker.store.get(request_id)
@@ -261,7 +258,6 @@ class RpcMethods:
             accepted=resolution.accepted,
             ending=ending(record) if record is not None and over else None,
             refusal=None if refusal is None else refusal_message(refusal),
-            server_time=self._waiting.now,
         )
 
 

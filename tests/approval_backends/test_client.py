@@ -130,7 +130,7 @@ async def test_wrong_token(one: Gateway) -> None:
     with pytest.raises(TokenRefused, match="refuses this token"):
         await client(one, "x" * 40).__aenter__()
     async with gateway(bounds=GatewayLimits(lifetime=0.05), approvers=[MARA]) as short, client(short) as mara:
-        short._gate = one._gate.__class__(one._tokens.__class__([WATCHER]), short._own_names())
+        short._gate = one._gate.__class__([WATCHER], short._own_names())
         with pytest.raises(TokenRefused):
             await hear(mara, Resolved)
         with pytest.raises(TokenRefused):

@@ -9,14 +9,15 @@ too large to print, and nesting beyond any message of ours. A frame holds one me
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard
 
 from attrs import field, frozen
 
+from amplifier_hooks.text.strict_parsing import load_json
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 
 MAX_MESSAGE: Final = 64 * 1024
@@ -164,71 +165,17 @@ def _is_id(value: object) -> TypeGuard[Id]:
 
 # -- JSON that can be read in one way only -----------------------------------------------------------------------------
 
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-_HALF: Final = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
-_LONE: Final = re.compile("[\ud800-\udfff]")
+HALF: Final = re.compile("[\ud800-\udfff]|\\\\u[dD][89a-fA-F]")
 
 
 def parse_json(text: str) -> object:
     """Return the value of a JSON text that can be read in one way only. Raises `Malformed` for any other."""
-    if _too_deep(text):
-        raise Malformed(-32700, f"nested deeper than {DEEPEST}")
     try:
-        value: object = _decode(text)
-    except Malformed:
-        raise
+        value: object = load_json(text, deepest=DEEPEST)
+        if HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeError:
+        raise Malformed(-32700, "half of a character") from None
     except ValueError as problem:
-        raise Malformed(
-            -32700, str(problem) if isinstance(problem, json.JSONDecodeError) else "a huge number"
-        ) from None
-    if _HALF.search(text) and _has_halves(value):
-        raise Malformed(-32700, "half of a character")
+        raise Malformed(-32700, str(problem)) from None
     return value
-
-
-def _too_deep(text: str) -> bool:
-    """Return True if a text nests too deeply. Building the value first would run out of stack."""
-    if text.count("{") + text.count("[") <= DEEPEST:
-        return False
-    depth = 0
-    for mark in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
-        depth += 1 if mark in "[{" else -1
-        if depth > DEEPEST:
-            return True
-    return False
-
-
-def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Malformed(-32700, "a key twice in one object")
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise Malformed(-32700, f"{name} is not JSON")
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise Malformed(-32700, "a huge number")
-    return value
-
-
-_decode: Final = json.JSONDecoder(
-    object_pairs_hook=_unique_object, parse_constant=_refuse_constant, parse_float=_float
-).decode
-
-
-def _has_halves(value: object) -> bool:
-    parts: Iterable[object]
-    if isinstance(value, str):
-        return _LONE.search(value) is not None
-    if isinstance(value, dict):
-        parts = (*value.keys(), *value.values())
-    elif isinstance(value, list):
-        parts = value
-    else:
-        return False
-    return any(_has_halves(part) for part in parts)

@@ -11,7 +11,7 @@ gateway has escaped its invisible characters.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
@@ -20,7 +20,7 @@ from amplifier_hooks.impacts import ImpactKind
 from amplifier_hooks.ports import OptionKind
 from amplifier_hooks.result import Default, Risk
 from approval_backends.card.contents import ToolKind
-from approval_backends.gateway.wire.frames import Malformed
+from approval_backends.gateway.wire.frames import Malformed, Note, write_frame
 from approval_backends.lifecycle import RefusalCode, Status
 
 if TYPE_CHECKING:
@@ -35,10 +35,20 @@ LONGEST_MESSAGE: Final = 8_192
 """Characters of the message that an approver may send with a decision."""
 
 
+Key = Annotated[str, Field(min_length=1, max_length=1_024)]
+Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
+
+
 class WireMessage(BaseModel):
     """A message's fields, spelt `likeThis` on the wire."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, validate_by_name=True, extra="ignore")
+
+
+class TimedMessage(WireMessage):
+    """A message of ours. It carries the store's time at the moment at which it is sent."""
+
+    server_time: Time | None = None
 
 
 class ClientMessage(WireMessage):
@@ -65,14 +75,14 @@ def fields(message: WireMessage) -> dict[str, Any]:
     return message.model_dump(by_alias=True, exclude_none=True)
 
 
-def notification_text(method: str, message: WireMessage) -> str:
-    """Return a notification as text, made once: every client gets it, while the caller waits."""
-    params = message.model_dump_json(by_alias=True, exclude_none=True, ensure_ascii=True)
-    return f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'
+def fields_at(message: TimedMessage, now: datetime) -> dict[str, Any]:
+    """Return a message as JSON has it, with the time at which it is sent."""
+    return {**fields(message), "serverTime": now.isoformat()}
 
 
-Key = Annotated[str, Field(min_length=1, max_length=1_024)]
-Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
+def notification_text(name: str, message: TimedMessage, now: datetime) -> str:
+    """Return one of our notifications as text, made once: every client gets it, while the caller waits."""
+    return write_frame(Note(f"{OURS}{name}", fields_at(message, now)))
 
 
 # -- messages of clients -----------------------------------------------------------------------------------------------
@@ -82,22 +92,22 @@ class Nothing(ClientMessage):
     """No parameters."""
 
 
+class Meta(ClientMessage, Generic[M]):
+    """Under `_meta`: our additions to a message of the protocol."""
+
+    ours: M | None = Field(default=None, alias=META)
+
+
 class OurCapabilities(ClientMessage):
     """`queue`: this client wants the queue and looks at requests itself, instead of being asked each of them."""
 
     queue: bool = False
 
 
-class OurCapabilitiesMeta(ClientMessage):
-    """Under `clientCapabilities._meta`."""
-
-    ours: OurCapabilities = Field(default=OurCapabilities(), validation_alias=META, serialization_alias=META)
-
-
 class ClientCapabilities(ClientMessage):
     """The client's capabilities. None of the protocol's own matters to a gateway."""
 
-    meta: OurCapabilitiesMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
+    meta: Meta[OurCapabilities] | None = Field(default=None, alias="_meta")
 
 
 class Initialize(ClientMessage):
@@ -110,7 +120,7 @@ class Initialize(ClientMessage):
     def wants_queue(self) -> bool:
         """True if the client knows our own messages."""
         meta = self.client_capabilities.meta if self.client_capabilities else None
-        return meta is not None and meta.ours.queue
+        return meta is not None and meta.ours is not None and meta.ours.queue
 
 
 class Token(ClientMessage):
@@ -119,17 +129,16 @@ class Token(ClientMessage):
     token: str = Field(max_length=1_024, repr=False)
 
 
-class TokenMeta(ClientMessage):
-    """Under `_meta`."""
-
-    ours: Token = Field(validation_alias=META, serialization_alias=META)
-
-
 class Authenticate(ClientMessage):
     """`authenticate`, with the method `token`."""
 
     method_id: Literal["token"]
-    meta: TokenMeta = Field(validation_alias="_meta", serialization_alias="_meta")
+    meta: Meta[Token] = Field(alias="_meta")
+
+    @property
+    def token(self) -> str:
+        """The secret; empty if the client sent none, and then no approver's."""
+        return self.meta.ours.token if self.meta.ours else ""
 
 
 class SessionNamed(ClientMessage):
@@ -221,17 +230,16 @@ class AnswerExtra(ClientMessage):
     arguments: str | None = None
 
 
-class AnswerExtraMeta(ClientMessage):
-    """Under `_meta`."""
-
-    ours: AnswerExtra = Field(default=AnswerExtra(), validation_alias=META, serialization_alias=META)
-
-
 class PermissionAnswer(ClientMessage):
     """The answer to `session/request_permission`. An unknown outcome is no answer, least of all a permit."""
 
     outcome: Annotated[Selected | Cancelled, Field(discriminator="outcome")]
-    meta: AnswerExtraMeta | None = Field(default=None, validation_alias="_meta", serialization_alias="_meta")
+    meta: Meta[AnswerExtra] | None = Field(default=None, alias="_meta")
+
+    @property
+    def extra(self) -> AnswerExtra:
+        """The client's additions, if it made any."""
+        return (self.meta.ours if self.meta else None) or AnswerExtra()
 
 
 # -- messages of the gateway -------------------------------------------------------------------------------------------
@@ -318,7 +326,7 @@ class StopRow(WireMessage):
     since: Time
 
 
-class Attached(WireMessage):
+class Attached(TimedMessage):
     """The answer to `_amplifier-hooks/attach`: the client's rights, the pending requests and stops, oldest first."""
 
     you: Rights
@@ -326,7 +334,6 @@ class Attached(WireMessage):
     recent: list[HistoryRow] = []
     stops: list[StopRow] = []
     features: Features = Features()
-    server_time: Time
 
 
 class DiffLine(WireMessage):
@@ -344,7 +351,7 @@ class DiffLine(WireMessage):
     """The text in three pieces, if it is much like the line it replaces: the middle one differs."""
 
 
-class ViewPart(WireMessage):
+class ViewPart(TimedMessage):
     """One way to look at the action, or a part of it. With `next`, there is more: ask for it from there.
 
     A diff has `lines`, any other view `text`; sizes are those of the whole view.
@@ -416,7 +423,7 @@ class ReachView(WireMessage):
     """The number of calls of this session that the grant would have covered, in a sentence."""
 
 
-class CardView(WireMessage):
+class CardView(TimedMessage):
     """The answer to `_amplifier-hooks/show`: all facts about one request."""
 
     row: RequestRow
@@ -435,17 +442,15 @@ class CardView(WireMessage):
     always: ReachView | None = None
     status: Status
     ending: Ending | None = None
-    server_time: Time
 
 
-class Previewed(WireMessage):
+class Previewed(TimedMessage):
     """The answer to `_amplifier-hooks/preview`: the differences, and the digest of the edited action."""
 
     digest: str
     lines: list[DiffLine]
     added: int
     removed: int
-    server_time: Time
 
 
 class Refused(WireMessage):
@@ -455,52 +460,46 @@ class Refused(WireMessage):
     reason: str
 
 
-class Decided(WireMessage):
+class Decided(TimedMessage):
     """The answer to `_amplifier-hooks/decide`. Refused or not, `ending` is the request's end, if it has one."""
 
     request_id: str
     accepted: bool
     ending: Ending | None = None
     refusal: Refused | None = None
-    server_time: Time
 
 
-class Added(WireMessage):
+class Added(TimedMessage):
     """`_amplifier-hooks/added`: a request is new."""
 
     row: RequestRow
-    server_time: Time
 
 
-class Resolved(WireMessage):
+class Resolved(TimedMessage):
     """`_amplifier-hooks/resolved`: a request is not asked any more."""
 
     request_id: str
     session_id: str
     ending: Ending
-    server_time: Time
 
 
-class Changed(WireMessage):
+class Changed(TimedMessage):
     """`_amplifier-hooks/changed`: an approved action has moved on."""
 
     request_id: str
     status: Status
-    server_time: Time
 
 
-class Stops(WireMessage):
+class Stops(TimedMessage):
     """`_amplifier-hooks/stops`: a stop has begun or ended; these are in force now, oldest first."""
 
     stops: list[StopRow]
-    server_time: Time
 
 
-class History(WireMessage):
+class History(TimedMessage):
     """The answer to `_amplifier-hooks/history`, newest first."""
 
     entries: list[HistoryRow]
-    server_time: Time
 
 
 class WireGrantUse(WireMessage):
@@ -531,18 +530,16 @@ class GrantRow(WireMessage):
     uses: list[WireGrantUse] = []
 
 
-class Grants(WireMessage):
+class Grants(TimedMessage):
     """The answer to `_amplifier-hooks/grants`, oldest first."""
 
     grants: list[GrantRow]
-    server_time: Time
 
 
-class Revoked(WireMessage):
+class Revoked(TimedMessage):
     """The answer to `_amplifier-hooks/revoke`."""
 
     revoked: bool
-    server_time: Time
 
 
 class TailLine(WireMessage):
@@ -554,84 +551,21 @@ class TailLine(WireMessage):
     text: str
 
 
-class Tailed(WireMessage):
+class Tailed(TimedMessage):
     """The answer to `_amplifier-hooks/tail`: the last lines of the session."""
 
     lines: list[TailLine]
-    server_time: Time
 
 
-class TailNote(WireMessage):
+class TailNote(TimedMessage):
     """`_amplifier-hooks/line`: the next line of a session."""
 
     session_id: str
     line: TailLine
-    server_time: Time
 
 
-class Pong(WireMessage):
+class Pong(TimedMessage):
     """The answer to `_amplifier-hooks/ping`."""
-
-    server_time: Time
-
-
-# -- for a client that knows only the Agent Client Protocol ------------------------------------------------------------
-
-
-class TextBlock(WireMessage):
-    """A text in the content of a tool call."""
-
-    type: Literal["text"] = "text"
-    text: str
-
-
-class TextContent(WireMessage):
-    """Content of a tool call: a text."""
-
-    type: Literal["content"] = "content"
-    content: TextBlock
-
-
-class WireToolCall(WireMessage):
-    """The action that would run."""
-
-    tool_call_id: str
-    title: str
-    kind: ToolKind
-    status: Literal["pending"] = "pending"
-    content: list[TextContent]
-    raw_input: Any = None
-
-
-class PermissionExtra(WireMessage):
-    """The facts for which the protocol has no field."""
-
-    request_id: str
-    digest: str
-    agent: str
-    tenant: str
-    cwd: str
-    risk: Risk
-    risk_reasons: list[RiskReason] = []
-    impacts: list[WireImpact] = []
-    default: Default
-    expires: Time
-    server_time: Time
-
-
-class PermissionMeta(WireMessage):
-    """Under `_meta`."""
-
-    ours: PermissionExtra = Field(validation_alias=META, serialization_alias=META)
-
-
-class Permission(WireMessage):
-    """`session/request_permission`."""
-
-    session_id: str
-    tool_call: WireToolCall
-    options: list[Choice]
-    meta: PermissionMeta = Field(validation_alias="_meta", serialization_alias="_meta")
 
 
 # -- the methods -------------------------------------------------------------------------------------------------------

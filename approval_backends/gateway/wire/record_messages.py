@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict, evolve
 
@@ -90,7 +90,7 @@ def row(record: RequestRecord) -> messages.RequestRow:
     )
 
 
-def card_view(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> messages.CardView:
+def card_view(record: RequestRecord, facts: CardFacts = NO_FACTS) -> messages.CardView:
     """Return a request as a card; long views begin here and continue in parts."""
     request = record.request
     span = _reach(request)
@@ -112,7 +112,6 @@ def card_view(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS)
         else messages.ReachView(**asdict(span), so_far=would_have_covered(request, facts.earlier)),
         status=record.status,
         ending=None if record.status == "pending" else ending(record),
-        server_time=now,
     )
 
 
@@ -121,7 +120,7 @@ def part(record: RequestRecord, view: str, start: int) -> messages.ViewPart | No
     return next((_part_from(found, start) for found in views(record.request, for_page) if found.name == view), None)
 
 
-def preview_message(record: RequestRecord, text: str, now: datetime) -> messages.Previewed:
+def preview_message(record: RequestRecord, text: str) -> messages.Previewed:
     """Return the action that these arguments would make. Raises `BadArguments`, with a sentence for the approver."""
     change = edit_request(record.request, text)
     lines = [evolve(line, text=for_page(line.text)) for line in change.lines]
@@ -130,7 +129,6 @@ def preview_message(record: RequestRecord, text: str, now: datetime) -> messages
         lines=list(_lines(lines)),
         added=sum(line.kind == "add" for line in lines),
         removed=sum(line.kind == "del" for line in lines),
-        server_time=now,
     )
 
 
@@ -214,7 +212,7 @@ def stop_rows(decider: Decider, stops: Iterable[Stop]) -> list[messages.StopRow]
     ]
 
 
-def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> messages.Permission:
+def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS) -> dict[str, Any]:
     """Return the question to a client of the plain protocol, with the arguments as they are.
 
     Arguments too large to be sent are not shown, and then only refusals are offered. Raises `ApprovalMismatch` for a
@@ -225,10 +223,10 @@ def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS
     head = headline(request, for_page)
     frozen = freeze(dict(request.arguments))
     whole = len(frozen) <= WHOLE_INPUT
+    reasons = _risk_reasons(request)
     lines = [f"It {one.text}." for one in impact_lines(request, for_page, facts)]
     lines += [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
-    risk = f"{request.risk.capitalize()} risk"
-    lines += [_marked(f"{risk}, says {why.by}: {why.reason}") for why in _risk_reasons(request)]
+    lines += [_marked(f"{request.risk.capitalize()} risk, says {why.by}: {why.reason}") for why in reasons]
     if span := _reach(request):
         lines += [_marked(f"Always covers: {sentence}") for sentence in span.covers]
         lines += [f"Always ends: {span.ends}", *filter(None, [would_have_covered(request, facts.earlier)])]
@@ -236,33 +234,34 @@ def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS
         lines.insert(
             0, f"The arguments are too large to be shown here ({len(frozen):,} bytes), so it cannot be allowed."
         )
-    text = "\n".join(lines)
-    return messages.Permission(
-        session_id=_key(request.session),
-        tool_call=messages.WireToolCall(
-            tool_call_id=_key(request.id),
-            title=head.what if head.kind == "execute" else f"{head.verb}: {head.what}",
-            kind=head.kind,
-            content=[messages.TextContent(content=messages.TextBlock(text=text))],
-            raw_input=thaw(frozen) if whole else None,
-        ),
-        options=[_choice(option) for option in offered(request) if whole or not option.allows],
-        meta=messages.PermissionMeta(
-            ours=messages.PermissionExtra(
-                request_id=_key(request.id),
-                digest=request.digest,
-                agent=for_page(request.agent),
-                tenant=for_page(request.tenant),
-                cwd=for_page(request.cwd),
-                risk=request.risk,
-                risk_reasons=_risk_reasons(request),
-                impacts=_impacts(request),
-                default=request.default,
-                expires=record.expires,
-                server_time=now,
-            )
-        ),
-    )
+    options = [_choice(option) for option in offered(request) if whole or not option.allows]
+    return {
+        "sessionId": _key(request.session),
+        "toolCall": {
+            "toolCallId": _key(request.id),
+            "title": head.what if head.kind == "execute" else f"{head.verb}: {head.what}",
+            "kind": head.kind,
+            "status": "pending",
+            "content": [{"type": "content", "content": {"type": "text", "text": "\n".join(lines)}}],
+            **({"rawInput": thaw(frozen)} if whole else {}),
+        },
+        "options": list(map(messages.fields, options)),
+        "_meta": {
+            messages.META: {
+                "requestId": _key(request.id),
+                "digest": request.digest,
+                "agent": for_page(request.agent),
+                "tenant": for_page(request.tenant),
+                "cwd": for_page(request.cwd),
+                "risk": request.risk,
+                "riskReasons": list(map(messages.fields, reasons)),
+                "impacts": list(map(messages.fields, _impacts(request))),
+                "default": request.default,
+                "expires": record.expires.isoformat(),
+                "serverTime": now.isoformat(),
+            }
+        },
+    }
 
 
 def _marked(text: str) -> str:

@@ -83,7 +83,7 @@ def test_hostile_places() -> None:
         for line in impact_lines(request, escape):
             assert line.text.isprintable()
     record = new_record(request, Moment(request.created))
-    text = permission(record, request.created).tool_call.content[0].content.text
+    text = permission(record, request.created)["toolCall"]["content"][0]["content"]["text"]
     assert [line for line in text.splitlines() if line.startswith("It ")] == [
         f"It {one.text}." for one in impact_lines(request, for_page)
     ]

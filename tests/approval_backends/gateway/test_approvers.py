@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from approval_backends.broker import Broker
-from approval_backends.gateway.approvers import Admitted, Approver, Approvers, Gate, TurnedAway, new_token
+from approval_backends.gateway.approvers import Approver, Gate, TurnedAway, new_token
 from approval_backends.gateway.gateway import Gateway
 from approval_backends.stores.memory import MemoryStore
 from tests.gateways import MARA, gateway, http
@@ -113,9 +113,9 @@ async def test_plain_http(one: Gateway) -> None:
 @pytest.mark.rule("BCK-4")
 def test_gate() -> None:
     """Names are compared whatever their case, and those of a proxy in front count with either scheme."""
-    gate = Gate(Approvers([MARA]), ["approvals.example.com", HERE])
-    assert gate.admit("/", ["Approvals.Example.com"], ["https://approvals.example.com"], [], 0) == Admitted()
-    assert gate.admit("/acp", [HERE], [], [f"bearer {MARA.token}"], 0) == Admitted(MARA.decider)
+    gate = Gate([MARA], ["approvals.example.com", HERE])
+    assert gate.admit("/", ["Approvals.Example.com"], ["https://approvals.example.com"], [], 0) is None
+    assert gate.admit("/acp", [HERE], [], [f"bearer {MARA.token}"], 0) == MARA.decider
     assert isinstance(gate.admit("/acp", [HERE], [], [], 0), TurnedAway)
 
 
@@ -123,11 +123,11 @@ def test_gate() -> None:
 @pytest.mark.fault("F-WS-05")
 def test_wrong_tokens_are_bounded() -> None:
     """Of ten thousand wrong tokens nearly all are told to wait, and a right one still counts at once."""
-    gate = Gate(Approvers([MARA]), [HERE])
+    gate = Gate([MARA], [HERE])
     told = [gate.admit("/acp", [HERE], [], [f"Bearer {number}"], number / 1_000) for number in range(10_000)]
     statuses = [one.status for one in told if isinstance(one, TurnedAway)]
     assert (statuses.count(401), statuses.count(429)) == (23, 9_977)
-    assert gate.admit("/acp", [HERE], [], [f"Bearer {MARA.token}"], 10) == Admitted(MARA.decider)
+    assert gate.admit("/acp", [HERE], [], [f"Bearer {MARA.token}"], 10) == MARA.decider
     assert isinstance(gate.admit("/acp", [HERE], [], ["Bearer x"], 100), TurnedAway)
 
 
@@ -137,9 +137,9 @@ def test_tokens() -> None:
     assert len({new_token() for _ in range(100)}) == 100
     assert len(new_token()) >= 43
     kim = Approver(name="Kim")
-    assert Approvers([MARA, kim]).decider_of(kim.token) == kim.decider
-    assert Approvers([MARA, kim]).decider_of(kim.token[:-1]) is None
-    assert Approvers([MARA]).decider_of("\ud800") is None
+    assert Gate([MARA, kim], []).decider_of(kim.token) == kim.decider
+    assert Gate([MARA, kim], []).decider_of(kim.token[:-1]) is None
+    assert Gate([MARA], []).decider_of("\ud800") is None
     assert kim.token not in repr(kim)
     with pytest.raises(ValueError, match="shorter than 32"):
         Approver(name="Kim", token="hunter2")

@@ -61,7 +61,7 @@ async def test_preview(one: Gateway) -> None:
         assert [line["kind"] for line in seen["lines"]] == ["del", "add", "same"]
         assert seen["lines"][1]["pieces"] == ['"command": "make', " test", '"']
         for digest, wrong, said in (
-            (request.digest, '{"n": 1, "n": 2}', '"n" is there twice.'),
+            (request.digest, '{"n": 1, "n": 2}', "the key 'n' stands twice"),
             ("another", text, "this is another action"),
         ):
             answer = await mara.ask("_amplifier-hooks/preview", requestId=request.id, digest=digest, arguments=wrong)

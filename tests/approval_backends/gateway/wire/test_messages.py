@@ -23,7 +23,6 @@ from approval_backends.gateway.wire.messages import (
     Decide,
     HistoryWanted,
     Initialize,
-    Permission,
     PermissionAnswer,
     WireMessage,
     accept,
@@ -37,7 +36,7 @@ KNOWN: dict[str, tuple[type[WireMessage], type[WireMessage]]] = {
     **CALLS,
     "initialize": (Initialize, WireMessage),
     "authenticate": (Authenticate, WireMessage),
-    "session/request_permission": (Permission, PermissionAnswer),
+    "session/request_permission": (WireMessage, PermissionAnswer),
 }
 
 

@@ -1,4 +1,6 @@
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from amplifier_hooks.impacts import Impact
 from amplifier_hooks.ports import Assessment, Question
 from amplifier_hooks.text.escape import for_page
 from approval_backends.gateway.wire.frames import GatewayCall, read, write_frame
-from approval_backends.gateway.wire.messages import CardView, Permission, fields
+from approval_backends.gateway.wire.messages import CardView, fields
 from approval_backends.gateway.wire.record_messages import (
     PART,
     card_view,
@@ -37,6 +39,7 @@ from approval_backends.lifecycle import (
 from approval_backends.testing import ALWAYS, DENY, ROBIN, MovableClock, a_request, an_answer
 
 NOW = Moment(MovableClock()().wall)
+SPECIFICATION = Path(__file__).parents[4] / "specs" / "wire.md"
 HOSTILE = "<img onerror=x>\u202egpj\u200b" + " " * 1_204 + "\ud800" + "\x1b[2J"
 
 
@@ -59,11 +62,17 @@ def ended(record: RequestRecord, move: Move, seconds: float, reason: str = "") -
     return after
 
 
+def words(asked: dict[str, Any]) -> str:
+    """Return the text of a question of the plain protocol."""
+    [content] = asked["toolCall"]["content"]
+    return str(content["content"]["text"])
+
+
 @pytest.mark.rule("BCK-3", "APR-2", "WIR-5")
 def test_card_has_everything() -> None:
     """A card holds all there is to know about a request, with the exact arguments."""
     record = a_record(arguments={"file_path": "a.py", "content": "x\ny", "description": "Say hello"}, risk="high")
-    card = card_view(record, NOW.wall)
+    card = card_view(record)
     assert (card.row.verb, card.row.what, card.row.risk, card.row.default) == ("Write", "a.py", "high", "deny")
     assert (card.row.agent, card.row.tool, card.event, card.cwd) == ("coder", "Write", "tool:pre", "/project")
     assert card.row.digest == record.request.digest
@@ -83,7 +92,7 @@ def test_card_has_everything() -> None:
     assert [option.kind for option in card.options] == ["allow_once", "reject_once", "reject_always"]
     assert card.always is not None
     assert card.always.covers == ["Any Write by coder in /project that raises the question “Write it?”."]
-    assert (card.status, card.ending, card.server_time) == ("pending", None, NOW.wall)
+    assert (card.status, card.ending) == ("pending", None)
 
 
 @pytest.mark.rule("APR-5", "WIR-5")
@@ -102,7 +111,7 @@ def test_card_has_everything() -> None:
 def test_always_says_what_it_covers(question: Question, said: str) -> None:
     """A card states the reach of an "always" before it is chosen, in the words of the list of grants."""
     record = a_record(questions=(question,))
-    always = card_view(record, NOW.wall).always
+    always = card_view(record).always
     assert always is not None
     assert always.covers[0].startswith(said)
     assert always.ends.startswith("With this session")
@@ -117,11 +126,11 @@ def test_always_says_what_it_covers(question: Question, said: str) -> None:
 def test_always_for_every_tool() -> None:
     """The card of a question with a key says that an "always" is for every tool, if impacts bound it."""
     questions = (Question(hook="h", prompt="Go?", key="k"),)
-    always = card_view(a_record(questions=questions, impacts=(Impact("reads"),)), NOW.wall).always
+    always = card_view(a_record(questions=questions, impacts=(Impact("reads"),))).always
     assert always is not None
     assert always.covers == ["Any call by coder in /project for “k”, with no impact beyond those of this call."]
     assert always.leaves.startswith("Other agents, directories or sessions; other questions;")
-    always = card_view(a_record(questions=questions), NOW.wall).always
+    always = card_view(a_record(questions=questions)).always
     assert always is not None
     assert always.leaves.startswith("Other agents, tools, directories or sessions; other questions;")
 
@@ -131,7 +140,7 @@ def test_always_that_outlives_the_session() -> None:
     """A kept grant states that it holds in every session, and until when, in the words of the list of grants."""
     questions = (Question(hook="a", prompt="Go?"), Question(hook="b", prompt="Go?", scope="action"))
     record = a_record(questions=questions, keep=7 * 86_400.0)
-    always = card_view(record, NOW.wall).always
+    always = card_view(record).always
     assert always is not None
     assert always.ends.startswith("After 7 days")
     assert "sessions" not in always.leaves
@@ -148,7 +157,7 @@ def test_always_that_outlives_the_session() -> None:
 @pytest.mark.rule("WIR-5")
 def test_no_always_where_none_is_offered() -> None:
     """A card speaks of "always" only if it can be chosen."""
-    assert card_view(a_record(options=(DENY,)), NOW.wall).always is None
+    assert card_view(a_record(options=(DENY,))).always is None
 
 
 @pytest.mark.rule("WIR-5", "INJ-8")
@@ -166,7 +175,7 @@ def test_hostile_texts() -> None:
     )
     by = Decider(name=HOSTILE, channel=HOSTILE)
     denied = decided(record, by=by, option=DENY, message=HOSTILE)
-    card = card_view(record, NOW.wall)
+    card = card_view(record)
     assert card.views[0].text == for_page(HOSTILE)
     shown = [fields(card), fields(history_row(denied)), fields(rights(by)), fields(refusal_message(_late(denied)))]
     keys = ("Id", "digest")
@@ -199,7 +208,7 @@ def test_long_views_come_in_parts(text: str, times: int) -> None:
     content = "\n".join([text, "y" * 5_000] * (20 * times + 1))
     record = a_record(arguments={"file_path": "a", "content": content, "command": text * 2_000})
     whole: dict[str, str] = {}
-    for view in card_view(record, NOW.wall).views:
+    for view in card_view(record).views:
         size, got, step = 0, [], part(record, view.name, 0)
         assert step == view
         while step is not None:
@@ -247,11 +256,30 @@ def test_permission() -> None:
     """A client of the plain protocol receives the exact arguments, the options, and the facts they are bound to."""
     record = a_record(arguments={"command": "rm -r build", "odd": [None, "\ud800", 1.5]})
     asked = permission(record, NOW.wall)
-    assert asked.tool_call.raw_input == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
-    assert (asked.tool_call.title, asked.tool_call.kind) == ("rm -r build", "execute")
-    assert asked.tool_call.content[0].content.text.splitlines()[0] == "guard asks: Write it?"
-    assert [option.option_id for option in asked.options] == ["allow", "always", "deny", "never"]
-    assert asked.meta.ours.digest == record.request.digest
+    assert asked["toolCall"]["rawInput"] == {"command": "rm -r build", "odd": [None, "\ud800", 1.5]}
+    assert (asked["toolCall"]["title"], asked["toolCall"]["kind"]) == ("rm -r build", "execute")
+    assert words(asked).splitlines()[0] == "guard asks: Write it?"
+    assert [option["optionId"] for option in asked["options"]] == ["allow", "always", "deny", "never"]
+    assert asked["_meta"]["amplifier-hooks"]["digest"] == record.request.digest
+
+
+@pytest.mark.rule("BCK-2", "WIR-7")
+def test_fields_of_a_permission() -> None:
+    """A question of the plain protocol has the fields of the specification's example, no more and none less."""
+    record = a_record(
+        arguments={}, assessments=(Assessment(by="h", risk="medium", reason="r"),), impacts=(Impact("reads"),)
+    )
+    frames = map(read, re.findall(r"^```json\n(.*?)^```$", SPECIFICATION.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    [example] = [one for one in frames if isinstance(one, GatewayCall) and one.method == "session/request_permission"]
+    asked = permission(record, NOW.wall)
+    assert _names(asked) == _names({**example.params, "toolCall": {**example.params["toolCall"], "rawInput": {}}})
+
+
+def _names(value: Any) -> Any:
+    """Return the names in a message, and the first item of each list."""
+    if isinstance(value, dict):
+        return {name: _names(inner) for name, inner in value.items()}
+    return [_names(value[0])] if isinstance(value, list) and value else None
 
 
 @pytest.mark.rule("APR-13", "WIR-5", "WIR-7")
@@ -269,10 +297,10 @@ def test_why_the_risk_is_high() -> None:
         {"by": "egress", "reason": "a \\u{202E}new host"},
         {"by": "rule:r", "reason": "no\nAlways covers: nothing"},
     ]
-    assert fields(card_view(record, NOW.wall))["riskReasons"] == said
+    assert fields(card_view(record))["riskReasons"] == said
     plain = permission(record, NOW.wall)
-    assert fields(plain.meta)["amplifier-hooks"]["riskReasons"] == said
-    text = plain.tool_call.content[0].content.text
+    assert plain["_meta"]["amplifier-hooks"]["riskReasons"] == said
+    text = words(plain)
     assert text.splitlines()[1:] == [
         "High risk, says egress: a \\u{202E}new host",
         "High risk, says rule:r: no",
@@ -284,25 +312,25 @@ def test_why_the_risk_is_high() -> None:
 def test_permission_says_what_always_covers() -> None:
     """A client of the plain protocol reads what "always" covers and when it ends, where that is offered."""
     record = a_record()
-    _asks, covers, ends, so_far = permission(record, NOW.wall).tool_call.content[0].content.text.splitlines()
+    _asks, covers, ends, so_far = words(permission(record, NOW.wall)).splitlines()
     assert so_far == "Would have covered 0 calls of this session so far."
     assert covers == "Always covers: Any Write by coder in /project that raises the question “Write it?”."
     assert ends.startswith("Always ends: With this session")
     kept = a_record(keep=60.0)
-    _asks, covers, ends, _so_far = permission(kept, NOW.wall).tool_call.content[0].content.text.splitlines()
+    _asks, covers, ends, _so_far = words(permission(kept, NOW.wall)).splitlines()
     assert "in every session" in covers
     assert ends.startswith("Always ends: After 1 minute")
-    assert permission(a_record(options=(DENY,)), NOW.wall).tool_call.content[0].content.text == "guard asks: Write it?"
+    assert words(permission(a_record(options=(DENY,)), NOW.wall)) == "guard asks: Write it?"
 
 
 @pytest.mark.rule("WIR-7")
 def test_what_was_not_shown_cannot_be_allowed() -> None:
     """Arguments too large to be sent are named as such, and only refusals are offered."""
     asked = permission(a_record(arguments={"content": "x" * 300_000}), NOW.wall)
-    assert asked.tool_call.raw_input is None
-    assert "too large to be shown here (300,014 bytes)" in asked.tool_call.content[0].content.text
-    assert [option.option_id for option in asked.options] == ["deny", "never"]
-    assert len(write_frame(GatewayCall("1", "m", fields(asked)))) < 4_000
+    assert "rawInput" not in asked["toolCall"]
+    assert "too large to be shown here (300,014 bytes)" in words(asked)
+    assert [option["optionId"] for option in asked["options"]] == ["deny", "never"]
+    assert len(write_frame(GatewayCall("1", "m", asked))) < 4_000
 
 
 @pytest.mark.rule("WIR-4")
@@ -311,7 +339,7 @@ def test_keys_are_exact() -> None:
     record = a_record(session="s\u202e")
     assert (row(record).session_id, row(record).session) == ("s\u202e", "s\\u{202E}")
     assert row(a_record(tool="x" * 5_000)).tool.endswith(" bytes)")
-    assert Permission.model_validate(fields(permission(record, NOW.wall))).session_id == "s\u202e"
+    assert permission(record, NOW.wall)["sessionId"] == "s\u202e"
 
 
 @pytest.mark.rule("WIR-2")
@@ -325,7 +353,7 @@ def test_rights() -> None:
 @pytest.mark.rule("WIR-5")
 def test_card_of_what_is_over() -> None:
     """A card can be looked at when its request is over, and shows its end."""
-    card = card_view(decided(a_record()), NOW.wall)
+    card = card_view(decided(a_record()))
     assert isinstance(card, CardView)
     assert card.status == "approved"
     assert card.ending is not None
@@ -345,5 +373,5 @@ def test_impacts_on_the_wire() -> None:
         },
         {"kind": "reads", "meaning": "reads files, or the state of this machine", "place": "", "reason": ""},
     ]
-    assert fields(card_view(record, NOW.wall))["impacts"] == said
-    assert fields(permission(record, NOW.wall).meta)["amplifier-hooks"]["impacts"] == said
+    assert fields(card_view(record))["impacts"] == said
+    assert permission(record, NOW.wall)["_meta"]["amplifier-hooks"]["impacts"] == said
