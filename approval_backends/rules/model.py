@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import stat
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from attrs import frozen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from amplifier_hooks.errors import InvalidRegistration
@@ -158,13 +158,16 @@ def _reason(given: object) -> object:
     return given
 
 
+Condition = ArgumentCondition | CommandCondition | ImpactCondition | PathCondition
+
+
 class StrictRulesModel(BaseModel):
     """A model that guesses nothing: an unknown key or a value of another kind is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
-class RuleModel(StrictRulesModel):
+class Rule(StrictRulesModel):
     """One rule of a file. All of its conditions have to hold."""
 
     id: Annotated[str, PlainValidator(_id), Field(description="a name of its own")]
@@ -219,8 +222,9 @@ class RuleModel(StrictRulesModel):
             ),
         ]
 
-    def to_rule(self, line: int) -> Rule:
-        """Return the rule, ready to be checked against calls."""
+    @cached_property
+    def checks(self) -> tuple[tuple[Condition, ...], AcceptedArguments | None]:
+        """The conditions on a call, and for an allow the arguments that it accepts: a deny or ask takes any."""
         strict = self.action == "allow"
         conditions: list[Condition] = []
         named = {*(self.arguments or ()), *(self.other_arguments or ())}
@@ -236,56 +240,7 @@ class RuleModel(StrictRulesModel):
             conditions.append(ImpactCondition(self.impact, strict))
             named |= argument_names()
         accepted = AcceptedArguments(None if self.other_arguments is None else frozenset(named))
-        return Rule(
-            id=self.id,
-            action=self.action,
-            line=line,
-            event=self.event,
-            tool=self.tool,
-            risk=self.risk,
-            conditions=tuple(conditions),
-            accepted=accepted if strict else None,
-            hooks=self.hooks,
-            reason=self.reason,
-            with_risk=self.with_risk,
-            risk_reason=self.risk_reason,
-        )
-
-
-class RulesModel(StrictRulesModel):
-    """A whole file."""
-
-    version: Annotated[Literal[1], PlainValidator(_version), Field(description="1")]
-    otherwise: Literal["ask", "deny"] | None = None
-    report_only: bool = False
-    rules: Annotated[list[RuleModel], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
-
-
-def takes_part(action: RuleAction, finding: ConditionFinding) -> bool:
-    """Return True if a rule takes part in the verdict: an undecided rule does, unless it would allow."""
-    return finding.met is True or (finding.met is None and action != "allow")
-
-
-Condition = ArgumentCondition | CommandCondition | ImpactCondition | PathCondition
-
-
-@frozen(kw_only=True)
-class Rule:
-    """One rule, ready to be checked against calls."""
-
-    id: str
-    action: RuleAction
-    line: int
-    event: Matcher
-    tool: Matcher
-    risk: frozenset[Risk] | None
-    conditions: tuple[Condition, ...]
-    accepted: AcceptedArguments | None
-    """The arguments of an allow; a deny or ask applies whatever the other arguments are."""
-    hooks: tuple[str, ...]
-    reason: str
-    with_risk: Risk | None
-    risk_reason: str
+        return tuple(conditions), accepted if strict else None
 
     def check(self, subject: Subject) -> ConditionFinding:
         """Return whether all conditions are met. The first unmet one, else an undecided one, gives the reason."""
@@ -305,21 +260,32 @@ class Rule:
                 return last
             if last.met is None:
                 doubtful = doubtful or last
-        if self.accepted is not None and (finding := self.accepted.check(subject)).met is not True:
+        accepted = self.checks[1]
+        if accepted is not None and (finding := accepted.check(subject)).met is not True:
             return finding
         return doubtful or last
 
     def _findings(self, subject: Subject) -> Iterator[ConditionFinding]:
         if self.risk is not None:
             risk = subject.facts.risk
-            met = risk in self.risk
-            yield ConditionFinding(met, f"the risk is {risk}" if met else f"the risk is {risk}, not {self._risks}")
-        for condition in self.conditions:
+            wanted = "" if risk in self.risk else f", not {' or '.join(one for one in RISKS if one in self.risk)}"
+            yield ConditionFinding(not wanted, f"the risk is {risk}{wanted}")
+        for condition in self.checks[0]:
             yield condition.check(subject)
 
-    @property
-    def _risks(self) -> str:
-        return " or ".join(risk for risk in RISKS if self.risk and risk in self.risk)
+
+class RulesModel(StrictRulesModel):
+    """A whole file."""
+
+    version: Annotated[Literal[1], PlainValidator(_version), Field(description="1")]
+    otherwise: Literal["ask", "deny"] | None = None
+    report_only: bool = False
+    rules: Annotated[list[Rule], Field(min_length=1, max_length=MOST_RULES, description="a list of rules")]
+
+
+def takes_part(action: RuleAction, finding: ConditionFinding) -> bool:
+    """Return True if a rule takes part in the verdict: an undecided rule does, unless it would allow."""
+    return finding.met is True or (finding.met is None and action != "allow")
 
 
 def _name_finding(matcher: Matcher, name: str, what: str) -> ConditionFinding:
@@ -391,7 +357,7 @@ def _mistake(error: ErrorDetails, lines: dict[KeyPath, int]) -> tuple[int, str]:
     if not at or (at[0] == "rules" and error["type"] in ("list_type", "model_type", "too_short")):
         return lines[known], SHAPES[min(len(at), 2)]
     if at[0] == "rules" and len(at) > 1:
-        return lines[known], error_sentence({**error, "loc": at[2:]}, RuleModel)
+        return lines[known], error_sentence({**error, "loc": at[2:]}, Rule)
     return lines[known], error_sentence(error, RulesModel)
 
 

@@ -145,8 +145,8 @@ class Rules:
 
     def _take(self, data: bytes) -> None:
         model, lines = parse_rules(data, self._name)
-        rules = tuple(rule.to_rule(lines["rules", number]) for number, rule in enumerate(model.rules))
-        self._rules, self._index, self._otherwise = rules, RuleIndex(rules), model.otherwise
+        self._rules, self._index, self._otherwise = model.rules, RuleIndex(model.rules), model.otherwise
+        self._lines = [lines["rules", number] for number in range(len(model.rules))]
         self.report_only = model.report_only
         """True if the verdicts have no effect and are only on record."""
         self.digest = hashlib.sha256(data).hexdigest()
@@ -168,10 +168,10 @@ class Rules:
         """Return the verdict that the rules would give to a call, and the reasons. Nothing is run."""
         subject = Subject(facts)
         considered = []
-        for rule in self._rules:
+        for rule, line in zip(self._rules, self._lines, strict=True):
             finding = rule.check(subject)
             part = takes_part(rule.action, finding)
-            considered.append(ConsideredRule(rule.id, rule.action, rule.line, finding.met, finding.why, part))
+            considered.append(ConsideredRule(rule.id, rule.action, line, finding.met, finding.why, part))
         matched = {one.rule for one in considered if one.matched}
         verdict = self._verdict(self._index.all, facts.event, lambda rule: rule.id in matched)
         return RulesExplanation(verdict=verdict, considered=tuple(considered), report_only=self.report_only)
