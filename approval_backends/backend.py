@@ -1,7 +1,7 @@
 """The approval backend over a broker: it asks, withdraws, claims and settles, and the store names the answer.
 
     approvals = DeferredApprovals(SqliteStore("approvals.db"))                 # where the action runs
-    await approvals.decide(record.id, record.digest, option, Decider(…))       # anywhere else, over the same store
+    await broker.decide(record.id, record.digest, option, Decider(…))          # anywhere else, over the same store
 
 `request` waits inline for as long as the request says; then the question stays open, and a caller that comes back with
 the same id (after a restart, say) gets the decision that was made meanwhile. Several channels at once race: the first
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from amplifier_hooks.ports import ApprovalBackend, ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
-    from approval_backends.broker import Resolution
     from approval_backends.lifecycle import Status
     from approval_backends.stores.approval_store import ApprovalStore
 
@@ -279,26 +278,6 @@ class DeferredApprovals(Openable, StoreApprovals):
             await self.cancel_all("the program that asked has ended")
         finally:
             await self.broker.store.close()
-
-    async def pending(self, viewer: Decider) -> list[RequestRecord]:
-        """Return the pending requests that the viewer may see, oldest first."""
-        return await self.broker.pending(viewer)
-
-    async def decide(
-        self,
-        request_id: str,
-        digest: str,
-        option: str,
-        by: Decider,
-        *,
-        message: str | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        decision_id: str | None = None,
-    ) -> Resolution:
-        """Answer a request; see `Broker.decide`."""
-        return await self.broker.decide(
-            request_id, digest, option, by, message=message, arguments=arguments, decision_id=decision_id
-        )
 
 
 # -- several channels at once -----------------------------------------------------------------------------------------

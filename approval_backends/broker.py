@@ -82,14 +82,13 @@ log = logging.getLogger(__name__)
 class Broker:
     """Carries requests and answers between callers and approvers, over one store.
 
-    Any number of brokers may work on the same store, in any number of processes. `four_eyes` keeps an agent from
-    deciding about itself. `keep_grants` lets its questions offer an "always" for the project, kept for so many seconds.
+    Any number of brokers may work on the same store, in any number of processes. `keep_grants` lets
+    its questions offer an "always" for the project, kept for so many seconds.
 
     All methods raise `StoreUnavailable` when the store cannot be used.
 
     Args:
         recheck: Seconds after which a waiter reads the store again, woken or not.
-        four_eyes: True keeps an agent from deciding about itself.
         keep_grants: Seconds for which an "always" for the project is kept; None offers none.
     """
 
@@ -97,12 +96,10 @@ class Broker:
         self,
         store: ApprovalStore,
         *,
-        four_eyes: bool = False,
         keep_grants: float | None = None,
         recheck: float = RECHECK,
     ) -> None:
         self.store = store
-        self._four_eyes = four_eyes
         self.keep_grants = keep_grants
         self._recheck = recheck
         self._stops: Sequence[Stop] = ()
@@ -256,7 +253,7 @@ class Broker:
             seconds=seconds,
             times=times,
         )
-        result = await self.store.answer(answer, four_eyes=self._four_eyes, check=check)
+        result = await self.store.answer(answer, check=check)
         if isinstance(result, RequestRecord):
             return Resolution(record=result)
         record = result.record

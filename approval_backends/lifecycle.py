@@ -243,27 +243,21 @@ def sees_stop(decider: Decider, stop: Stop) -> bool:
     )
 
 
-def judge(  # noqa: C901, PLR0911, PLR0912  # one way out for each reason
-    record: RequestRecord | None,
-    answer: ApprovalAnswer,
-    now: Moment,
-    *,
-    four_eyes: bool = False,
+def judge(  # noqa: C901, PLR0911  # one way out for each reason
+    record: RequestRecord | None, answer: ApprovalAnswer, now: Moment
 ) -> RequestRecord | Refusal:
     """Return the record with this answer, if the answer counts; the unchanged record, if it had counted already.
 
     An answer counts if its option was offered, for this pending request, with its digest, in time, by a decider with
     the right to decide; an "allow" only of arguments that have that digest, since a row may have changed in the store;
-    an "allow always" only up to its ceiling of risk, and without edited arguments. With `four_eyes` an agent does not
-    decide about itself. An "always" lasts as long as the request, and so its card, says.
+    an "allow always" only up to its ceiling of risk, and without edited arguments. An "always" lasts as long as the
+    request, and so its card, says.
     """
     if record is None or not sees(answer.by, record.request):
         return Refusal(code="unknown_request", reason="there is no such request")
     request, decided = record.request, record.decision
     if not answer.by.may_decide:
         return Refusal(code="not_allowed", reason=f"{answer.by.name} may look, but not decide", record=record)
-    if four_eyes and answer.by.name == request.agent:
-        return Refusal(code="not_allowed", reason=f"{answer.by.name} cannot decide about itself", record=record)
     if decided is not None and (decided.id, decided.by, decided.option) == (answer.id, answer.by.name, answer.option):
         return record
     if record.status != "pending":

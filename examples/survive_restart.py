@@ -58,10 +58,10 @@ async def robin(file: str) -> None:
     """Act as another program, or another machine: list the requests that wait, and decide."""
     me = Decider(name="Robin", channel="example")
     async with DeferredApprovals(SqliteStore(file)) as approvals:
-        for record in await approvals.pending(me):
+        for record in await approvals.broker.pending(me):
             request = record.request
             print(f"Robin sees: {request.prompt} {request.tool} {dict(request.arguments)}", flush=True)
-            await approvals.decide(request.id, request.digest, request.options[0].id, me)
+            await approvals.broker.decide(request.id, request.digest, request.options[0].id, me)
 
 
 def main() -> None:

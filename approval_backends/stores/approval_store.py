@@ -155,9 +155,7 @@ class ApprovalStore(Protocol):
         """Return the request that stands for a call: the newest of the strongest state in `STANDING`, or None."""
         ...
 
-    async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
-    ) -> RequestRecord | Refusal:
+    async def answer(self, answer: ApprovalAnswer, *, check: AnswerCheck = None) -> RequestRecord | Refusal:
         """Decide, if `lifecycle.judge` says that the answer counts; then set status, decision, decided, digest, ended.
 
         The decision notes the seconds for which the request keeps an "always"; a refusal adds its grants in the same

@@ -137,14 +137,12 @@ class MemoryStore:
         standing = (record for states in STANDING for record in there if record.status in states)
         return next(standing, None)
 
-    async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
-    ) -> RequestRecord | Refusal:
+    async def answer(self, answer: ApprovalAnswer, *, check: AnswerCheck = None) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         if check is not None:
             await check()
         record, now = self._find(answer.request), self._now()
-        after = judge(record, answer, now, four_eyes=four_eyes)
+        after = judge(record, answer, now)
         if isinstance(after, Refusal):
             self._note_refusal(after, answer, now)
         elif after is not record:

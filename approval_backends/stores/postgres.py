@@ -39,8 +39,7 @@ POSTGRES_TABLES = Migrations(
     steps=(
         (
             *APPROVAL_TABLES,
-            """ALTER TABLE {schema}.approval_request
-                ADD COLUMN agent TEXT NOT NULL DEFAULT '', ADD COLUMN outcomes JSONB NOT NULL DEFAULT '{}'""",
+            "ALTER TABLE {schema}.approval_request ADD COLUMN outcomes JSONB NOT NULL DEFAULT '{}'",
             """CREATE FUNCTION {schema}.approval_now() RETURNS BIGINT LANGUAGE SQL VOLATILE AS
                 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT'""",
             # In PL/pgSQL, which plans a statement once for each connection; SQL plans it in each call.
@@ -51,7 +50,7 @@ POSTGRES_TABLES = Migrations(
             END $body$""",
             """CREATE FUNCTION {schema}.approval_submit(
                 p_id TEXT, p_tenant TEXT, p_session TEXT, p_call TEXT, p_lifetime BIGINT, p_request TEXT, p_digest TEXT,
-                p_agent TEXT, p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER
+                p_outcomes TEXT, p_per_session INTEGER, p_per_tenant INTEGER
             ) RETURNS BIGINT[] LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT;
@@ -69,9 +68,9 @@ POSTGRES_TABLES = Migrations(
                     RETURN NULL;
                 END IF;
                 INSERT INTO {schema}.approval_request (id, tenant, session, call, expires, request, created, age,
-                        lifetime, digest, status, version, reason, agent, outcomes)
+                        lifetime, digest, status, version, reason, outcomes)
                     VALUES (p_id, p_tenant, p_session, p_call, v_age + p_lifetime, p_request, v_now, v_age, p_lifetime,
-                        p_digest, 'pending', 1, '', p_agent, p_outcomes::JSONB)
+                        p_digest, 'pending', 1, '', p_outcomes::JSONB)
                     ON CONFLICT (id) DO NOTHING;
                 IF NOT FOUND THEN
                     RETURN NULL;
@@ -82,7 +81,7 @@ POSTGRES_TABLES = Migrations(
             END $body$""",
             """CREATE FUNCTION {schema}.approval_decide(
                 p_id TEXT, p_digest TEXT, p_option TEXT, p_decision TEXT, p_tenant TEXT, p_sessions TEXT[],
-                p_not_agent TEXT, p_by TEXT, p_by_channel TEXT
+                p_by TEXT, p_by_channel TEXT
             ) RETURNS SETOF {schema}.approval_request LANGUAGE plpgsql AS $body$
             DECLARE
                 v_now BIGINT := {schema}.approval_now();
@@ -97,7 +96,6 @@ POSTGRES_TABLES = Migrations(
                         AND r.digest = p_digest AND r.outcomes ? p_option
                         AND (p_tenant IS NULL OR r.tenant = p_tenant)
                         AND (p_sessions IS NULL OR r.session = ANY (p_sessions))
-                        AND (p_not_agent IS NULL OR r.agent <> p_not_agent)
                     RETURNING r.* INTO v_row;
                 IF NOT FOUND THEN
                     RETURN;
@@ -149,7 +147,6 @@ class PostgresStore(DatabaseStore):
             round(draft.lifetime * 1e6),
             request_value(request),
             request.digest,
-            to_stored_text(request.agent),
             _outcomes_value(outcomes(request)),
             self._limits.per_session,
             self._limits.per_tenant,
@@ -160,14 +157,12 @@ class PostgresStore(DatabaseStore):
         created, age = made
         return replace(draft, created=Moment(moment_of(created), age / SECOND))
 
-    async def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
-    ) -> RequestRecord | Refusal:
+    async def answer(self, answer: ApprovalAnswer, *, check: AnswerCheck = None) -> RequestRecord | Refusal:
         """Decide, if the answer counts."""
         by = answer.by
         special = check is not None or not by.may_decide or answer.arguments is not None
         if special or not _is_ordinary(answer.digest) or not _is_ordinary(answer.option):
-            return await super().answer(answer, four_eyes=four_eyes, check=check)
+            return await super().answer(answer, check=check)
         rows = await self.database.fetch(
             DECIDE,
             to_stored_text(answer.request),
@@ -176,12 +171,11 @@ class PostgresStore(DatabaseStore):
             decision_value(decision_of(answer)),
             None if by.tenant is None else to_stored_text(by.tenant),
             None if by.sessions is None else [to_stored_text(session) for session in by.sessions],
-            to_stored_text(by.name) if four_eyes else None,
             to_stored_text(by.name),
             to_stored_text(by.channel),
         )
         if not rows:
-            return await super().answer(answer, four_eyes=four_eyes)
+            return await super().answer(answer)
         record = load_record(rows[0])
         self._postgres.tell(topic(answer.request), news=record)
         return record
@@ -202,5 +196,5 @@ def _outcomes_value(found: Mapping[str, Status]) -> str:
 NEVER: Final = Moment(EPOCH)
 """Placeholder for a time that the database sets."""
 
-SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+SUBMIT: Final = "SELECT {schema}.approval_submit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+DECIDE: Final = f"SELECT {COLUMNS} FROM {{schema}}.approval_decide($1, $2, $3, $4, $5, $6, $7, $8)"

@@ -206,15 +206,13 @@ class DatabaseStore(Openable):
         return load_record(rows[0]) if rows else None
 
     @transaction
-    def answer(
-        self, answer: ApprovalAnswer, *, four_eyes: bool = False, check: AnswerCheck = None
-    ) -> Steps[RequestRecord | Refusal]:
+    def answer(self, answer: ApprovalAnswer, *, check: AnswerCheck = None) -> Steps[RequestRecord | Refusal]:
         """Decide, if the answer counts."""
         record, now = yield from self._hold(answer.request)
         if check is not None:
             yield Check(check)
             now = yield from self._now()
-        after = judge(record, answer, now, four_eyes=four_eyes)
+        after = judge(record, answer, now)
         if isinstance(after, Refusal):
             if after.record is not None:
                 kind: EventKind = "late_decision" if after.code in LATE else "refused"

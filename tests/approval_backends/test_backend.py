@@ -45,9 +45,9 @@ async def test_deferred(kind: str, tmp_path: Path) -> None:
         worker, other = DeferredApprovals(subject.store), DeferredApprovals(Broker(subject.store))
         with pytest.raises(ApprovalPending):
             await worker.request(request)
-        (record,) = await other.pending(ROBIN)
+        (record,) = await other.broker.pending(ROBIN)
         assert record.request == request
-        assert (await other.decide(record.id, record.request.digest, ALLOW.id, ROBIN, message="go")).accepted
+        assert (await other.broker.decide(record.id, record.request.digest, ALLOW.id, ROBIN, message="go")).accepted
         again = DeferredApprovals(subject.store)
         taken = await again.broker.resume(request.tenant, request.session)
         assert [one.id for one in taken.approved] == [request.id]
@@ -55,7 +55,7 @@ async def test_deferred(kind: str, tmp_path: Path) -> None:
         assert (decision.by, decision.message) == ("Robin", "go")
         assert [await again.claim(request.id, request.digest) for _ in range(2)] == [True, False]
         await again.settle(request.id, "done")
-        assert await other.pending(ROBIN) == []
+        assert await other.broker.pending(ROBIN) == []
         assert await other.broker.grants(ROBIN) == []
 
 
@@ -63,7 +63,7 @@ async def test_opens_its_store(tmp_path: Path) -> None:
     """As a context manager, the backend opens the store and closes it."""
     clock = MovableClock()
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db", clock=clock)) as approvals:
-        assert await approvals.pending(Decider(name="x", channel="y")) == []
+        assert await approvals.broker.pending(Decider(name="x", channel="y")) == []
     async with Broker(MemoryStore()) as broker:
         assert await broker.pending(ROBIN) == []
 
@@ -76,7 +76,7 @@ async def test_closed_while_asking(tmp_path: Path) -> None:
     requests = [now(number) for number in range(5)]
     tasks = [asyncio.ensure_future(approvals.request(request)) for request in requests]
     with approvals.broker.watch() as watch:
-        while len(await approvals.pending(ROBIN)) < 5:
+        while len(await approvals.broker.pending(ROBIN)) < 5:
             await watch.wait(1)
     await approvals.close()
     await asyncio.wait(tasks)

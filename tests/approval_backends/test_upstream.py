@@ -99,10 +99,10 @@ async def test_decided_elsewhere(tmp_path: Path) -> None:
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         asking = asyncio.ensure_future(approvals.request_approval("Really?", ["Allow", "Deny"], 30.0, "deny"))
         with approvals.broker.watch() as watch:
-            while not (waiting := await approvals.pending(ROBIN)):
+            while not (waiting := await approvals.broker.pending(ROBIN)):
                 await watch.wait(1)
         (record,) = waiting
-        assert (await approvals.decide(record.id, record.digest, "option-1", ROBIN)).accepted
+        assert (await approvals.broker.decide(record.id, record.digest, "option-1", ROBIN)).accepted
         assert await asking == "Allow"
         settled = await approvals.broker.store.get(record.id)
         assert settled is not None

@@ -152,7 +152,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
 async def decide_elsewhere(here: World, verb: str, *arguments: str) -> None:
     """Decide the pending questions in another process, as a person at another terminal does."""
     with here.approvals.broker.watch() as watch:
-        while not (waiting := await here.approvals.pending(TENANT)):
+        while not (waiting := await here.approvals.broker.pending(TENANT)):
             await watch.wait(1.0)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "amplifier_hooks", "approvals", verb, waiting[0].id, "--store", os.fspath(here.store),

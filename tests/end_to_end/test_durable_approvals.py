@@ -79,9 +79,9 @@ async def started(stores: Callable[[], DatabaseStore], session: str = "s1", **op
 async def decided(stores: Callable[[], DatabaseStore], option: str = "option-1", **more: Any) -> list[str]:
     """Decide all pending requests from another program, and return their ids."""
     async with DeferredApprovals(stores()) as approvals:
-        waiting = await approvals.pending(ROBIN)
+        waiting = await approvals.broker.pending(ROBIN)
         for record in waiting:
-            assert (await approvals.decide(record.id, record.digest, option, ROBIN, **more)).accepted
+            assert (await approvals.broker.decide(record.id, record.digest, option, ROBIN, **more)).accepted
         return [record.id for record in waiting]
 
 
@@ -333,7 +333,7 @@ async def test_decided_while_waiting(stores: Callable[[], DatabaseStore]) -> Non
         task = asyncio.ensure_future(program.deploy())
         async with DeferredApprovals(stores()) as elsewhere:
             with elsewhere.broker.watch() as watch:
-                while not await elsewhere.pending(ROBIN):
+                while not await elsewhere.broker.pending(ROBIN):
                     await watch.wait(1)
         await decided(stores)
         assert (await task).ok

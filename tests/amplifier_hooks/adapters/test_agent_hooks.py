@@ -229,9 +229,9 @@ async def test_a_call_that_ran_is_refused_with_its_result(tmp_path: Path) -> Non
         with pytest.raises(InterceptionBlocked):
             await emitter.emit(contexts().pre_tool_call(**about))
         robin = Decider(name="Robin", channel="test")
-        (waiting,) = await approvals.pending(robin)
+        (waiting,) = await approvals.broker.pending(robin)
         yes = next(one for one in waiting.request.options if one.allows)
-        await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, robin)
+        await approvals.broker.decide(waiting.request.id, waiting.request.digest, yes.id, robin)
         await emitter.emit(contexts().pre_tool_call(**about))
         await emitter.emit(contexts().post_tool_call(**about, value="wrote notes"))
         with pytest.raises(InterceptionBlocked) as refused:

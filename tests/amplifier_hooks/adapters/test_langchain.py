@@ -101,9 +101,9 @@ def asking(*paths: str) -> HookRegistry:
 
 async def allow(approvals: DeferredApprovals) -> None:
     """Allow the one question that is open."""
-    (waiting,) = await approvals.pending(ROBIN)
+    (waiting,) = await approvals.broker.pending(ROBIN)
     request = waiting.request
-    await approvals.decide(request.id, request.digest, request.options[0].id, ROBIN)
+    await approvals.broker.decide(request.id, request.digest, request.options[0].id, ROBIN)
 
 
 async def test_an_interruption_that_nobody_has_decided_about_comes_again(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_an_interruption_that_nobody_has_decided_about_comes_again(tmp_pat
                 "name": "write",
                 "args": {"path": "a"},
                 "description": "write waits for an approval",
-                "request": (await approvals.pending(ROBIN))[0].request.id,
+                "request": (await approvals.broker.pending(ROBIN))[0].request.id,
             }
         await allow(approvals)
         result = await agent.ainvoke(ON, THREAD)

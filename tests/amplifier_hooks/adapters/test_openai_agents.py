@@ -264,9 +264,9 @@ async def test_what_nobody_decided_interrupts_again(tmp_path: Path) -> None:
         result = await adapter.run(agent, "go", run_config=QUIET)
         again = await adapter.resume(agent, result.to_state().to_json(), run_config=QUIET)
         assert len(again.interruptions) == 1
-        (waiting,) = await approvals.pending(ROBIN)
+        (waiting,) = await approvals.broker.pending(ROBIN)
         no = next(one for one in waiting.request.options if not one.allows)
-        await approvals.decide(waiting.request.id, waiting.request.digest, no.id, ROBIN)
+        await approvals.broker.decide(waiting.request.id, waiting.request.digest, no.id, ROBIN)
         last = await adapter.resume(agent, again.to_state(), run_config=QUIET)
         assert last.interruptions == []
     assert ran == []
@@ -286,9 +286,9 @@ async def test_what_the_host_rejects_does_not_run(tmp_path: Path) -> None:
         adapter = OpenAIAgents(session)
         agent = Agent(name="a", tools=[a_tool(ran)], model=ScriptedModel([[calls("write", path="a")], DONE]))
         state = (await adapter.run(agent, "go", run_config=QUIET)).to_state()
-        (waiting,) = await approvals.pending(ROBIN)
+        (waiting,) = await approvals.broker.pending(ROBIN)
         yes = next(one for one in waiting.request.options if one.allows)
-        await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
+        await approvals.broker.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
         state.reject(state.get_interruptions()[0])
         last = await adapter.resume(agent, state, run_config=QUIET)
     assert (ran, last.final_output) == ([], "done")
@@ -307,9 +307,9 @@ async def test_a_call_that_ran_answers_with_its_result_again(tmp_path: Path) -> 
         async with SessionCoordinator(**options) as session:
             result = await OpenAIAgents(session).run(agent, "go", run_config=QUIET)
             kept = result.to_state().to_json()
-            (waiting,) = await approvals.pending(ROBIN)
+            (waiting,) = await approvals.broker.pending(ROBIN)
             yes = next(one for one in waiting.request.options if one.allows)
-            await approvals.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
+            await approvals.broker.decide(waiting.request.id, waiting.request.digest, yes.id, ROBIN)
             for _ in range(2):
                 await OpenAIAgents(session).resume(agent, kept, run_config=QUIET)
     assert ran == ["a"]
@@ -589,8 +589,8 @@ async def test_several_calls_are_decided_about_each_for_itself(tmp_path: Path) -
         agent = Agent(name="a", tools=[a_tool(ran)], model=model)
         result = await adapter.run(agent, "go", run_config=QUIET)
         assert sorted(ran) == ["a", "d"]
-        (waiting,) = await approvals.pending(ROBIN)
-        await approvals.decide(waiting.request.id, waiting.request.digest, waiting.request.options[0].id, ROBIN)
+        (waiting,) = await approvals.broker.pending(ROBIN)
+        await approvals.broker.decide(waiting.request.id, waiting.request.digest, waiting.request.options[0].id, ROBIN)
         await adapter.resume(agent, result.to_state().to_string(), run_config=QUIET)
     assert sorted(ran) == ["a", "b", "d"]
     assert sorted(asked) == ["a", "b", "b", "b", "c", "d"]

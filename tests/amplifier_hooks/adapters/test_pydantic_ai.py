@@ -100,9 +100,9 @@ def asking(*paths: str) -> HookRegistry:
 
 async def allow(approvals: DeferredApprovals) -> None:
     """Allow the one question that is open."""
-    (waiting,) = await approvals.pending(ROBIN)
+    (waiting,) = await approvals.broker.pending(ROBIN)
     request = waiting.request
-    await approvals.decide(request.id, request.digest, request.options[0].id, ROBIN)
+    await approvals.broker.decide(request.id, request.digest, request.options[0].id, ROBIN)
 
 
 async def test_a_yes_of_the_hosts_is_not_ours(tmp_path: Path) -> None:

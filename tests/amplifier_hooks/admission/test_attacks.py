@@ -48,13 +48,13 @@ class Desk:
 
     async def pending(self) -> list[Any]:
         """Return the open requests."""
-        return await self.approvals.pending(ROBIN)
+        return await self.approvals.broker.pending(ROBIN)
 
     async def answer(self, label: str, **options: Any) -> None:
         """Answer the oldest open request."""
         record = (await self.pending())[0]
         option = next(one.id for one in record.request.options if one.label == label)
-        result = await self.approvals.decide(record.id, record.digest, option, ROBIN, **options)
+        result = await self.approvals.broker.decide(record.id, record.digest, option, ROBIN, **options)
         assert result.accepted, result.refusal
 
 

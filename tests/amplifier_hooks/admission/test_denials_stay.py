@@ -232,9 +232,9 @@ class Desk:
 
     async def answer(self, label: str) -> None:
         """Answer the open request."""
-        (record,) = await self.approvals.pending(ROBIN)
+        (record,) = await self.approvals.broker.pending(ROBIN)
         option = next(one.id for one in record.request.options if one.label == label)
-        result = await self.approvals.decide(record.id, record.digest, option, ROBIN)
+        result = await self.approvals.broker.decide(record.id, record.digest, option, ROBIN)
         assert result.accepted
 
 
@@ -313,7 +313,7 @@ async def test_a_refused_call_leaves_no_question(desk: Desk, answered: bool) -> 
         await desk.answer("Allow")
     objection = registry.gate("tool:pre", lambda event, data: HookResult.deny("not now"), name="objection")
     assert (await desk.call()).by == "objection"
-    assert await desk.approvals.pending(ROBIN) == []
+    assert await desk.approvals.broker.pending(ROBIN) == []
     objection()
     assert ((await desk.call()).status == "ok", desk.ran) == (False, [])
 
@@ -388,7 +388,7 @@ async def test_cancelling_withdraws_a_question_that_waits(desk: Desk) -> None:
     desk.begin(asking())
     assert (await desk.call()).status == "pending"
     await desk.session.cancel("enough")
-    assert await desk.approvals.pending(ROBIN) == []
+    assert await desk.approvals.broker.pending(ROBIN) == []
 
 
 @pytest.mark.rule("APR-12")
@@ -412,7 +412,7 @@ async def test_a_denial_at_approval_required(desk: Desk) -> None:
     assert (await desk.call()).status == "pending"
     registry.gate("approval:required", lambda event, data: HookResult.deny("no"), name="objection")
     assert (await desk.call()).by == "objection"
-    assert await desk.approvals.pending(ROBIN) == []
+    assert await desk.approvals.broker.pending(ROBIN) == []
 
 
 class StopReader(ScriptedApprover):
@@ -553,7 +553,7 @@ async def test_the_end_of_a_session_withdraws_a_question_that_waits(desk: Desk) 
     desk.begin(asking())
     assert (await desk.call()).status == "pending"
     await desk.session.end()
-    assert await desk.approvals.pending(ROBIN) == []
+    assert await desk.approvals.broker.pending(ROBIN) == []
 
 
 @pytest.mark.rule("COO-4")

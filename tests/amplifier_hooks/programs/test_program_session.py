@@ -379,9 +379,9 @@ async def test_a_call_that_ran_is_refused_with_its_result(registry: HookRegistry
     async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as approvals:
         pool = ProgramSessions(registry, waits=0.01, options={"approvals": approvals})
         await pool.answer("claude_code", tool("PreToolUse"))
-        (record,) = await approvals.pending(PERSON)
+        (record,) = await approvals.broker.pending(PERSON)
         allow = next(option.id for option in record.request.options if option.allows)
-        await approvals.decide(record.id, record.digest, allow, PERSON)
+        await approvals.broker.decide(record.id, record.digest, allow, PERSON)
         before, _ = await full_call(pool, stdout="a.txt")
         assert decision(before) == "allow"
         again = await pool.answer("claude_code", tool("PreToolUse"))
@@ -404,9 +404,9 @@ async def test_what_is_approved_later_is_found_by_the_second_try(registry: HookR
             "Not decided yet: Bash waits for an approval. The question stays open. Once it is approved, make "
             "the same call again."
         )
-        (record,) = await approvals.pending(PERSON)
+        (record,) = await approvals.broker.pending(PERSON)
         allow = next(option.id for option in record.request.options if option.allows)
-        assert (await approvals.decide(record.id, record.digest, allow, PERSON)).accepted
+        assert (await approvals.broker.decide(record.id, record.digest, allow, PERSON)).accepted
         second = await pool.answer("claude_code", tool("PreToolUse", 2))
         assert decision(second) == "allow"
         third = await pool.answer("claude_code", tool("PreToolUse", 3))
@@ -430,14 +430,14 @@ async def test_the_second_try_after_a_restart(registry: HookRegistry, tmp_path: 
             await pool.close()
         async with DeferredApprovals(SqliteStore(tmp_path / "a.db")) as after, opened_pool(registry, after) as again:
             assert decision(await again.answer("claude_code", tool("PreToolUse", 2))) == "deny"
-            (record,) = await after.pending(PERSON)
+            (record,) = await after.broker.pending(PERSON)
             allow = next(option.id for option in record.request.options if option.allows)
-            assert (await after.decide(record.id, record.digest, allow, PERSON)).accepted
+            assert (await after.broker.decide(record.id, record.digest, allow, PERSON)).accepted
             async with opened_pool(registry, after) as third:
                 assert decision(await third.answer("claude_code", tool("PreToolUse", 3))) == "allow"
             async with opened_pool(registry, after) as fourth:
                 assert decision(await fourth.answer("claude_code", tool("PreToolUse", 4))) == "deny"
-            assert [one.id for one in await after.pending(PERSON)] != [record.id]
+            assert [one.id for one in await after.broker.pending(PERSON)] != [record.id]
 
 
 @asynccontextmanager
@@ -461,7 +461,7 @@ async def test_a_book_that_cannot_be_read(registry: HookRegistry, tmp_path: Path
         for number in (1, 2):
             answer = await program_session.answer(tool("PreToolUse", number))
             assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
-        assert len(await approvals.pending(PERSON)) == 1
+        assert len(await approvals.broker.pending(PERSON)) == 1
         await program_session.close()
 
 
@@ -635,12 +635,12 @@ async def test_hanging_up_takes_the_question_back(registry: HookRegistry, tmp_pa
         pool = ProgramSessions(registry, waits=30.0, options={"approvals": approvals})
         task = asyncio.create_task(pool.answer("claude_code", tool("PreToolUse")))
         with approvals.broker.watch() as watch:
-            while not await approvals.pending(PERSON):
+            while not await approvals.broker.pending(PERSON):
                 await watch.wait(1.0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await approvals.pending(PERSON) == []
+        assert await approvals.broker.pending(PERSON) == []
         await pool.close()
 
 
@@ -659,10 +659,10 @@ async def test_a_bridge_that_is_killed_takes_the_question_back(registry: HookReg
             process.stdin.write(json.dumps(tool("PreToolUse")).encode())
             process.stdin.close()
             with approvals.broker.watch() as watch:
-                while not await approvals.pending(PERSON):
+                while not await approvals.broker.pending(PERSON):
                     await watch.wait(1.0)
                 process.kill()
-                while await approvals.pending(PERSON):
+                while await approvals.broker.pending(PERSON):
                     await watch.wait(1.0)
             await process.wait()
         assert [record.status for record in await approvals.broker.store.history()] == ["cancelled"]

@@ -143,7 +143,7 @@ async def wait(address: str, number: str) -> None:
         task = asyncio.ensure_future(everything())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         with approvals.broker.watch() as watch:
-            while len(await approvals.pending(Decider(name="x", channel="y"))) < int(number):
+            while len(await approvals.broker.pending(Decider(name="x", channel="y"))) < int(number):
                 await watch.wait(1)
         print("ready", flush=True)
         await asyncio.wait({task})

@@ -222,9 +222,9 @@ async def test_an_approval_outlives_the_process(scene: Scene) -> None:
         ran = await first.run(session, writes("production"), Say("finished"))
     assert first.wrote == []
     async with DeferredApprovals(SqliteStore(store)) as elsewhere:
-        (waiting,) = await elsewhere.pending(ROBIN)
+        (waiting,) = await elsewhere.broker.pending(ROBIN)
         request = waiting.request
-        await elsewhere.decide(request.id, request.digest, request.options[0].id, ROBIN)
+        await elsewhere.broker.decide(request.id, request.digest, request.options[0].id, ROBIN)
     second = scene.stage()
     async with scene.waiting_in(store) as session:
         await second.resume(session, ran.stored, Say("finished"))

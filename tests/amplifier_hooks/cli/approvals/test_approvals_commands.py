@@ -460,10 +460,12 @@ def test_purging_leaves_the_record(tmp_path: Path) -> None:
             coordinator = SessionCoordinator(registry, session_id="s1", approvals=approvals, audit=record)
             call = asyncio.ensure_future(coordinator.call_tool("Write", {"text": "CANARY"}, lambda given: "ran"))
             with approvals.broker.watch() as watch:
-                while not (waiting := await approvals.pending(Decider(name="x", channel="y"))):
+                while not (waiting := await approvals.broker.pending(Decider(name="x", channel="y"))):
                     await watch.wait(1)
             (one,) = waiting
-            await approvals.decide(one.id, one.digest, one.request.options[0].id, Decider(name="Robin", channel="y"))
+            await approvals.broker.decide(
+                one.id, one.digest, one.request.options[0].id, Decider(name="Robin", channel="y")
+            )
             assert (await call).ok
             await coordinator.close()
 
