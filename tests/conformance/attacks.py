@@ -427,7 +427,7 @@ async def withdraw_pending(scene: Scene) -> None:
     """The approval of a pending call is withdrawn before the call is made again."""
     scene.add_gate()
     await scene.act()
-    (pending,) = await scene.approver.pending(ROBIN)
+    (pending,) = await scene.approver.broker.pending(ROBIN)
     await scene.decide_pending()
     if scene.armed:
         await scene.approver.broker.withdraw(pending.request.id, "withdrawn")

@@ -206,10 +206,10 @@ class Scene:
 
     async def decide_pending(self, label: str = "Allow") -> None:
         """Answer the one open question of a durable backend."""
-        (record,) = await self.approver.pending(ROBIN)
+        (record,) = await self.approver.broker.pending(ROBIN)
         self.note_allowed(record.request)
         option = next(one.id for one in record.request.options if one.label == label)
-        assert (await self.approver.decide(record.request.id, record.request.digest, option, ROBIN)).accepted
+        assert (await self.approver.broker.decide(record.request.id, record.request.digest, option, ROBIN)).accepted
 
 
 @asynccontextmanager
