@@ -31,6 +31,7 @@ from approval_backends.lifecycle import (
     sees,
     sees_stop,
 )
+from approval_backends.stores.approval_store import RequestFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -266,13 +267,13 @@ class Broker:
         self, viewer: Decider, limit: int = 10_000, *, after: RequestCursor | None = None
     ) -> list[RequestRecord]:
         """Return the pending requests that the viewer may see, oldest first; with a cursor, those after it."""
-        return await self.store.pending(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
+        return await self.store.pending(RequestFilter(viewer.tenant, viewer.sessions, limit, after))
 
     async def history(
         self, viewer: Decider, limit: int = 100, *, after: RequestCursor | None = None
     ) -> list[RequestRecord]:
         """Return the finished requests that the viewer may see, newest first; with a cursor, those after it."""
-        return await self.store.history(tenant=viewer.tenant, sessions=viewer.sessions, limit=limit, after=after)
+        return await self.store.history(RequestFilter(viewer.tenant, viewer.sessions, limit, after))
 
     async def session_requests(self, request: ApprovalRequest) -> list[ApprovalRequest]:
         """Return the last requests of the session of a request that offers an "always"; none of any other.
@@ -282,10 +283,9 @@ class Broker:
         """
         if not any(option.lasts for option in request.options):
             return []
-        sessions = frozenset({request.session})
-        of: dict[str, Any] = {"tenant": request.tenant, "sessions": sessions, "limit": SESSION_REQUESTS}
+        own = RequestFilter(request.tenant, frozenset({request.session}), SESSION_REQUESTS)
         try:
-            records = [*await self.store.pending(**of), *await self.store.history(**of)]
+            records = [*await self.store.pending(own), *await self.store.history(own)]
         except StoreUnavailable:
             return []
         return [record.request for record in records]

@@ -29,7 +29,7 @@ from amplifier_hooks.ports import ApprovalRequest, Assessment, Decision, KeptRes
 from amplifier_hooks.result import RISKS
 from approval_backends.errors import RequestMismatch, TooManyRequests
 from approval_backends.lifecycle import ApprovalAnswer, Decider, Move, Refusal, RefusalCode, RequestRecord, seconds_left
-from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, ClockReading, RequestCursor
+from approval_backends.stores.approval_store import PER_SESSION, PER_TENANT, ClockReading, RequestCursor, RequestFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -265,7 +265,7 @@ async def a_request_comes_back_whole(subject: StoreSubject) -> None:
             same = freeze(dict(record.request.arguments)) == freeze(dict(request.arguments))
             expect("arguments come back as they were", holds=same)
             expect("a new request is pending", holds=record.status == "pending" and record.digest == request.digest)
-    seen = await subject.store.pending(tenant=odd, sessions=[odd])
+    seen = await subject.store.pending(RequestFilter(odd, frozenset({odd})))
     expect("a request is found by tenant and session", holds=[r.id for r in seen] == [request.id])
     expect("a request that was never submitted is not there", holds=await subject.store.get("nothing") is None)
 
@@ -403,11 +403,11 @@ async def a_list_goes_on_where_it_ended(subject: StoreSubject) -> None:
 
 
 async def _goes_on(look: Callable[..., Awaitable[list[RequestRecord]]], requests: list[ApprovalRequest]) -> None:
-    whole = [record.id for record in await look(limit=10)]
+    whole = [record.id for record in await look(RequestFilter(limit=10))]
     expect("the whole list has all", holds=sorted(whole) == sorted(request.id for request in requests))
     found: list[str] = []
     cursor = None
-    while page := await look(limit=2, after=cursor):
+    while page := await look(RequestFilter(limit=2, after=cursor)):
         found += (record.id for record in page)
         cursor = RequestCursor.of(page[-1])
     expect("its pages are the list", holds=found == whole)
@@ -871,7 +871,7 @@ async def quotas_hold(subject: StoreSubject) -> None:
     )
     over = [result for result in results if isinstance(result, TooManyRequests)]
     expect("of a session exactly so many may wait", holds=len(over) == 1 and over[0].scope == "session")
-    there = await store.pending(tenant="acme")
+    there = await store.pending(RequestFilter("acme"))
     expect("and they do", holds=len(there) == PER_SESSION)
     await store.submit(there[0].request)  # the same question is not one more
     await _answer(store, there[0].request)

@@ -25,7 +25,7 @@ from amplifier_hooks.server.api import MISSING, TAKEN, Cursor, Limit, Next, curs
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.problem_details import Problem
 from approval_backends.lifecycle import Decider, Status
-from approval_backends.stores.approval_store import RequestCursor
+from approval_backends.stores.approval_store import RequestCursor, RequestFilter
 
 if TYPE_CHECKING:
     from amplifier_hooks.definitions.model import HookDefinition
@@ -332,6 +332,6 @@ async def void_questions(broker: Broker, changed: HookDefinition) -> None:
     A request that was decided meanwhile is not claimed: its caller compares the versions before the claim.
     """
     version = f"{changed.digest[:16]}."
-    for record in await broker.store.pending(tenant=changed.tenant_id or None):
+    for record in await broker.store.pending(RequestFilter(changed.tenant_id or None)):
         if any(question.version.startswith(version) for question in record.request.questions):
             await broker.supersede(record.id, f"the hook {changed.name} has changed")

@@ -108,6 +108,23 @@ class RequestCursor:
         return cls(record.created.wall, record.id)
 
 
+@frozen
+class RequestFilter:
+    """The requests of a list: of one tenant or all, of these sessions or all, so many of them, after a cursor."""
+
+    tenant: str | None = None
+    sessions: frozenset[str] | None = None
+    limit: int = 10_000
+    after: RequestCursor | None = None
+
+    def passes(self, request: ApprovalRequest) -> bool:
+        """Return True if the request is of the tenant and of one of the sessions."""
+        return self.tenant in (None, request.tenant) and (self.sessions is None or request.session in self.sessions)
+
+
+EVERY_REQUEST: Final = RequestFilter()
+
+
 class ApprovalStore(Protocol):
     """A store of requests, their decisions and their grants.
 
@@ -186,26 +203,12 @@ class ApprovalStore(Protocol):
         """Expire every request whose time is over, of any session, and return these requests."""
         ...
 
-    async def pending(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 10_000,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
-        """Return the pending requests, oldest first; of one tenant or all, of these sessions or all, after a cursor."""
+    async def pending(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
+        """Return the pending requests that pass the filter, oldest first."""
         ...
 
-    async def history(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 100,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
-        """Return the requests that are not pending any more, newest first; after a cursor."""
+    async def history(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
+        """Return the requests that are not pending any more and pass the filter, newest first."""
         ...
 
     async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:

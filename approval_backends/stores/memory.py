@@ -32,6 +32,7 @@ from approval_backends.lifecycle import (
 )
 from approval_backends.stores.approval_store import (
     ANSWERS,
+    EVERY_REQUEST,
     LATE,
     LATE_KEPT,
     LOST,
@@ -43,8 +44,8 @@ from approval_backends.stores.approval_store import (
     ClockReading,
     EventKind,
     OpenRequestLimits,
-    RequestCursor,
     RequestEvent,
+    RequestFilter,
     StoreClock,
     UnfinishedRequests,
     decider_of,
@@ -54,7 +55,7 @@ from approval_backends.stores.approval_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -178,41 +179,26 @@ class MemoryStore:
         over = [record for record in there if is_over(record, now)]
         return [after for record in over[:limit] if (after := self._try_move(record, "expire", now))]
 
-    async def pending(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 10_000,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
+    async def pending(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
         """Return the pending requests, oldest first."""
         self._find("")
-        found = _filter_records(self._pending.values(), tenant, sessions)
+        found, after = (r for r in self._pending.values() if among.passes(r.request)), among.after
         if after is not None:
             found = (r for r in found if (r.created.wall, r.id) > (after.created, after.id))
-        return sorted(found, key=lambda r: (r.created.wall, r.id))[:limit]
+        return sorted(found, key=lambda r: (r.created.wall, r.id))[: among.limit]
 
-    async def history(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 100,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
+    async def history(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
         """Return the requests that are not pending any more, newest first."""
-        found = sorted(
-            (r for r in self._visible_records(tenant, sessions) if r.status != "pending"), key=lambda r: r.id
-        )
+        after = among.after
+        found = sorted((r for r in self._visible_records(among) if r.status != "pending"), key=lambda r: r.id)
         if after is not None:
             found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
-        return sorted(found, key=lambda r: r.created.wall, reverse=True)[:limit]
+        return sorted(found, key=lambda r: r.created.wall, reverse=True)[: among.limit]
 
     async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
         """Return the open requests of a session; one that was claimed becomes unknown."""
         now = self._now()
-        there = [r for r in self._visible_records(tenant, [session]) if r.ended is None]
+        there = [r for r in self._visible_records(_session_filter(tenant, session)) if r.ended is None]
         return unfinished([self._try_move(record, "lose", now, LOST) or record for record in there])
 
     async def end_session(
@@ -220,7 +206,7 @@ class MemoryStore:
     ) -> list[RequestRecord]:
         """Withdraw the open requests, and end the session's grants."""
         now = self._now()
-        found = with_status(self._visible_records(tenant, [session]), "pending", "approved")
+        found = with_status(self._visible_records(_session_filter(tenant, session)), "pending", "approved")
         if found and not final:
             return []
         for grant in self._grants.values():
@@ -308,7 +294,7 @@ class MemoryStore:
         self, limit: int = 1_000, *, tenant: str | None = None, session: str | None = None
     ) -> list[RequestEvent]:
         """Return the events that the audit may lack."""
-        seen = self._visible_records(tenant, None if session is None else [session])
+        seen = self._visible_records(RequestFilter(tenant, None if session is None else frozenset({session})))
         found = [event for record in seen for event in self._events[record.id] if not event.recorded]
         return sorted(found, key=lambda event: (event.at, event.request, event.number))[:limit]
 
@@ -352,9 +338,9 @@ class MemoryStore:
             raise StoreClosed("the store is closed")
         return self._records.get(request_id)
 
-    def _visible_records(self, tenant: str | None = None, sessions: Sessions = None) -> list[RequestRecord]:
+    def _visible_records(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
         self._find("")
-        return list(_filter_records(self._records.values(), tenant, sessions))
+        return [record for record in self._records.values() if among.passes(record.request)]
 
     def _within_limits(self, request: ApprovalRequest, now: Moment) -> None:
         """Count the pending requests; requests whose time is over expire first, so that they count no more."""
@@ -365,7 +351,7 @@ class MemoryStore:
         )
         for scope, key, limit in rows:
             if self._waiting[key] >= limit:
-                for record in with_status(self._visible_records(tenant), "pending"):
+                for record in with_status(self._visible_records(RequestFilter(tenant)), "pending"):
                     self._try_move(record, "expire", now)
                 if self._waiting[key] >= limit:
                     raise TooManyRequests(scope, limit)
@@ -423,13 +409,8 @@ class MemoryStore:
         events.append(RequestEvent(len(events) + 1, record.id, kind, now.wall, record.version, *texts))
 
 
-def _filter_records(
-    records: Iterable[RequestRecord], tenant: str | None, sessions: Sessions
-) -> Iterator[RequestRecord]:
-    wanted = None if sessions is None else frozenset(sessions)
-    for record in records:
-        if tenant in (None, record.request.tenant) and (wanted is None or record.request.session in wanted):
-            yield record
+def _session_filter(tenant: str, session: str) -> RequestFilter:
+    return RequestFilter(tenant, frozenset({session}))
 
 
 def _call_of(request: ApprovalRequest) -> tuple[str, str, str]:

@@ -55,6 +55,7 @@ from approval_backends.stores.approval_rows import (
 )
 from approval_backends.stores.approval_store import (
     ANSWERS,
+    EVERY_REQUEST,
     LATE,
     LATE_KEPT,
     LOST,
@@ -66,8 +67,8 @@ from approval_backends.stores.approval_store import (
     USES_KEPT,
     EventKind,
     OpenRequestLimits,
-    RequestCursor,
     RequestEvent,
+    RequestFilter,
     StoreClock,
     UnfinishedRequests,
     decider_of,
@@ -252,27 +253,13 @@ class DatabaseStore(Openable):
         rows = yield Statement(f"{OPEN} ORDER BY expires LIMIT {int(limit)}{self.HOLD}")
         return (yield from self._move_all([load_record(row) for row in rows], "expire"))
 
-    async def pending(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 10_000,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
+    async def pending(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
         """Return the pending requests, oldest first."""
-        return await self._select(PENDING, tenant, sessions, limit, after)
+        return await self._select(PENDING, among)
 
-    async def history(
-        self,
-        *,
-        tenant: str | None = None,
-        sessions: Sessions = None,
-        limit: int = 100,
-        after: RequestCursor | None = None,
-    ) -> list[RequestRecord]:
+    async def history(self, among: RequestFilter = EVERY_REQUEST) -> list[RequestRecord]:
         """Return the requests that are not pending any more, newest first."""
-        return await self._select(HISTORY, tenant, sessions, limit, after)
+        return await self._select(HISTORY, among)
 
     @transaction
     def begin_session(self, tenant: str, session: str) -> Steps[UnfinishedRequests]:
@@ -475,23 +462,19 @@ class DatabaseStore(Openable):
         yield Statement(EVENT, (*_event(record, kind, now), *texts))
         yield Wake(NEW) if kind == "submitted" else Wake(topic(record.id), news=record)
 
-    async def _select(
-        self, sql: str, tenant: str | None, sessions: Sessions, limit: int, after: RequestCursor | None
-    ) -> list[RequestRecord]:
+    async def _select(self, sql: str, among: RequestFilter) -> list[RequestRecord]:
         """Return records by tenant and sessions, each of them a value and never a part of the statement."""
-        values: list[Any] = [limit]
+        values: list[Any] = [among.limit]
         order, later = ORDERS[sql]
-        if after is not None:
-            values += micros_of(after.created), to_stored_text(after.id)
+        if among.after is not None:
+            values += micros_of(among.after.created), to_stored_text(among.after.id)
             sql += f" AND (created {later} $2 OR (created = $2 AND id > $3))"
-        if tenant is not None:
-            values.append(to_stored_text(tenant))
+        if among.tenant is not None:
+            values.append(to_stored_text(among.tenant))
             sql += f" AND tenant = ${len(values)}"
-        if sessions is not None:
-            names = []
-            for session in dict.fromkeys(sessions):
-                values.append(to_stored_text(session))
-                names.append(f"${len(values)}")
+        if among.sessions is not None:
+            names = [f"${number}" for number, _ in enumerate(among.sessions, len(values) + 1)]
+            values += map(to_stored_text, among.sessions)
             sql += f" AND session IN ({', '.join(names)})" if names else " AND 1 = 0"
         sql += f" ORDER BY {order}, id LIMIT $1"
         return [load_record(row) for row in await self.database.fetch(sql, *values)]
