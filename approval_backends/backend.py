@@ -154,12 +154,7 @@ class StoreApprovals(AsUpstream):
 
     async def begin_session(self, tenant: str, session: str) -> Unfinished:
         """Return what other workers of a session left; see `Broker.resume`."""
-        taken = await self.broker.resume(tenant, session)
-        return Unfinished(
-            pending=tuple(record.request for record in taken.pending),
-            approved=tuple(record.request for record in taken.approved),
-            unknown=tuple(record.request for record in taken.unknown),
-        )
+        return await self.broker.resume(tenant, session)
 
     async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
         """Withdraw the open requests of a session, and end its grants; see `Broker.end_session`."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop, Unfinished
     from amplifier_hooks.storage.change_signal import Watch
     from approval_backends.lifecycle import Move
     from approval_backends.stores.approval_store import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         ApprovalStore,
         RequestCursor,
         RequestEvent,
-        UnfinishedRequests,
     )
 
 
@@ -371,7 +370,7 @@ class Broker:
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def resume(self, tenant: str, session: str) -> UnfinishedRequests:
+    async def resume(self, tenant: str, session: str) -> Unfinished:
         """Return what other workers of a session left or have begun, as a worker that begins finds it.
 
         Show a pending request again under its id, validate an approved one again before it is claimed, and let a person

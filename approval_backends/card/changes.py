@@ -135,8 +135,8 @@ def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, i
 
     The common head and tail are set aside first: comparing costs more than the square of the rest.
     """
-    head = _common_line_count(before, after)
-    tail = _common_line_count(before[head:][::-1], after[head:][::-1])
+    head = _common_prefix(before, after)
+    tail = _common_prefix(before[head:][::-1], after[head:][::-1])
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     codes = [("replace", 0, len(old), 0, len(new))] if old or new else []
     if len(old) * len(new) <= COMPARABLE:
@@ -145,11 +145,6 @@ def _codes(before: Sequence[str], after: Sequence[str]) -> Sequence[tuple[str, i
     begin = [("equal", 0, head, 0, head)] if head else []
     end = [("equal", len(before) - tail, len(before), len(after) - tail, len(after))] if tail else []
     return [*begin, *moved, *end]
-
-
-def _common_line_count(some: Sequence[str], others: Sequence[str]) -> int:
-    """Return the number of lines with which both begin."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
 
 
 def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -201,8 +196,8 @@ def _pairs(lines: Sequence[ChangeLine]) -> Iterator[tuple[int, int]]:
 
 
 def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of words with which both begin."""
-    return next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    """Return the number of lines or words with which both begin."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 def _pieces(words: Sequence[str], head: int, tail: int) -> tuple[str, str, str]:

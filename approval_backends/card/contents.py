@@ -68,15 +68,6 @@ class ActionView:
 
 
 @frozen(kw_only=True)
-class HookQuestion:
-    """A hook's question, in the hook's own words."""
-
-    hook: str
-    version: str
-    prompt: str
-
-
-@frozen(kw_only=True)
 class GrantReach:
     """The reach of an "always" from now on, in words."""
 
@@ -173,14 +164,6 @@ def agent_statement(request: ApprovalRequest, escape: Escape) -> str | None:
 
 
 # -- why, and for how long ---------------------------------------------------------------------------------------------
-
-
-def hook_questions(request: ApprovalRequest, escape: Escape) -> tuple[HookQuestion, ...]:
-    """Return the question of every hook that asks, in its own words."""
-    return tuple(
-        HookQuestion(hook=escape(question.hook), version=escape(question.version), prompt=escape(question.prompt))
-        for question in request.questions
-    )
 
 
 def reach(request: ApprovalRequest, escape: Escape, option: Option | None = None) -> GrantReach:

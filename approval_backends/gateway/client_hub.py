@@ -46,11 +46,14 @@ MOST_FOLLOWED: Final = 16
 """Approved requests whose end the gateway looks for; of more, it drops the oldest."""
 
 
+ChangeKind = Literal["added", "resolved", "changed"]
+
+
 @frozen
 class RequestChange:
     """A change: a request that is new, is not asked any more, or has moved on since."""
 
-    kind: Literal["added", "resolved", "changed"]
+    kind: ChangeKind
     record: RequestRecord
 
 
@@ -178,13 +181,6 @@ GONE: Final = (ConnectionClosed, OSError)
 
 log = logging.getLogger(__name__)
 
-TELL: Final = {
-    "added": ClientSession.tell_added,
-    "resolved": ClientSession.tell_resolved,
-    "changed": ClientSession.tell_changed,
-}
-"""Tells a client of a change of a request, by the kind of the change."""
-
 
 class Peer(Protocol):
     """One connection, as the hub uses it. Sending to a client that has left raises one of `GONE`."""
@@ -311,8 +307,8 @@ class ClientHub:
     def announce_grants(self) -> None:
         """Tell every client that a grant was made or ended."""
         text = write_frame(Note(f"{OURS}grants_changed"))
-        for client in list(self._clients):
-            client.tell_grants_changed(text)
+        for client in [one for one in self._clients if one.attached]:
+            client.send(text)
 
     # -- news ----------------------------------------------------------------------------------------------------------
 
@@ -341,7 +337,7 @@ class ClientHub:
                 log.exception("gateway_failed")
                 continue
             for client in list(self._clients):
-                TELL[one.kind](client, one.record, text)
+                client.tell(one.kind, one.record, text)
             if one.kind == "resolved":
                 self._questions.pop(one.record.id, None)
             if _makes_grant(one.record):

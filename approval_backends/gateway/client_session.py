@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import Stop
-    from approval_backends.gateway.client_hub import ClientHub
+    from approval_backends.gateway.client_hub import ChangeKind, ClientHub
     from approval_backends.gateway.wire.frames import Frame, Id
     from approval_backends.lifecycle import Decider, RequestRecord
 
@@ -145,29 +145,17 @@ class ClientSession:
         if not self._outbox.put(text):
             self.dismiss(TOO_SLOW, "too slow; connect and attach again")
 
-    def tell_added(self, record: RequestRecord, text: str) -> None:
-        """Tell the client of a new request."""
-        if not self._sees(record):
+    def tell(self, kind: ChangeKind, record: RequestRecord, text: str) -> None:
+        """Tell the client of a change of a request. A question that was not put to it yet never is, once it ended."""
+        if self.decider is None or not sees(self.decider, record.request):
             return
         if self.attached:
             self.send(text)
-        elif self._plain:
+        elif self._plain and kind == "added":
             self._to_ask[record.id] = record
             self._outbox.wake()
-
-    def tell_resolved(self, record: RequestRecord, text: str) -> None:
-        """Tell the client that a request is not asked any more. A request that was not put to it yet never is."""
-        if not self._sees(record):
-            return
-        if self.attached:
-            self.send(text)
-        elif self._plain and self._to_ask.pop(record.id, None) is None and record.id in self._open:
+        elif self._plain and kind == "resolved" and not self._to_ask.pop(record.id, None) and record.id in self._open:
             self.send(write_frame(Note("$/cancel_request", {"requestId": self._open.pop(record.id)})))
-            self.send(text)
-
-    def tell_changed(self, record: RequestRecord, text: str) -> None:
-        """Tell the client that an approved action has moved on."""
-        if self.attached and self._sees(record):
             self.send(text)
 
     def tell_stops(self, stops: Sequence[Stop], now: datetime) -> None:
@@ -178,18 +166,10 @@ class ClientSession:
                 self._stops = rows
                 self.send(messages.notification_text("stops", messages.Stops(stops=rows), now))
 
-    def tell_grants_changed(self, text: str) -> None:
-        """Tell the client that a grant was made or ended."""
-        if self.attached:
-            self.send(text)
-
     def tell_line(self, key: tuple[str, str], text: str) -> None:
         """Tell the client of an event in the session that it follows."""
         if self.tailing is not None and self.decider is not None and may_see_lines(self.decider, key, self.tailing):
             self.send(text)
-
-    def _sees(self, record: RequestRecord) -> bool:
-        return self.decider is not None and sees(self.decider, record.request)
 
     async def _ask_next(self) -> str | None:
         """Return the next question to a client of the plain protocol, made when there is room to send it."""

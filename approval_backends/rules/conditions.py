@@ -81,6 +81,21 @@ class ConditionFinding:
     why: str
 
 
+def agreement(why: str) -> ConditionFinding:
+    """Return the finding that a condition is met."""
+    return ConditionFinding(met=True, why=why)
+
+
+def mismatch(why: str) -> ConditionFinding:
+    """Return the finding that a condition is not met."""
+    return ConditionFinding(met=False, why=why)
+
+
+def doubt(why: str) -> ConditionFinding:
+    """Return the finding that a condition cannot be decided."""
+    return ConditionFinding(met=None, why=why)
+
+
 @define(eq=False)
 class Subject:
     """One call, with the findings about it so far."""
@@ -269,16 +284,14 @@ class CommandCondition:
     def _check_strictly(self, subject: Subject) -> ConditionFinding:
         found = subject.paths.arguments_named(self.names)
         if len(found) != 1:
-            return ConditionFinding(
-                met=False, why=f"there is not one argument {' or '.join(self.names)} with the command"
-            )
+            return mismatch(f"there is not one argument {' or '.join(self.names)} with the command")
         [command] = found.values()
         if isinstance(command, str) and (len(command) > LONGEST or not READ_ALIKE.fullmatch(command)):
-            return ConditionFinding(met=None, why="the command has signs that shells read in different ways")
+            return doubt("the command has signs that shells read in different ways")
         if not isinstance(command, str) and not (isinstance(command, list) and command and is_texts(command)):
-            return ConditionFinding(met=None, why="the command is neither a text nor a list of words")
+            return doubt("the command is neither a text nor a list of words")
         if not subject.paths.cwd:
-            return ConditionFinding(met=None, why="the folder of the call is unknown")
+            return doubt("the folder of the call is unknown")
         return self._check_reading(subject.paths.read_command(command), subject.paths.policy)
 
     def _check_reading(self, reading: CallImpact, policy: ImpactPolicy) -> ConditionFinding:
@@ -287,7 +300,7 @@ class CommandCondition:
         covering: list[CommandPattern | None] = []
         for one in reading.commands:
             if places.is_foreign(one.folders):
-                return ConditionFinding(met=False, why=f"{show(one.words[0])!r} runs outside of the project")
+                return mismatch(f"{show(one.words[0])!r} runs outside of the project")
             outer = covering[one.outer] if one.outer >= 0 else None
             if outer is not None and (not outer.more or one.kinds <= usual_kinds(outer.words)):
                 covering.append(outer)
@@ -301,26 +314,26 @@ class CommandCondition:
             if not able and (one.words[0] not in NEUTRAL or one.kinds):
                 text = show(" ".join(one.words))
                 if not named:
-                    return ConditionFinding(met=False, why=f"the command {text!r} is not {self.spec}")
+                    return mismatch(f"the command {text!r} is not {self.spec}")
                 more = ", ".join(sorted(one.kinds - usual_kinds(named[0].words))) or "another folder"
-                return ConditionFinding(met=False, why=f"the command {text!r} adds {more}, so ' *' does not cover it")
+                return mismatch(f"the command {text!r} adds {more}, so ' *' does not cover it")
             covering.append(next(iter(able), None))
         if more := ", ".join(sorted(reading.loose - {"reads"})):
-            return ConditionFinding(met=False, why=f"a redirect or an assignment in it has the impact {more}")
+            return mismatch(f"a redirect or an assignment in it has the impact {more}")
         if not any(covering):
-            return ConditionFinding(met=False, why=f"the command is not {self.spec}")
-        return ConditionFinding(met=True, why=f"the command is {self.spec}")
+            return mismatch(f"the command is not {self.spec}")
+        return agreement(f"the command is {self.spec}")
 
     def _check_loosely(self, subject: Subject) -> ConditionFinding:
         arguments = subject.paths.arguments_named(self.names) if self.argument else subject.facts.arguments
         try:
             leaves = list(leaves_of([*arguments.values()]))
         except TooManyParts:
-            return ConditionFinding(met=None, why="there is too much in the arguments to look through")
+            return doubt("there is too much in the arguments to look through")
         # A list is one command: its items are words already, and each may be a whole script.
         words = [word for text in leaves if isinstance(text, str) for word in words_in(text)]
         if any(pattern.occurs(words) for pattern in self.patterns):
-            return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+            return agreement(f"{self.spec} stands in it")
         paths = subject.paths
         readings = [paths.read_command(one) for one in arguments.values()] if self.argument else paths.readings
         found = dict.fromkeys(command.words for reading in readings for command in reading.commands)
@@ -328,12 +341,12 @@ class CommandCondition:
         commands = [reading for words in found for reading in without_options(words, most)]
         optional = {pattern.has_options_of(words) for pattern in self.patterns for words in found}
         if True in optional or any(pattern.occurs(command) for pattern in self.patterns for command in commands):
-            return ConditionFinding(met=True, why=f"{self.spec} stands in it")
+            return agreement(f"{self.spec} stands in it")
         if None in optional or any(pattern.may_occur(command) for pattern in self.patterns for command in commands):
-            return ConditionFinding(met=None, why=f"only a run tells if {self.spec} stands in it")
+            return doubt(f"only a run tells if {self.spec} stands in it")
         if foreign_values(leaves):
-            return ConditionFinding(met=None, why=NO_JSON)
-        return ConditionFinding(met=False, why=f"{self.spec} does not stand in it")
+            return doubt(NO_JSON)
+        return mismatch(f"{self.spec} does not stand in it")
 
 
 def as_patterns(given: object) -> tuple[CommandPattern, ...]:
@@ -385,45 +398,41 @@ class PathCondition:
         try:
             return self._check_strictly(subject) if self.strict else self._check_loosely(subject)
         except TooManyParts:
-            return ConditionFinding(met=None, why="there is too much in the arguments to look through")
+            return doubt("there is too much in the arguments to look through")
         except TimeoutError:
-            return ConditionFinding(met=None, why=f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
+            return doubt(f"{self.spec} gave no answer within {TIME_LIMIT * 1000:g} ms")
 
     def _check_strictly(self, subject: Subject) -> ConditionFinding:
         if not subject.paths.arguments_named(self.names):
-            return ConditionFinding(met=False, why=f"there is no argument {' or '.join(self.names)} with a path")
+            return mismatch(f"there is no argument {' or '.join(self.names)} with a path")
         places = [place for one in self.patterns for place in one.absolute_patterns(subject.paths, follow=False)]
         for name, value in subject.facts.arguments.items():
             if name in self.elsewhere and name not in self.names:
                 continue
             texts = [value] if isinstance(value, str) else value
             if name in self.names and not (isinstance(texts, list | tuple) and texts and is_texts(texts)):
-                return ConditionFinding(met=None, why=f"argument {name!r} is no path")
+                return doubt(f"argument {name!r} is no path")
             for text in texts_of(value):
                 forms = None if EXPANDABLE.search(text) else subject.paths.resolve(text)
                 if not isinstance(forms, PathForms):
-                    return ConditionFinding(met=None, why=f"the target of the path in {name!r} is unknown")
+                    return doubt(f"the target of the path in {name!r} is unknown")
                 if not matches(places, (forms.lexical,)):
-                    return ConditionFinding(
-                        met=False, why=f"the path in {name!r} is {forms.lexical!r}, not {self.spec}"
-                    )
+                    return mismatch(f"the path in {name!r} is {forms.lexical!r}, not {self.spec}")
                 if not matches(places, (forms.real,)):
-                    return ConditionFinding(
-                        met=False, why=f"the path in {name!r} leads to {forms.real!r}, not {self.spec}"
-                    )
-        return ConditionFinding(met=True, why=f"its paths are {self.spec}")
+                    return mismatch(f"the path in {name!r} leads to {forms.real!r}, not {self.spec}")
+        return agreement(f"its paths are {self.spec}")
 
     def _check_loosely(self, subject: Subject) -> ConditionFinding:
         try:
             caught = subject.paths.find_match(self.patterns, self.named)
         except UnknownFolder as unknown:
-            return ConditionFinding(met=None, why=str(unknown))
+            return doubt(str(unknown))
         if caught is None:
-            return ConditionFinding(met=False, why=f"no path in it is {self.spec}")
+            return mismatch(f"no path in it is {self.spec}")
         if isinstance(caught, Unresolved):
-            return ConditionFinding(met=None, why=f"the target of the path {caught.text[:80]!r} is unknown")
+            return doubt(f"the target of the path {caught.text[:80]!r} is unknown")
         verb = "is" if caught.sure else "may be"
-        return ConditionFinding(met=True, why=f"{caught.text[:80]!r} {verb} {caught.pattern.spec!r}")
+        return agreement(f"{caught.text[:80]!r} {verb} {caught.pattern.spec!r}")
 
 
 @frozen
@@ -437,7 +446,7 @@ class ImpactCondition:
         """Return whether the impact of a call is one of these kinds; in an allow, whether all of it is."""
         impact = subject.impact
         if isinstance(impact, str):
-            return ConditionFinding(met=None, why=impact)
+            return doubt(impact)
         if self.strict:
             more = [one for one in impact.impacts if one.kind not in self.kinds]
             why = f"it has the impact {more[0].kind} ({more[0].place})" if more else "its impact is in the list"
@@ -495,10 +504,10 @@ class ArgumentCondition:
         doubtful = ""
         for name, value in self.values.items():
             if name not in arguments:
-                return ConditionFinding(met=False, why=f"there is no argument {name!r}")
+                return mismatch(f"there is no argument {name!r}")
             met = value.matches(arguments[name]) if self.strict else _matches_anywhere(value, arguments[name])
             if met is False:
-                return ConditionFinding(met=False, why=f"argument {name!r} is not {value.spec}")
+                return mismatch(f"argument {name!r} is not {value.spec}")
             if met is None:
                 doubtful = f"it cannot be decided if argument {name!r} is {value.spec}"
         return ConditionFinding(met=None if doubtful else True, why=doubtful or "the arguments are those it names")
@@ -513,11 +522,11 @@ class AcceptedArguments:
     def check(self, subject: Subject) -> ConditionFinding:
         """Return whether a call has only these arguments."""
         if not subject.is_json:
-            return ConditionFinding(met=None, why=NO_JSON)
+            return doubt(NO_JSON)
         others = set[str]() if self.names is None else subject.facts.arguments.keys() - self.names
         if others:
-            return ConditionFinding(met=False, why=f"argument {min(others)!r} is none of those it names")
-        return ConditionFinding(met=True, why="the arguments are those it names")
+            return mismatch(f"argument {min(others)!r} is none of those it names")
+        return agreement("the arguments are those it names")
 
 
 def as_values(given: object) -> dict[str, Value]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 from attrs import field, frozen
 
 from amplifier_hooks.clock import micros_of
+from amplifier_hooks.ports import Unfinished
 from approval_backends.lifecycle import Moment, Move
 
 if TYPE_CHECKING:
@@ -84,15 +85,6 @@ class RequestEvent:
     channel: str = ""
     note: str = ""
     recorded: bool = field(default=False, kw_only=True)
-
-
-@frozen(kw_only=True)
-class UnfinishedRequests:
-    """Requests of a session as a worker finds them: to be answered, approved and not begun, begun without a result."""
-
-    pending: tuple[RequestRecord, ...] = ()
-    approved: tuple[RequestRecord, ...] = ()
-    unknown: tuple[RequestRecord, ...] = ()
 
 
 @frozen
@@ -211,7 +203,7 @@ class ApprovalStore(Protocol):
         """Return the requests that are not pending any more and pass the filter, newest first."""
         ...
 
-    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:
         """Return the open requests of a session. Any number of workers may serve one session.
 
         A request that was claimed and is not settled becomes unknown, because the store cannot know if its action ran;
@@ -317,13 +309,13 @@ def decider_of(record: RequestRecord, kind: EventKind) -> tuple[str, str]:
     return (decision.by, decision.channel) if decision else ("", "")
 
 
-def unfinished(records: Sequence[RequestRecord]) -> UnfinishedRequests:
-    """Return the records that are not over, sorted by what is left to do."""
-    return UnfinishedRequests(
-        pending=with_status(records, "pending"),
-        approved=with_status(records, "approved"),
-        unknown=with_status(records, "unknown"),
+def unfinished(records: Sequence[RequestRecord]) -> Unfinished:
+    """Return the requests that are not over, sorted by what is left to do."""
+    pending, approved, unknown = (
+        tuple(record.request for record in with_status(records, status))
+        for status in ("pending", "approved", "unknown")
     )
+    return Unfinished(pending=pending, approved=approved, unknown=unknown)
 
 
 def with_status(records: Sequence[RequestRecord], *statuses: str) -> tuple[RequestRecord, ...]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import check_digest, grant_keys, kept_keys
-from amplifier_hooks.ports import Stop
+from amplifier_hooks.ports import Stop, Unfinished
 from amplifier_hooks.storage.change_signal import ChangeSignals, Watch
 from amplifier_hooks.storage.database import StoreClosed
 from approval_backends.errors import RequestMismatch, TooManyRequests
@@ -47,7 +47,6 @@ from approval_backends.stores.approval_store import (
     RequestEvent,
     RequestFilter,
     StoreClock,
-    UnfinishedRequests,
     decider_of,
     system_reading,
     unfinished,
@@ -195,7 +194,7 @@ class MemoryStore:
             found = [r for r in found if (after.created, r.id) > (r.created.wall, after.id)]
         return sorted(found, key=lambda r: r.created.wall, reverse=True)[: among.limit]
 
-    async def begin_session(self, tenant: str, session: str) -> UnfinishedRequests:
+    async def begin_session(self, tenant: str, session: str) -> Unfinished:
         """Return the open requests of a session; one that was claimed becomes unknown."""
         now = self._now()
         there = [r for r in self._visible_records(_session_filter(tenant, session)) if r.ended is None]

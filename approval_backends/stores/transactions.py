@@ -70,7 +70,6 @@ from approval_backends.stores.approval_store import (
     RequestEvent,
     RequestFilter,
     StoreClock,
-    UnfinishedRequests,
     decider_of,
     unfinished,
 )
@@ -79,7 +78,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop
+    from amplifier_hooks.ports import ApprovalRequest, Grant, GrantUse, KeptResult, Stop, Unfinished
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database, Row
     from approval_backends.lifecycle import ApprovalAnswer, Moment, Move
@@ -262,7 +261,7 @@ class DatabaseStore(Openable):
         return await self._select(HISTORY, among)
 
     @transaction
-    def begin_session(self, tenant: str, session: str) -> Steps[UnfinishedRequests]:
+    def begin_session(self, tenant: str, session: str) -> Steps[Unfinished]:
         """Return the open requests of a session; one that was claimed becomes unknown."""
         found = yield from self._of_session(tenant, session)
         lost = yield from self._move_all(found, "lose", LOST)

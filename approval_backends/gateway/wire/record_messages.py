@@ -16,7 +16,6 @@ from approval_backends.card.contents import (
     agent_statement,
     group_member,
     headline,
-    hook_questions,
     oddities,
     reach,
     reach_of,
@@ -99,7 +98,7 @@ def card_view(record: RequestRecord, facts: CardFacts = NO_FACTS) -> messages.Ca
         event=for_page(request.event),
         cwd=for_page(request.cwd),
         views=[_part_from(view, 0) for view in views(request, for_page)],
-        questions=[messages.WireQuestion(**asdict(why)) for why in hook_questions(request, for_page)],
+        questions=_questions(request),
         risk_reasons=_risk_reasons(request),
         impacts=_impacts(request),
         impact_lines=[messages.WireImpactLine(**asdict(one)) for one in impact_lines(request, for_page, facts)],
@@ -225,7 +224,7 @@ def permission(record: RequestRecord, now: datetime, facts: CardFacts = NO_FACTS
     whole = len(frozen) <= WHOLE_INPUT
     reasons = _risk_reasons(request)
     lines = [f"It {one.text}." for one in impact_lines(request, for_page, facts)]
-    lines += [_marked(f"{why.hook} asks: {why.prompt}") for why in hook_questions(request, for_page)]
+    lines += [_marked(f"{why.hook} asks: {why.prompt}") for why in _questions(request)]
     lines += [_marked(f"{request.risk.capitalize()} risk, says {why.by}: {why.reason}") for why in reasons]
     if span := _reach(request):
         lines += [_marked(f"Always covers: {sentence}") for sentence in span.covers]
@@ -272,6 +271,13 @@ def _marked(text: str) -> str:
 def _key(text: str) -> str:
     """Return a key as it is. A lone surrogate cannot be sent, so it is spelt out; such a key then names no request."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _questions(request: ApprovalRequest) -> list[messages.WireQuestion]:
+    return [
+        messages.WireQuestion(hook=for_page(why.hook), version=for_page(why.version), prompt=for_page(why.prompt))
+        for why in request.questions
+    ]
 
 
 def _risk_reasons(request: ApprovalRequest) -> list[messages.RiskReason]:
