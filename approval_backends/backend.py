@@ -261,7 +261,7 @@ class DeferredApprovals(Openable, StoreApprovals):
 
     async def open(self) -> Self:
         """Open the store. Calling `open` twice is harmless."""
-        await self.broker.store.open()
+        await self.broker.open()
         return self
 
     async def close(self) -> None:
@@ -272,7 +272,7 @@ class DeferredApprovals(Openable, StoreApprovals):
         try:
             await self.cancel_all("the program that asked has ended")
         finally:
-            await self.broker.store.close()
+            await self.broker.close()
 
 
 # -- several channels at once -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from attrs import frozen
 from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.approvals import match_grants
 from amplifier_hooks.errors import NO_ANSWER, InputNotFreezable
-from amplifier_hooks.storage.database import StoreClosed, StoreUnavailable
+from amplifier_hooks.storage.database import Openable, StoreClosed, StoreUnavailable
 from approval_backends.errors import BackendUnavailable
 from approval_backends.lifecycle import (
     ApprovalAnswer,
@@ -36,7 +36,6 @@ from approval_backends.stores.approval_store import RequestFilter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
-    from types import TracebackType
 
     from amplifier_hooks.ports import ApprovalRequest, Grant, GrantMatch, KeptResult, Settlement, Stop, Unfinished
     from amplifier_hooks.storage.change_signal import Watch
@@ -79,7 +78,7 @@ class Resolution:
 log = logging.getLogger(__name__)
 
 
-class Broker:
+class Broker(Openable):
     """Carries requests and answers between callers and approvers, over one store.
 
     Any number of brokers may work on the same store, in any number of processes. `keep_grants` lets
@@ -106,13 +105,13 @@ class Broker:
         self._stops_until = -math.inf
         self._reading_stops = asyncio.Lock()
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> Self:
+        """Open the store."""
         await self.store.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
+        """Close the store."""
         await self.store.close()
 
     # -- asking --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
+from amplifier_hooks.storage.database import Openable
 from approval_backends.errors import BackendUnavailable, GatewayRefusal, TokenRefused
 from approval_backends.gateway.wire.frames import Failure, GatewayCall, Malformed, Note, Result, read, write_frame
 from approval_backends.gateway.wire.messages import (
@@ -44,7 +45,6 @@ from approval_backends.gateway.wire.messages import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-    from types import TracebackType
 
     from websockets.asyncio.client import ClientConnection
 
@@ -76,11 +76,10 @@ class Lost(Exception):
     """The connection is lost; a new one may be possible."""
 
 
-class ApprovalsClient:
+class ApprovalsClient(Openable):
     """One approver's view of a gateway. Use it as an async context manager, which waits until it is attached.
 
-    Entering raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in `timeout`
-    seconds. Leaving ends the connection and everything that waits for it.
+    Leaving ends the connection and everything that waits for it.
 
     Args:
         address: Address of the gateway, such as `http://127.0.0.1:8437`.
@@ -107,19 +106,19 @@ class ApprovalsClient:
         self._running: asyncio.Task[None] | None = None
         self._chance = random.Random()  # noqa: S311  # it spreads attempts, and keeps no secret
 
-    async def __aenter__(self) -> Self:
-        self._running = asyncio.create_task(self._run())
+    async def open(self) -> Self:
+        """Connect, and wait until the client is attached. Opening twice is harmless.
+
+        Raises `TokenRefused` for a wrong token, and `BackendUnavailable` if no gateway was reached in time.
+        """
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
         try:
             await self._wait_until_ready()
         except BaseException:
             await self.close()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """End the connection. Calling `close` twice is harmless."""

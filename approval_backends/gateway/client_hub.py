@@ -13,14 +13,14 @@ import logging
 import time
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
 from attrs import define, frozen
 from msgspec.structs import replace
 from websockets.exceptions import ConnectionClosed
 
 from amplifier_hooks.errors import ApprovalMismatch
-from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.database import Openable, StoreUnavailable
 from approval_backends.card.count_files import find_card_facts
 from approval_backends.gateway.client_session import TOO_SLOW, UNKNOWN_TOKEN, ClientSession
 from approval_backends.gateway.rpc_methods import GatewayRecord, RpcMethods, Tails, WatchedSink
@@ -202,10 +202,10 @@ class Peer(Protocol):
         ...
 
 
-class ClientHub:
+class ClientHub(Openable):
     """Serves the clients of one store. A subclass accepts the connections.
 
-    `start` follows the store, and `stop` dismisses the clients. `audit` receives the gateway's own records.
+    `open` follows the store, and `close` dismisses the clients. `audit` receives the gateway's own records.
     """
 
     def __init__(
@@ -227,15 +227,15 @@ class ClientHub:
         self._closing: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
 
-    async def start(self) -> Any:
-        """Follow the store, which has to be open. Raises `StoreUnavailable`; starting twice is harmless."""
+    async def open(self) -> Self:
+        """Follow the store, which has to be open. Raises `StoreUnavailable`; opening twice is harmless."""
         if self._watching is None:
             await self._waiting.refresh()
             self._follow()
         return self
 
-    async def stop(self) -> None:
-        """Tell every client to come again later, and end within `bounds.stop_within`. Stopping twice is harmless."""
+    async def close(self) -> None:
+        """Tell every client to come again later, and end within `bounds.stop_within`. Closing twice is harmless."""
         watching, self._watching = self._watching, None
         if watching is None:
             return

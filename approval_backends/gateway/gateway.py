@@ -26,7 +26,6 @@ from approval_backends.gateway.wire.frames import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from websockets.asyncio.server import Server
 
@@ -102,7 +101,7 @@ class QuietLog(logging.LoggerAdapter[logging.Logger]):
 
 
 class Gateway(ClientHub):
-    """Serves the page and the socket. Use it as an async context manager, or `start` and `stop` it.
+    """Serves the page and the socket. Use it as an async context manager, or `open` and `close` it.
 
     The gateway listens on loopback. An address that others can reach needs `names`, the hosts (with port) under which
     browsers know it: the gateway does not encrypt, so put a proxy with TLS in front. Without `approvers` there is one,
@@ -135,14 +134,6 @@ class Gateway(ClientHub):
         self._connections: WeakSet[BoundedConnection] = WeakSet()
         self._server: Server | None = None
 
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
-
     # -- from outside --------------------------------------------------------------------------------------------------
 
     @property
@@ -160,10 +151,10 @@ class Gateway(ClientHub):
         """Return the address to open in a browser. It holds the token, in the part that browsers do not send."""
         return f"{self.address}#t={(approver or self.approvers[0]).token}"
 
-    async def start(self) -> Self:
+    async def open(self) -> Self:
         """Listen, and follow the store, which has to be open.
 
-        Raises `OSError` if the address is taken, and `StoreUnavailable`; then nothing is left running. Starting twice
+        Raises `OSError` if the address is taken, and `StoreUnavailable`; then nothing is left running. Opening twice
         is harmless.
         """
         if self._server is not None:
@@ -195,8 +186,8 @@ class Gateway(ClientHub):
         self._follow()
         return self
 
-    async def stop(self) -> None:
-        """Tell every client to come again later, and end within `bounds.stop_within`. Stopping twice is harmless."""
+    async def close(self) -> None:
+        """Tell every client to come again later, and end within `bounds.stop_within`. Closing twice is harmless."""
         server, self._server = self._server, None
         if server is None:
             return

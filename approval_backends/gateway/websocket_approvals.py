@@ -42,7 +42,7 @@ class GatewayApprovals(Openable, StoreApprovals):
         """
         await self.broker.store.open()
         try:
-            await self.gateway.start()
+            await self.gateway.open()
         except BaseException:
             await self.broker.store.close()
             raise
@@ -58,7 +58,7 @@ class GatewayApprovals(Openable, StoreApprovals):
         try:
             await self.cancel_all("the program that asked has ended")
         finally:
-            await self.gateway.stop()
+            await self.gateway.close()
             await self.broker.store.close()
 
     async def request(self, request: ApprovalRequest) -> Decision:

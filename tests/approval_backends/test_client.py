@@ -111,7 +111,7 @@ async def test_gateway_restarts() -> None:
         await broker.submit(deciding)
         await hear(mara, Added)
         row = mara.queue[0]
-        await one.stop()
+        await one.close()
         await hear(mara, Disconnected)
         assert not mara.connected
         later = asyncio.ensure_future(mara.decide(row, "allow"))

@@ -75,11 +75,11 @@ class Office:
 
     async def __aenter__(self) -> Self:
         await self.broker.__aenter__()
-        await self.gateway.start()
+        await self.gateway.open()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self.gateway.stop()
+        await self.gateway.close()
         await self.store.close()
 
     def _gateway(self, port: int) -> Gateway:
@@ -92,13 +92,13 @@ class Office:
 
     async def stop(self) -> None:
         """Stop the gateway; every client is disconnected."""
-        await self.gateway.stop()
+        await self.gateway.close()
 
     async def restart(self) -> None:
         """Start a new gateway at the address of the old one."""
-        await self.gateway.stop()
+        await self.gateway.close()
         self.gateway = self._gateway(self.gateway.port)
-        await self.gateway.start()
+        await self.gateway.open()
 
     async def submit(self, name: str = "r1", /, **changes: Any) -> RequestRecord:
         """Submit a request, as an agent's session would; the next request comes a little later."""

@@ -374,7 +374,7 @@ async def test_stopping() -> None:
             await mara.attach()
             stubborn.connection.transport.pause_reading()
             begun = asyncio.get_running_loop().time()
-            await asyncio.gather(one.stop(), one.stop())
+            await asyncio.gather(one.close(), one.close())
             assert asyncio.get_running_loop().time() - begun < 2 * one.bounds.stop_within
             with pytest.raises(Exception, match="1012"):
                 await mara.read()
@@ -388,11 +388,11 @@ async def test_stopping() -> None:
 async def test_starting_twice_and_on_a_taken_address() -> None:
     """Starting twice is one start; an address that is taken is an error, and nothing is left running."""
     async with gateway() as one:
-        assert await one.start() is one
+        assert await one.open() is one
         other = Gateway(Broker(MemoryStore()), port=one.port)
         with pytest.raises(OSError, match="in use"):
-            await other.start()
-        await other.stop()
+            await other.open()
+        await other.close()
 
 
 CONTINUED, TEXT, CLOSE, PING, PONG = 0x0, 0x1, 0x8, 0x9, 0xA
