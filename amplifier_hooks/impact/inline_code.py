@@ -7,7 +7,7 @@ names (`getattr`, `eval`) counts as unread.
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
@@ -16,9 +16,10 @@ from amplifier_hooks.impact.places import UNKNOWN, Places, is_secret_name, show,
 from amplifier_hooks.impact.shell_words import decode_escapes
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import Impact
+from amplifier_hooks.text.matching import SURROGATES, compile_linear, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from amplifier_hooks.impacts import ImpactKind
 
@@ -28,20 +29,8 @@ LITERAL: Final = re.compile(
     r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
     re.DOTALL,
 )
-HEAD_LENGTH: Final = 3
-LETTERS: Final = bytes(sign if chr(sign).isalpha() or sign == ord("_") else ord(" ") for sign in range(128)) * 2
-"""Table that makes a blank of every sign of ASCII but letters and underscores."""
-NAME_OF_PATTERN: Final = re.compile(
-    r"(\\b|\\\.|%|\(\?<!\[\.\\w\]\))?([A-Za-z_]{2,}(?![A-Za-z_]|[?*{])|[A-Za-z_]{2,}(?=[A-Za-z_][?*{]))"
-)
-ENDS_NAME: Final = re.compile(r"\\b|\\s\+|(?:\\s\*)?(?:\\[.(\[]|::)(?![?*{])")
-"""The part of an expression behind a name, if no letter of a match can follow the name."""
-NAMES_OF_PATTERN: Final = re.compile(r"\\b\(\?:([\w|]+)\)")
-"""The beginning of an expression with several names, each of which counts as an expression of its own."""
-GROUPS: Final = re.compile(r"\[[^\]]*\]|\([^()]*(?:\([^()]*\)[^()]*)*\)")
-"""Classes and groups of an expression."""
-INNER: Final = re.compile(r"(?<![\\A-Za-z_])[A-Za-z_]{3,}(?![A-Za-z_?*{])")
-"""A word of an expression, outside its classes and groups, that every match holds."""
+LOOK_AROUND: Final = re.compile(r"^\(\?<!.*?\)|\(\?[!=].*")
+"""The parts of an expression that a quick test leaves out: a look back, and the rest from a look ahead on."""
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
@@ -59,71 +48,36 @@ ONE_LINERS: Final = frozenset(("awk", "jq"))
 
 
 @frozen
-class _Expression:
-    """An expression, and the name that every match of it holds behind `offset` characters (0 or 1); it may be empty."""
+class _Names:
+    """Expressions for names in code. Most code has none of them, which one quick test for all tells."""
 
-    pattern: re.Pattern[str]
-    name: str = ""
-    offset: int = 0
-    word: str = ""
-    """The name, if it is a whole word of every match; or an empty text."""
-    head: str = ""
-    """The first letters of the name, if a word begins with them; or an empty text."""
+    patterns: tuple[str, ...]
     any_case: bool = False
-    inner: str = ""
-    """A text that every match holds somewhere, if no name is known."""
 
     def search(self, code: str) -> re.Match[str] | None:
-        """Return the first match. Most places are ruled out by the name."""
-        name, pattern = self.name, self.pattern
-        if not name:
-            return pattern.search(code) if self.inner in code else None
-        written = _lower(code) if self.any_case else code
-        if len(written) != len(code):
-            return pattern.search(code)
-        offset, match_at, find = self.offset, pattern.match, written.find
-        place = find(name)
-        while place >= 0:
-            if match := match_at(code, place and place - offset):
-                return match
-            place = find(name, place + 1)
-        return None
+        """Return a match of the first expression that has one."""
+        if not quick_test(self.patterns, any_case=self.any_case)(code):
+            return None
+        flags = re.IGNORECASE if self.any_case else 0
+        likely = (one for one in self.patterns if quick_test((one,), any_case=self.any_case)(code))
+        return next(filter(None, (re.compile(one, flags).search(code) for one in likely)), None)
 
 
-_lower = lru_cache(maxsize=2)(str.lower)
+@cache
+def quick_test(patterns: tuple[str, ...], *, any_case: bool) -> Callable[[str], bool]:
+    """Return a test that is True for every code in which an expression matches, and for little other code."""
+    return compile_linear("(?i)" * any_case + "|".join(LOOK_AROUND.sub("", one) for one in patterns))
 
 
-def _expression(pattern: str, *, any_case: bool = False) -> _Expression:
-    compiled = re.compile(pattern, re.IGNORECASE if any_case else 0)
-    match = NAME_OF_PATTERN.match(pattern)
-    alternatives = "|" in GROUPS.sub("", pattern)
-    if alternatives:
-        return _Expression(compiled)
-    if match is None:
-        outside = GROUPS.sub(" ", pattern)
-        words = [] if any_case else INNER.findall(outside)
-        return _Expression(compiled, inner=max(words, key=len, default=""))
-    sign, name = match[1], match[2]
-    offset = 1 if sign in ("%", "\\.") else 0
-    if any_case:
-        return _Expression(compiled, name.lower(), offset, any_case=True)
-    word = name if sign and ENDS_NAME.match(pattern, match.end()) else ""
-    head = name[:HEAD_LENGTH] if sign and not word and len(name) >= HEAD_LENGTH else ""
-    return _Expression(compiled, name, offset, word, head)
-
-
-WRITING: Final = tuple(
-    map(
-        _expression,
-        (
-            *(
-                rf"\b{name}\s*\([^()]{{0,160}}?(?:\([^()]{{0,80}}\)[^()]{{0,80}}?)?[,(]\s*(?:mode\s*=\s*)?"
-                r"['\"][rbt]*[wax+][bt+]*['\"]"
-                for name in (r"open\w*", "Open", "file")
-            ),
-            r"\.open\s*\(\s*(?:mode\s*=\s*)?['\"][rbt]*[wax+]",
-            r"\bmode\s*=\s*['\"][rbt]*[wax+]",
+WRITING: Final = _Names(
+    (
+        *(
+            rf"\b{name}\s*\([^()]{{0,160}}?(?:\([^()]{{0,80}}\)[^()]{{0,80}}?)?[,(]\s*(?:mode\s*=\s*)?"
+            r"['\"][rbt]*[wax+][bt+]*['\"]"
+            for name in (r"open\w*", "Open", "file")
         ),
+        r"\.open\s*\(\s*(?:mode\s*=\s*)?['\"][rbt]*[wax+]",
+        r"\bmode\s*=\s*['\"][rbt]*[wax+]",
     )
 )
 """Expressions of a call that opens a file to write it."""
@@ -134,61 +88,25 @@ OPEN_PRAGMA: Final = re.compile(r"=\s*open\b(?!\s*\()")
 class _CodeRow:
     kind: ImpactKind
     reason: str
+    names: _Names
     text: bool
     unguards: bool
 
 
-@frozen
-class _CodeTable:
-    """The expressions for one language with their rows, and the places of those that need a certain word."""
-
-    expressions: tuple[tuple[_CodeRow, _Expression], ...]
-    always: tuple[int, ...]
-    words: dict[bytes, list[int]]
-    heads: dict[bytes, list[int]]
-
-    def candidates(self, code: str) -> list[tuple[_CodeRow, _Expression]]:
-        """Return the expressions that may match code, in the order of the table."""
-        words = set(code.encode("ascii", "replace").translate(LETTERS).split())
-        heads = {word[:HEAD_LENGTH] for word in words}
-        found = [self.words[word] for word in self.words.keys() & words]
-        found += [self.heads[head] for head in self.heads.keys() & heads]
-        return [self.expressions[place] for place in sorted({*self.always}.union(*found))]
-
-
 @cache
-def _code_tables() -> dict[str, _CodeTable]:
-    """Return a table for each language that a row names, and one for all others, whose name is empty."""
-    entries = [(entry, entry.get("languages", "").split()) for entry in load_table("inline_code")["code"]]
-    tables: dict[str, list[tuple[_CodeRow, _Expression]]] = {
-        language: [] for language in ("", *(one for _, languages in entries for one in languages))
-    }
-    for entry, languages in entries:
-        row = _CodeRow(entry["kind"], entry["reason"], entry.get("literals", False), entry.get("unguards", False))
-        patterns = [one for pattern in entry["patterns"] for one in _one_name_each(pattern)]
-        found = [(row, _expression(pattern, any_case=entry.get("any_case", False))) for pattern in patterns]
-        for language in languages or tables:
-            tables[language] += found
-    return {language: _code_table(expressions) for language, expressions in tables.items()}
-
-
-def _one_name_each(pattern: str) -> list[str]:
-    match = NAMES_OF_PATTERN.match(pattern)
-    return [rf"\b{name}{pattern[match.end() :]}" for name in match[1].split("|")] if match else [pattern]
-
-
-def _code_table(expressions: list[tuple[_CodeRow, _Expression]]) -> _CodeTable:
-    always: list[int] = []
-    words: dict[bytes, list[int]] = {}
-    heads: dict[bytes, list[int]] = {}
-    for place, (_, one) in enumerate(expressions):
-        if one.word:
-            words.setdefault(one.word.encode("ascii"), []).append(place)
-        elif one.head:
-            heads.setdefault(one.head.encode("ascii"), []).append(place)
-        else:
-            always.append(place)
-    return _CodeTable(tuple(expressions), tuple(always), words, heads)
+def _code_rows(language: str) -> tuple[_CodeRow, ...]:
+    """Return the rows for a language."""
+    return tuple(
+        _CodeRow(
+            entry["kind"],
+            entry["reason"],
+            _Names(tuple(entry["patterns"]), entry.get("any_case", False)),
+            entry.get("literals", False),
+            entry.get("unguards", False),
+        )
+        for entry in load_table("inline_code")["code"]
+        if "languages" not in entry or language in entry["languages"].split()
+    )
 
 
 def read_code(code: str, language: str, places: Places, folder: str) -> Iterator[Impact]:
@@ -198,6 +116,7 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
     if UNKNOWN in code or len(code) > LONGEST:
         yield Impact("runs_unread", language, "only a run tells the code" if UNKNOWN in code else "too long to be read")
         code = code[:LONGEST]
+    code = code if is_text(code) else code.translate(SURROGATES)
     texts: list[str] = []
     end, joined = len(code), ""
 
@@ -217,9 +136,8 @@ def read_code(code: str, language: str, places: Places, folder: str) -> Iterator
     bare = LITERAL.sub(keep, code)
     texts = list(dict.fromkeys(texts))
     found: set[str] = set()
-    tables = _code_tables()
-    for row, expression in tables.get(language, tables[""]).candidates(code):
-        match = None if row.kind in found else expression.search(code if row.text or language == "php" else bare)
+    for row in _code_rows(language):
+        match = None if row.kind in found else row.names.search(code if row.text or language == "php" else bare)
         if match is None:
             continue
         found.add(row.kind)
@@ -241,7 +159,7 @@ def _unguarded(texts: list[str], places: Places, folder: str) -> Iterator[Impact
 
 
 def _writes(code: str) -> bool:
-    return any(one.search(code) for one in WRITING) or ("open" in code and OPEN_PRAGMA.search(code) is not None)
+    return WRITING.search(code) is not None or ("open" in code and OPEN_PRAGMA.search(code) is not None)
 
 
 def _files(code: str, texts: list[str], places: Places, folder: str, *, writes: bool) -> Iterator[Impact]:

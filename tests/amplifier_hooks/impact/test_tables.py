@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from amplifier_hooks.impact.inline_code import quick_test
 from amplifier_hooks.impact.places import sensitive_rows
 from amplifier_hooks.impact.program_rows import FAMILIES, program_rows, read_row
 from amplifier_hooks.impact.tables import load_table
@@ -101,3 +105,17 @@ def test_one_table_names_secret_and_guarded_files(path: str, secret: bool, guard
 def test_a_row_says_if_a_file_can_switch_our_hook_off(path: str) -> None:
     """A row says if a file can switch our hook off."""
     assert any(row.hook for row in sensitive_rows(f"/home/dev/shop/{path}", "/home/dev"))
+
+
+@pytest.mark.rule("IMP-7")
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_a_quick_test_passes_every_match(data: st.DataObject) -> None:
+    """Code that an expression of a row matches passes the quick test of that expression, and that of the row."""
+    row = data.draw(st.sampled_from(load_table("inline_code")["code"]))
+    patterns, any_case = tuple(row["patterns"]), row.get("any_case", False)
+    pattern = data.draw(st.sampled_from(patterns))
+    expression = re.compile(pattern, re.IGNORECASE if any_case else 0)
+    code = data.draw(st.from_regex(expression, alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
+    assert quick_test((pattern,), any_case=any_case)(code)
+    assert quick_test(patterns, any_case=any_case)(code)
