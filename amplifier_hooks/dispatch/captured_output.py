@@ -9,15 +9,15 @@ A hook is captured if its code names `suppress_output`, or if its registration s
 they are, so that capturing costs them nothing.
 
 While a hook's output is captured, stand-ins replace `sys.stdout` and `sys.stderr`. A stand-in keeps text printed by a
-captured hook, by its tasks or by its threads, stdout and stderr in one text and in order; all other text goes to the
-original stream. The last capture to end restores the streams; without a capture nothing is replaced.
+captured hook or by its tasks, stdout and stderr in one text and in order; all other text goes to the original
+stream. The last capture to end restores the streams; without a capture nothing is replaced.
 
 A context variable names the hook that prints, so any number of captures can run at once, also nested. Tasks and
-`asyncio.to_thread` inherit the variable. A plain thread does not, so a stand-in replaces `threading.Thread.start`, too.
+`asyncio.to_thread` inherit the variable.
 
-A capture does not see output of other programs, output written to a file descriptor, and output of a log handler that
-stored a stream earlier. Text that a hook's tasks and threads print after the hook has ended is not part of its output;
-that text goes where it would go without a capture.
+A capture does not see output of plain threads and of other programs, output written to a file descriptor, and output
+of a log handler that stored a stream earlier. Text that a hook's tasks print after the hook has ended is not part of
+its output; that text goes where it would go without a capture.
 """
 
 from __future__ import annotations
@@ -268,45 +268,15 @@ class _Bytes(_StandIn):
         return len(written) if self.take(written) else int(self.target.write(written))
 
 
-class _Start:
-    """A stand-in for `threading.Thread.start`. A new thread prints to the output of the thread that started it."""
-
-    def __init__(self, target: Callable[[threading.Thread], None]) -> None:
-        self.target = target
-
-    def __get__(self, thread: threading.Thread | None, _: type | None = None) -> Any:
-        return self if thread is None else MethodType(self, thread)
-
-    def __call__(self, thread: threading.Thread) -> None:
-        output = _PRINTING.get()
-        if output is not None:
-            run = thread.run
-
-            def run_printing() -> None:
-                del thread.__dict__["run"]  # else the thread refers to itself
-                token = _PRINTING.set(output)
-                try:
-                    run()
-                finally:
-                    _PRINTING.reset(token)
-
-            thread.__dict__["run"] = run_printing
-        self.target(thread)
-
-
-_PLACES: Final[tuple[tuple[Any, str, Callable[[Any], Any]], ...]] = (
-    (sys, "stdout", _Stream),
-    (sys, "stderr", _Stream),
-    (threading.Thread, "start", _Start),
-)
+STREAMS: Final = ("stdout", "stderr")
 
 
 def _install_stand_ins() -> None:
     """Replace the streams for a capture. A program may have replaced a stream since the last capture."""
-    for owner, name, stand_in in _PLACES:
-        there = getattr(owner, name)
-        if type(there) is not stand_in:
-            setattr(owner, name, stand_in(there))
+    for name in STREAMS:
+        there = getattr(sys, name)
+        if type(there) is not _Stream:
+            setattr(sys, name, _Stream(there))
 
 
 def _restore_streams() -> None:
@@ -314,7 +284,7 @@ def _restore_streams() -> None:
 
     If the program restores such a stand-in later, the stand-in only forwards.
     """
-    for owner, name, stand_in in _PLACES:
-        there = getattr(owner, name)
-        if type(there) is stand_in:
-            setattr(owner, name, there.target)
+    for name in STREAMS:
+        there = getattr(sys, name)
+        if type(there) is _Stream:
+            setattr(sys, name, there.target)
