@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
-from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Depends, Query, Request
 from msgspec.structs import asdict
@@ -201,12 +200,11 @@ def approvals_router(broker: Broker, record: AuditSink) -> APIRouter:
         limit: Limit = 100,
     ) -> ApprovalPage:
         looked = broker.pending if status == "pending" else broker.history
-        filters = ["approvals", status]
-        after = _request_cursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
+        place = read_cursor(cursor)
+        after = RequestCursor(moment_of(place[0]), place[1]) if place else None
         found = await looked(_decider(caller), limit + 1, after=after)
         last = RequestCursor.of(found[limit - 1]) if len(found) > limit else None
-        place = () if last is None else (micros_of(last.created), quote(last.id, errors="replace"))
-        following = cursor_of(caller.tenant, filters, *place) if place else None
+        following = cursor_of(micros_of(last.created), last.id) if last else None
         return ApprovalPage(approvals=[ApprovalBody.of(one) for one in found[:limit]], next=following)
 
     @router.get("/{request_id}", summary="One request.", responses=MISSING)
@@ -294,14 +292,6 @@ def _decider(caller: Caller, tenant: str | None = None) -> Decider:
         raise Problem(403, "other_tenant", "this token is for the sessions of its own tenant")
     whose = caller.tenant or tenant or None
     return Decider(name=caller.name, channel="api", tenant=whose, may_decide=caller.may("approvals:decide"))
-
-
-def _request_cursor(at: int, quoted: str) -> RequestCursor:
-    """Return the cursor at which a page begins. Raises `Problem` for a time outside of the calendar."""
-    try:
-        return RequestCursor(moment_of(at), unquote(quoted))
-    except OverflowError:
-        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one") from None
 
 
 async def _find_visible(broker: Broker, request_id: str, decider: Decider) -> RequestRecord:

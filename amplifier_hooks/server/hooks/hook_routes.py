@@ -246,13 +246,13 @@ def hooks_router(keeper: HookKeeper, trials: Trials) -> APIRouter:
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> HookPage:
-        filters = ["hooks", tenant_id, event_type, enabled]
-        after = DefinitionCursor(*read_cursor(cursor, caller.tenant, filters)) if cursor else None
+        place = read_cursor(cursor)
+        after = DefinitionCursor(*place) if place else None
         found = await keeper.find(
             caller, tenant_id, event=wanted_event(event_type), enabled=enabled, after=after, limit=limit + 1
         )
         last = DefinitionCursor.of(found[limit - 1]) if len(found) > limit else None
-        following = cursor_of(caller.tenant, filters, last.created, last.hook_id) if last else None
+        following = cursor_of(last.created, last.hook_id) if last else None
         return HookPage.model_construct(hooks=[shown(one) for one in found[:limit]], next=following)
 
     @router.post("", status_code=201, summary="A new hook, in force at once.", responses={201: ETAGGED, **TAKEN})
@@ -349,18 +349,17 @@ def logs_router(journal: Journal) -> APIRouter:
         cursor: Cursor = None,
         limit: Limit = 100,
     ) -> LogPage:
-        filters = ["logs", tenant_id, event_type, hook_name, aborted]
         found = await journal.find(
             "event",
             tenant=whose_list(caller, tenant_id),
             event=wanted_event(event_type),
             hook=hook_name,
             denied=None if aborted is None else int(aborted),
-            after=read_cursor(cursor, caller.tenant, filters) if cursor else None,
+            after=read_cursor(cursor),
             limit=limit + 1,
         )
         last = found[limit - 1] if len(found) > limit else None
-        following = cursor_of(caller.tenant, filters, last.at, last.id) if last else None
+        following = cursor_of(last.at, last.id) if last else None
         return LogPage(logs=[HookExecutionLog.model_validate_json(fact.body) for fact in found[:limit]], next=following)
 
     @router.get("/logs/{log_id}", summary="One entry.", responses=MISSING)

@@ -22,9 +22,8 @@ from amplifier_hooks.runs.run_states import (
     Holder,
     RunStatus,
 )
-from amplifier_hooks.server.api import MISSING, TAKEN
+from amplifier_hooks.server.api import MISSING, TAKEN, Cursor, cursor_of, read_cursor
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
-from amplifier_hooks.server.problem_details import Problem
 from amplifier_hooks.server.runs.run_bodies import (
     ClaimedRun,
     Completion,
@@ -41,13 +40,12 @@ from amplifier_hooks.server.runs.run_bodies import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-    from datetime import datetime
     from typing import Any
 
     from starlette.requests import Request
 
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.runs.run_states import RunEvent, RunRecord
+    from amplifier_hooks.runs.run_states import RunEvent
 
 
 T = TypeVar("T")
@@ -60,8 +58,6 @@ LONGEST_NUMBER: Final = 18
 LONGEST_WAIT: Final = 60.0
 MOST_EVENTS: Final = 2_000
 """Events of one run that are shown at once, at most; the stream has all of them."""
-LONGEST_CURSOR: Final = 16
-"""Digits of a time in microseconds."""
 
 Reader = Annotated[Caller, Depends(require_scope("runs:read"))]
 Creator = Annotated[Caller, Depends(require_scope("runs:create"))]
@@ -96,11 +92,12 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         parent_run_id: Annotated[str | None, Query(max_length=200)] = None,
         session_id: Annotated[str | None, Query(max_length=200)] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
-        cursor: Annotated[str | None, Query(max_length=200, description="The `next` of the page before.")] = None,
+        cursor: Cursor = None,
     ) -> RunPage:
+        place = read_cursor(cursor)
         found = await runs.store.select(
             limit + 1,
-            before=None if cursor is None else read_cursor(cursor),
+            before=(moment_of(place[0]), place[1]) if place else None,
             tenant=caller.tenant_seen,
             hooked=has_hooks,
             blocked=hook_blocked,
@@ -109,8 +106,9 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
             parent=parent_run_id,
             session=session_id,
         )
-        more = cursor_after(found[limit - 1]) if len(found) > limit else None
-        return RunPage(runs=[RunBody.of(record) for record in found[:limit]], next=more)
+        last = found[limit - 1] if len(found) > limit else None
+        following = cursor_of(micros_of(last.created), last.id) if last else None
+        return RunPage(runs=[RunBody.of(record) for record in found[:limit]], next=following)
 
     @router.get("/runs/{run_id}", summary="One run: timeline, parameters, hooks, result and children.")
     async def show_run(caller: Reader, run_id: str) -> RunDetail:
@@ -211,19 +209,6 @@ def tenant_served(caller: Caller) -> str | None:
 def holder(body: RunHold) -> Holder:
     """Return the runner and attempt that a body names."""
     return Holder(body.runner, body.attempt)
-
-
-def cursor_after(record: RunRecord) -> str:
-    """Return the cursor of the page after a run."""
-    return f"{micros_of(record.created)}.{record.id}"
-
-
-def read_cursor(cursor: str) -> tuple[datetime, str]:
-    """Return the time and id in a cursor. Raises `Problem` for an invalid cursor."""
-    at, _, run = cursor.partition(".")
-    if not at.isascii() or not at.isdigit() or len(at) > LONGEST_CURSOR or not run.isascii() or not run.isprintable():
-        raise Problem(400, "bad_cursor", "the cursor is invalid; begin again without one")
-    return moment_of(int(at)), run
 
 
 def last_event(given: str | None) -> int:

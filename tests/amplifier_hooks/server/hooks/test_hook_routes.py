@@ -140,8 +140,8 @@ async def test_lists_are_filtered_and_paged(there: Office) -> None:
     assert (await client.get("/v1/hooks", params={"limit": 0})).status_code == 422
     for wrong in ("nonsense", "Ynl0ZXM", "é", "W10", "eyJ9"):
         assert (await client.get("/v1/hooks", params={"cursor": wrong})).status_code == 400
-    page = (await client.get("/v1/hooks", params={"limit": 1})).json()
-    assert (await client.get("/v1/hooks", params={"cursor": page["next"], "enabled": "true"})).status_code == 400
+    page = (await client.get("/v1/hooks", params={"limit": 3})).json()
+    assert await found(client, cursor=page["next"], enabled="false") == ["h3"]
 
 
 @pytest.mark.rule("API-4")
@@ -164,7 +164,7 @@ async def test_scopes_of_routes(there: Office) -> None:
 @pytest.mark.fault("F-API-01")
 @pytest.mark.rule("TEN-1", "API-1")
 async def test_another_tenants_hook_is_not_there(there: Office) -> None:
-    """Another tenant's hook, by id, cursor, filter or in any other way, gets the 404 of a hook that does not exist."""
+    """Another tenant's hook gets the 404 of a hook that does not exist, and a cursor of its list shows none of it."""
     client, other, admin = await there.client(), await there.client(tenant="b"), await there.admin()
     theirs = [await made(other, python(f"h{number}", "says")) for number in range(2)]
     await there.registry.emit("tool:pre", {**CALL, "tenant_id": "b"})
@@ -185,8 +185,9 @@ async def test_another_tenants_hook_is_not_there(there: Office) -> None:
         assert [answer.status_code for answer in answers] == [404] * 6
         assert {answer.json()["detail"] for answer in answers} == {"there is no such hook"}
     assert (await client.get(f"/v1/hooks/logs/{log}")).status_code == 404
-    for wanted in ({"tenant_id": "b"}, {"tenant_id": ""}, {"tenant_id": "absent"}, {"cursor": cursor}):
+    for wanted in ({"tenant_id": "b"}, {"tenant_id": ""}, {"tenant_id": "absent"}):
         assert (await client.get("/v1/hooks", params=wanted)).status_code == 404
+    assert (await client.get("/v1/hooks", params={"cursor": cursor})).json()["hooks"] == []
     for place in ("logs", "stats"):
         assert (await client.get(f"/v1/hooks/{place}", params={"tenant_id": "b"})).status_code == 404
     assert (await client.get("/v1/hooks")).json()["hooks"] == []
