@@ -50,42 +50,6 @@ if TYPE_CHECKING:
     from amplifier_hooks.ports import KeptResult
     from amplifier_hooks.result import Cause
 
-__all__ = [
-    "AlreadyRun",
-    "ApprovalMismatch",
-    "ApprovalPending",
-    "ApprovalTimeout",
-    "EmitTooDeep",
-    "EndpointForbidden",
-    "EventNameWarning",
-    "HookAbortError",
-    "HookError",
-    "HookFailed",
-    "HookRefused",
-    "HookUnavailable",
-    "HookUsageError",
-    "InjectionTooLarge",
-    "InputNotFreezable",
-    "InputTooLarge",
-    "InvalidCollaborator",
-    "InvalidHookSettings",
-    "InvalidLimit",
-    "InvalidPayload",
-    "InvalidRegistration",
-    "InvalidResult",
-    "MissingExtra",
-    "MisspeltEvent",
-    "ModelNotTaken",
-    "OperationNotRun",
-    "OperationRanTwice",
-    "PrivilegeRequired",
-    "SettingsError",
-    "StopInForce",
-    "TooManyHooks",
-    "UnknownEvent",
-    "UnknownTool",
-]
-
 EXTRAS: Final[Mapping[str, str]] = {
     "agent_hooks": "agent-hooks",
     "agents": "openai-agents",

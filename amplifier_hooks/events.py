@@ -28,97 +28,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.payloads import Payload
 
-__all__ = [
-    "AGENT_INVOKE_POST",
-    "AGENT_INVOKE_PRE",
-    "AGENT_POST",
-    "AGENT_PRE",
-    "AGENT_STOP",
-    "ALL_EVENTS",
-    "APPROVAL_DENIED",
-    "APPROVAL_EXPIRED",
-    "APPROVAL_GRANTED",
-    "APPROVAL_REQUIRED",
-    "ARTIFACT_READ",
-    "ARTIFACT_WRITE",
-    "CANCEL_COMPLETED",
-    "CANCEL_REQUESTED",
-    "CATALOGUE",
-    "CONTENT_BLOCK_DELTA",
-    "CONTENT_BLOCK_END",
-    "CONTENT_BLOCK_START",
-    "CONTEXT_ASSEMBLED",
-    "CONTEXT_COMPACTION",
-    "CONTEXT_INCLUDE",
-    "CONTEXT_POST_COMPACT",
-    "CONTEXT_PRE_COMPACT",
-    "DECISION_TOOL_RESOLUTION",
-    "ERROR_ORCHESTRATOR",
-    "ERROR_PROVIDER",
-    "ERROR_TOOL",
-    "EXECUTION_END",
-    "EXECUTION_START",
-    "HOOK_BLOCKED",
-    "HOOK_COMPLETE",
-    "HOOK_FAILED",
-    "HOOK_START",
-    "HOOK_TIMEOUT",
-    "LLM_CALL_POST",
-    "LLM_CALL_PRE",
-    "LLM_POST",
-    "LLM_PRE",
-    "LLM_REQUEST",
-    "LLM_RESPONSE",
-    "MEMORY_POST",
-    "MEMORY_PRE",
-    "MEMORY_STORE_POST",
-    "MEMORY_STORE_PRE",
-    "MODULE_LOAD_FAILED",
-    "MODULE_ON_SESSION_READY_FAILED",
-    "ORCHESTRATOR_COMPLETE",
-    "PLAN_END",
-    "PLAN_START",
-    "POLICY_VIOLATION",
-    "PROMPT_COMPLETE",
-    "PROMPT_SUBMIT",
-    "PROVIDER_ERROR",
-    "PROVIDER_REQUEST",
-    "PROVIDER_RESOLVE",
-    "PROVIDER_RESPONSE",
-    "PROVIDER_RETRY",
-    "PROVIDER_THROTTLE",
-    "PROVIDER_TOOL_SEQUENCE_REPAIRED",
-    "REQUEST_POST",
-    "REQUEST_PRE",
-    "RUN_ERROR",
-    "RUN_FINISH",
-    "RUN_RESULT",
-    "RUN_START",
-    "RUN_TIMEOUT",
-    "SESSION_END",
-    "SESSION_FORK",
-    "SESSION_RESUME",
-    "SESSION_START",
-    "SUBAGENT_START",
-    "SUBAGENT_STOP",
-    "THINKING_DELTA",
-    "THINKING_FINAL",
-    "TOOL_ERROR",
-    "TOOL_EXECUTE_POST",
-    "TOOL_EXECUTE_PRE",
-    "TOOL_POST",
-    "TOOL_PRE",
-    "USER_NOTIFICATION",
-    "WORKFLOW_POST",
-    "WORKFLOW_PRE",
-    "WORKFLOW_STEP_POST",
-    "WORKFLOW_STEP_PRE",
-    "Event",
-    "canonical",
-    "find",
-    "payload_model",
-]
-
 # -- constants: one per row, named as the event is -------------------------------------------------------------------
 
 SESSION_START: Final = "session:start"
@@ -550,7 +459,11 @@ def find(name: str) -> Event | None:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return every name of an event, the canonical one first; for an unknown name, the name alone."""
+    """Return every name of an event, the canonical one first; for an unknown name, the name alone.
+
+    Args:
+        name: Name in any spelling of the five vocabularies.
+    """
     event = find(name)
     return event.spellings if event else (name,)
 
@@ -574,7 +487,10 @@ def likely(name: str, also: Iterable[str] = ()) -> str | None:
 
     A typo is one letter missing, added, changed or swapped with its neighbour; case and separators do not count. The
     result is None for a known name, which is no typo, and for a name further away, which is an event of the host.
-    `also` are more names that are known, such as declared ones.
+
+    Args:
+        name: Name that may have a typo.
+        also: More names that are known, such as declared ones.
     """
     known = (*_NAMES, *also)
     if name in _ROWS or name in known:
@@ -587,7 +503,11 @@ def alike(name: str, also: Iterable[str] = ()) -> str | None:
     """Return the known name that differs from `name` only in case, separators and the form of its characters.
 
     `LLM:POST`, `llm::post` and one in full-width letters are all like `llm:post`; a pattern is compared by its domain.
-    The result is None for a known name. `also` are more names that are known, such as declared ones.
+    The result is None for a known name.
+
+    Args:
+        name: Name that may read like a known one.
+        also: More names that are known, such as declared ones.
     """
     known = (*_NAMES, *also)
     if name in _ROWS or name in known:
@@ -606,19 +526,23 @@ def suggestion(name: str, also: Iterable[str] = ()) -> str | None:
 
     The first choice is a name one typo away, the second a name with mostly equal words (`before_tool` and `tool:pre`),
     the third a name that looks much like it.
+
+    Args:
+        name: Name that is unknown.
+        also: More names that are known, such as declared ones.
     """
     from difflib import get_close_matches  # for a mistake only
 
     known, words = (*_NAMES, *also), _words(name)
     shared = {one: len(words & _words(one)) / len(words | _words(one)) for one in known}
-    near = [one for one in known if shared[one] == max(shared.values()) >= MOSTLY]
-    close = get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)
+    near = [one for one in known if shared[one] == max(shared.values()) >= _MOSTLY]
+    close = get_close_matches(name, known, n=1, cutoff=_LOOKS_LIKE)
     return likely(name, also) or _closest(name, near or close)
 
 
 def _words(name: str) -> frozenset[str]:
     separated = "".join(letter if letter.isalnum() else " " for letter in _snake(name))
-    return frozenset(SYNONYMS.get(word, word) for word in separated.casefold().split())
+    return frozenset(_SYNONYMS.get(word, word) for word in separated.casefold().split())
 
 
 def _closest(name: str, names: list[str]) -> str | None:
@@ -627,10 +551,10 @@ def _closest(name: str, names: list[str]) -> str | None:
     return max(names, key=lambda one: SequenceMatcher(a=name, b=one).ratio(), default=None)
 
 
-SYNONYMS: Final = {"before": "pre", "after": "post"}
+_SYNONYMS: Final = {"before": "pre", "after": "post"}
 """Words that other programs use in place of the catalogue's words."""
-MOSTLY: Final = 0.5
-LOOKS_LIKE: Final = 0.75
+_MOSTLY: Final = 0.5
+_LOOKS_LIKE: Final = 0.75
 
 _SHORTEST_TYPO: Final = 6
 """Fewest letters of a name in which one edit is a typo: `Step` is another word than `Stop`."""

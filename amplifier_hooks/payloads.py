@@ -23,57 +23,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
 
-__all__ = [
-    "AgentPayload",
-    "AgentResultPayload",
-    "AgentStopPayload",
-    "ApprovalDecisionPayload",
-    "ApprovalPayload",
-    "ArtifactPayload",
-    "CancelPayload",
-    "CompactionPayload",
-    "ContextIncludePayload",
-    "ErrorInfo",
-    "ErrorPayload",
-    "ExecutionPayload",
-    "HookBlockedPayload",
-    "HookCompletePayload",
-    "HookFailedPayload",
-    "HookPayload",
-    "MemoryPayload",
-    "MemoryResultPayload",
-    "MessagesPayload",
-    "ModelCallPayload",
-    "ModelResponsePayload",
-    "ModuleFailedPayload",
-    "NotificationPayload",
-    "OrchestratorPayload",
-    "Payload",
-    "PlanPayload",
-    "PolicyViolationPayload",
-    "PromptCompletePayload",
-    "PromptPayload",
-    "ProviderErrorPayload",
-    "ProviderPayload",
-    "RequestPayload",
-    "ResponsePayload",
-    "RunErrorPayload",
-    "RunPayload",
-    "RunResultPayload",
-    "SessionForkPayload",
-    "SessionPayload",
-    "SessionlessPayload",
-    "StreamPayload",
-    "SubagentPayload",
-    "SubagentStopPayload",
-    "ToolErrorPayload",
-    "ToolPayload",
-    "ToolResolutionPayload",
-    "ToolResultPayload",
-    "WorkflowPayload",
-    "WorkflowResultPayload",
-]
-
 
 def _check_utc(text: str) -> str:
     """Accept a moment in ISO 8601 and UTC, and return its text unchanged."""
@@ -83,8 +32,8 @@ def _check_utc(text: str) -> str:
     return text
 
 
-Timestamp = Annotated[str, AfterValidator(_check_utc), Field(json_schema_extra={"format": "date-time"})]
-Milliseconds = NonNegativeFloat
+_Timestamp = Annotated[str, AfterValidator(_check_utc), Field(json_schema_extra={"format": "date-time"})]
+_Milliseconds = NonNegativeFloat
 
 
 class _Described(BaseModel):
@@ -110,7 +59,7 @@ class Payload(_Described):
 
     session_id: str = Field(min_length=1)
     """The session in which the event happens."""
-    timestamp: Timestamp
+    timestamp: _Timestamp
     """The time of the event: ISO 8601, UTC."""
     tenant_id: str | None = None
     """The tenant on whose behalf the session acts."""
@@ -242,8 +191,8 @@ class ModelResponsePayload(Payload):
     """The name of the model."""
     usage: dict[str, Any] | None = None
     """Tokens, as the provider counts them."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the call took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the call took."""
 
 
 class ProviderPayload(Payload):
@@ -259,8 +208,8 @@ class ProviderPayload(Payload):
     """An id that joins a request with its response, retries and errors."""
     usage: dict[str, Any] | None = None
     """Tokens: input_tokens and output_tokens, where cached ones are counted cache_read_tokens, cache_write_tokens."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the call took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the call took."""
 
 
 class ProviderErrorPayload(ProviderPayload):
@@ -315,8 +264,8 @@ class ToolResultPayload(ToolPayload):
 
     result: Any
     """The tool's return value, as the model will see it."""
-    duration_ms: Milliseconds
-    """Milliseconds that the tool ran."""
+    duration_ms: _Milliseconds
+    """_Milliseconds that the tool ran."""
 
 
 class ToolErrorPayload(ToolPayload):
@@ -326,8 +275,8 @@ class ToolErrorPayload(ToolPayload):
     """The arguments of the call."""
     error: ErrorInfo
     """The exception that the tool raised."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the tool ran until it raised."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the tool ran until it raised."""
 
 
 # -- artifact and memory ---------------------------------------------------------------------------------------------
@@ -358,8 +307,8 @@ class MemoryResultPayload(MemoryPayload):
 
     result: Any = None
     """The store's answer."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that storing took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that storing took."""
 
 
 # -- agent -----------------------------------------------------------------------------------------------------------
@@ -372,8 +321,8 @@ class OrchestratorPayload(Payload):
     """The name of the orchestrator."""
     turn_count: NonNegativeInt
     """The number of rounds that the loop took."""
-    duration_ms: Milliseconds
-    """Milliseconds that the loop took."""
+    duration_ms: _Milliseconds
+    """_Milliseconds that the loop took."""
     status: str
     """The end of the loop: success, cancelled, incomplete, error."""
 
@@ -398,8 +347,8 @@ class AgentResultPayload(AgentPayload):
 
     result: Any = None
     """The agent's return value."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the invocation took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the invocation took."""
 
 
 class AgentStopPayload(Payload):
@@ -455,8 +404,8 @@ class WorkflowResultPayload(WorkflowPayload):
     """The result of the step."""
     status: str | None = None
     """The status at the end of the step."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the step took, retries included."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the step took, retries included."""
 
 
 # -- where there may be no session -----------------------------------------------------------------------------------
@@ -482,8 +431,8 @@ class ResponsePayload(RequestPayload):
     """The HTTP status of the response."""
     response_headers: dict[str, str] = Field(default_factory=dict)
     """The headers of the response, with names in lower case."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that handling the request took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that handling the request took."""
 
 
 class RunPayload(SessionlessPayload):
@@ -571,7 +520,7 @@ class ApprovalPayload(Payload):
     """Every reason for the risk, each with `by` and `reason`."""
     impacts: list[Any] | None = None
     """Everything that the call would do, each with `kind`, `place` and `reason`."""
-    expires: Timestamp | None = None
+    expires: _Timestamp | None = None
     """Time until which the request can be decided."""
 
 
@@ -586,8 +535,8 @@ class ApprovalDecisionPayload(ApprovalPayload):
     """The channel of the decision: terminal, web …"""
     reason: str | None = None
     """The reason for the decision."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds from the request to the decision."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds from the request to the decision."""
 
 
 class CancelPayload(Payload):
@@ -631,8 +580,8 @@ class HookPayload(SessionlessPayload):
 class HookCompletePayload(HookPayload):
     """A hook has answered."""
 
-    duration_ms: Milliseconds
-    """Milliseconds that the hook took."""
+    duration_ms: _Milliseconds
+    """_Milliseconds that the hook took."""
     action: str | None = None
     """The action of the hook's answer; None where it could give none."""
     would: str | None = None
@@ -646,8 +595,8 @@ class HookFailedPayload(HookPayload):
     """The failure of the hook."""
     on_error_behavior: str | None = None
     """The effect of the failure: the operation is denied or goes on."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the hook ran until it failed."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the hook ran until it failed."""
 
 
 class HookBlockedPayload(HookPayload):
@@ -655,8 +604,8 @@ class HookBlockedPayload(HookPayload):
 
     block_reason: str | None = None
     """The hook's reason."""
-    duration_ms: Milliseconds | None = None
-    """Milliseconds that the hook took."""
+    duration_ms: _Milliseconds | None = None
+    """_Milliseconds that the hook took."""
 
 
 class ModuleFailedPayload(SessionlessPayload):

@@ -41,6 +41,8 @@ PACKAGES: Final = ("amplifier_hooks", "approval_backends")
 ERRORS: Final = ("amplifier_hooks.errors", "amplifier_hooks.storage.database", "approval_backends.errors")
 ADAPTERS: Final = "amplifier_hooks.adapters."
 """Front doors that need the SDK of their name. Only the site needs the SDKs; the pages of the repository do not."""
+WHOLE: Final = ("amplifier_hooks.errors", "amplifier_hooks.events", "amplifier_hooks.payloads")
+"""Front doors without `__all__`: all that they define is public, but names with a leading underscore."""
 FIRST: Final = ("amplifier_hooks", "approval_backends")
 """The front doors that stand before all others."""
 MEMORY: Final = re.compile(r" at 0x[0-9a-f]+")
@@ -107,14 +109,25 @@ def site_pages() -> dict[str, str]:
 
 @cache
 def doors() -> dict[str, list[str]]:
-    """Return the front doors, which are the modules with `__all__`, with their names in alphabetical order."""
+    """Return the front doors with their public names in alphabetical order."""
     found = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).glob("**/*.py")):
-        names = re.search(r"^__all__ = (\[.*?\])", file.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-        if names:
-            door = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            found[door] = sorted(ast.literal_eval(names[1]), key=str.lower)
+        door = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        text = file.read_text("utf-8")
+        names = re.search(r"^__all__ = (\[.*?\])", text, re.MULTILINE | re.DOTALL)
+        if names or door in WHOLE:
+            listed = ast.literal_eval(names[1]) if names else defined_names(text)
+            found[door] = sorted(listed, key=str.lower)
     return {name: found[name] for name in sorted(found, key=lambda name: (name not in FIRST, name))}
+
+
+def defined_names(source: str) -> Iterator[str]:
+    """Yield the names that a module defines, without those with a leading underscore."""
+    for node in ast.parse(source).body:
+        named = node.target if isinstance(node, ast.AnnAssign) else node
+        name = str(getattr(named, "id", getattr(named, "name", "_")))
+        if not name.startswith("_"):
+            yield name
 
 
 @cache
@@ -146,7 +159,7 @@ def index() -> Iterator[str]:
     """Return the lines of the page that lists every public name."""
     yield "# Public names\n"
     yield WRITTEN
-    yield "Every public name by its front door; a name that is not in `__all__` of its module may change at any time.\n"
+    yield "Every public name by its front door; any other name may change at any time.\n"
     yield "The site, built by `just docs`, has an entry for each, with parameters, return values and errors.\n"
     for door, names in doors().items():
         yield f"## [`{door}`]({door}.md)\n"
