@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import FileFact, Impact, ImpactPolicy
+from amplifier_hooks.text.matching import SURROGATES, compile_linear, escape_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from amplifier_hooks.impacts import ImpactKind, Stat
 
@@ -68,8 +69,24 @@ def show(text: str) -> str:
 
 
 @frozen
+class _SensitivePath:
+    """A path of a row. The anchor `""` stands for every folder, `~` for the home folder, `/` for the root."""
+
+    anchor: str
+    parts: tuple[str, ...]
+    below: bool
+    """True if everything below the path is meant, too."""
+
+    def expression(self, home: str) -> str:
+        """Return an expression for the absolute paths that are meant, in the spelling of `path_parts`."""
+        begin = {"": "", "/": "^", "~": f"^{escape_literal(_joined(home))}"}[self.anchor]
+        names = ("[^/]*".join(map(escape_literal, part.split("*"))) for part in self.parts)
+        return f"{begin}/{'/'.join(names)}{'(?:/|$)' if self.below else '$'}"
+
+
+@frozen
 class SensitiveRow:
-    """One row of the table of sensitive files, compiled."""
+    """One row of the table of sensitive files."""
 
     reason: str
     secret: bool
@@ -79,49 +96,13 @@ class SensitiveRow:
     exceptions: tuple[str, ...]
     content: tuple[str, ...]
     names: tuple[str, ...]
-
-
-def _is_like(name: str, pattern: str) -> bool:
-    return name == pattern or (LIVE.search(pattern) is not None and fnmatch.fnmatchcase(name, pattern))
-
-
-@frozen
-class _Pattern:
-    parts: tuple[str, ...]
-    below: bool
-    row: SensitiveRow
-    anchor: str
-
-    def matches(self, parts: tuple[str, ...], start: int) -> bool:
-        end = start + len(self.parts)
-        if end > len(parts) or not (self.below or end == len(parts)):
-            return False
-        return all(_is_like(part, own) for part, own in zip(parts[start:end], self.parts, strict=True))
-
-
-@frozen
-class _Sensitive:
-    """The patterns of all rows by anchor and first name.
-
-    The anchor `""` stands for every folder, the name `*` for names with a glob.
-    """
-
-    patterns: dict[tuple[str, str], tuple[_Pattern, ...]]
-    globs: dict[str, re.Pattern[str]]
-    """One expression for each anchor, which matches every first name with a glob."""
-    rows: tuple[SensitiveRow, ...]
-    names: frozenset[str]
-    """The names of all rows."""
-    hooks: tuple[_Pattern, ...]
-    """The patterns of all rows whose files can switch a hook off."""
+    paths: tuple[_SensitivePath, ...]
 
 
 @cache
-def _sensitive() -> _Sensitive:
-    patterns: dict[tuple[str, str], tuple[_Pattern, ...]] = {}
-    rows: list[SensitiveRow] = []
-    for entry in load_table("sensitive_files")["file"]:
-        row = SensitiveRow(
+def _sensitive() -> tuple[SensitiveRow, ...]:
+    return tuple(
+        SensitiveRow(
             entry["reason"],
             entry.get("secret", False),
             entry.get("guarded", False),
@@ -130,67 +111,42 @@ def _sensitive() -> _Sensitive:
             tuple(name.casefold() for name in entry.get("except", ())),
             tuple(entry.get("content", ())),
             tuple(name.casefold() for name in entry["names"]),
+            tuple(
+                _SensitivePath(path[0] if path[0] in "~/" else "", path_parts(path.removeprefix("~")), path[-1] == "/")
+                for path in entry["paths"]
+            ),
         )
-        rows.append(row)
-        for path in entry["paths"]:
-            anchor = path[0] if path[0] in "~/" else ""
-            parts = tuple(part for part in path.removeprefix("~").casefold().split("/") if part)
-            key = (anchor, "*" if "*" in parts[0] else parts[0])
-            patterns[key] = (*patterns.get(key, ()), _Pattern(parts, path.endswith("/"), row, anchor))
-    globs = {
-        anchor: re.compile("|".join(sorted({fnmatch.translate(one.parts[0]) for one in found})))
-        for (anchor, name), found in patterns.items()
-        if name == "*"
-    }
-    hooks = tuple(one for found in patterns.values() for one in found if one.row.hook)
-    return _Sensitive(patterns, globs, tuple(rows), frozenset(name for row in rows for name in row.names), hooks)
+        for entry in load_table("sensitive_files")["file"]
+    )
+
+
+@cache
+def _sensitive_names() -> frozenset[str]:
+    return frozenset(name for row in _sensitive() for name in row.names)
+
+
+@lru_cache(maxsize=16)
+def _sensitive_tests(home: str) -> tuple[Callable[[str], bool], tuple[tuple[SensitiveRow, Callable[[str], bool]], ...]]:
+    """Return a test of paths for all rows together, and one for each row."""
+    written = {row: "|".join(one.expression(home) for one in row.paths) for row in _sensitive()}
+    tests = tuple((row, compile_linear(expression)) for row, expression in written.items())
+    return compile_linear("|".join(written.values())), tests
 
 
 @lru_cache(maxsize=4096)
 def sensitive_rows(path: str, home: str) -> tuple[SensitiveRow, ...]:
     """Return the rows of the table that an absolute path matches, whatever the case of its letters."""
-    folder, _, name = path.rpartition("/")
-    if path.isascii() and _is_plain_folder(folder, home) and not _beginning("", name.lower()):
-        return ()
-    parts, home_parts = path_parts(path), path_parts(home)
-    table = _sensitive()
-    starts = [(start, one) for start, part in enumerate(parts) for one in _beginning("", part)]
-    if parts:
-        starts += [(0, one) for one in _beginning("/", parts[0])]
-    if len(parts) > (start := len(home_parts)) and parts[:start] == home_parts:
-        starts += [(start, one) for one in _beginning("~", parts[start])]
-    found = [pattern.row for start, pattern in starts if pattern.matches(parts, start)]
+    text, (may_match, tests) = _joined(path), _sensitive_tests(home)
+    found = [row for row, test in tests if test(text)] if may_match(text) else []
+    parts = path_parts(path)
     for part in parts if holds_glob(path) else ():
-        if holds_glob(part) and part.strip(ANY) and (reached := _names_reached(part, table.names)):
-            found += [row for row in table.rows if not reached.isdisjoint(row.names)]
-    if not found:
-        return ()
+        if holds_glob(part) and part.strip(ANY) and (reached := _names_reached(part, _sensitive_names())):
+            found += [row for row in _sensitive() if not reached.isdisjoint(row.names)]
     return tuple(
-        row for row in dict.fromkeys(found) if not any(_is_like(parts[-1], exception) for exception in row.exceptions)
+        row
+        for row in dict.fromkeys(found)
+        if not any(fnmatch.fnmatchcase(parts[-1], exception) for exception in row.exceptions)
     )
-
-
-@lru_cache(maxsize=1024)
-def _is_plain_folder(folder: str, home: str) -> bool:
-    """Return True if no pattern begins with a name of a folder, and none with an anchor begins right below it."""
-    parts, home_parts = path_parts(folder), path_parts(home)
-    below = parts[len(home_parts) :] if parts[: len(home_parts)] == home_parts else ()
-    anchored = _beginning("/", parts[0]) if parts else True
-    return not (
-        anchored
-        or parts == home_parts
-        or (below and _beginning("~", below[0]))
-        or any(_beginning("", one) for one in parts)
-    )
-
-
-@lru_cache(maxsize=4096)
-def _beginning(anchor: str, part: str) -> tuple[_Pattern, ...]:
-    """Return the patterns of an anchor whose first name may match a part of a path."""
-    table = _sensitive()
-    named = table.patterns.get((anchor, part), ())
-    globs = table.globs.get(anchor)
-    return (*named, *table.patterns[anchor, "*"]) if globs and globs.match(part) else named
 
 
 def _names_reached(glob: str, names: Iterable[str]) -> frozenset[str]:
@@ -205,8 +161,13 @@ def _names_reached(glob: str, names: Iterable[str]) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def path_parts(path: str) -> tuple[str, ...]:
     """Return the names in a path, each in the one spelling that file systems may take for it."""
-    plain = path if path.isascii() else INVISIBLE.sub("", unicodedata.normalize("NFKC", path))
-    return tuple(part for part in plain.casefold().split("/") if part)
+    if not path.isascii():
+        path = INVISIBLE.sub("", unicodedata.normalize("NFKC", path.translate(SURROGATES)))
+    return tuple(part for part in path.casefold().split("/") if part)
+
+
+def _joined(path: str) -> str:
+    return "".join(f"/{part}" for part in path_parts(path))
 
 
 @define(eq=False)
@@ -259,9 +220,10 @@ class _GuardTree:
 def _guard_trees(guarded: tuple[str, ...], home: str) -> tuple[_GuardTree, _GuardTree]:
     """Return the guarded paths that begin at the root, and those that begin in any folder."""
     absolute, anywhere = _GuardTree(), _GuardTree()
-    for one in _sensitive().hooks:
-        tree = absolute if one.anchor else anywhere
-        tree.add((*(path_parts(home) if one.anchor == "~" else ()), *one.parts), one.row.reason, below=one.below)
+    for row in _sensitive():
+        for one in row.paths if row.hook else ():
+            tree = absolute if one.anchor else anywhere
+            tree.add((*(path_parts(home) if one.anchor == "~" else ()), *one.parts), row.reason, below=one.below)
     for path in guarded:
         absolute.add(path_parts(path), GUARD, below=True)
     return absolute, anywhere
@@ -401,7 +363,7 @@ class Places:
                 return Impact("reads_secret", place, "a whole home folder")
         if UNKNOWN in path:
             last = posixpath.basename(path)
-            if any(row.secret and last.casefold() in row.names for row in _sensitive().rows):
+            if any(row.secret and last.casefold() in row.names for row in _sensitive()):
                 return Impact("reads_secret", place, "a name that holds secrets")
             if UNKNOWN in last and not SUFFIX.search(last):
                 return Impact("unreadable", place, "only a run tells which file is read")
