@@ -29,8 +29,9 @@ LITERAL: Final = re.compile(
     r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`|%[qQwW]?[\[({](.*?)[\])}]",
     re.DOTALL,
 )
-LOOK_AROUND: Final = re.compile(r"^\(\?<!.*?\)|\(\?[!=].*")
-"""The parts of an expression that a quick test leaves out: a look back, and the rest from a look ahead on."""
+LOOSER: Final = ((re.compile(r"^\(\?<!.*?\)|\(\?[!=].*"), ""), (re.compile(r"\{0,\d+\}"), "*"))
+"""Parts of an expression, with their places in a quick test: a look back, a look ahead with the rest behind it, and a
+limit of repeats, which would take most of the time to compile."""
 PATH: Final = re.compile(r"(?:~|\.{0,2}/|[\w.-]+/|\.)?[\w.@%+/ -]{1,200}")
 HOME: Final = re.compile(r"\bhome\b|\bhomedir\b|expanduser|\bHOME\b|Dir\.home")
 VARIABLE: Final = re.compile(r"(?:environ\b|getenv|env|ENV)\W{1,6}([A-Za-z_]\w*)")
@@ -66,7 +67,13 @@ class _Names:
 @cache
 def quick_test(patterns: tuple[str, ...], *, any_case: bool) -> Callable[[str], bool]:
     """Return a test that is True for every code in which an expression matches, and for little other code."""
-    return compile_linear("(?i)" * any_case + "|".join(LOOK_AROUND.sub("", one) for one in patterns))
+    return compile_linear("(?i)" * any_case + "|".join(map(_loosened, patterns)))
+
+
+def _loosened(pattern: str) -> str:
+    for part, looser in LOOSER:
+        pattern = part.sub(looser, pattern)
+    return pattern
 
 
 WRITING: Final = _Names(

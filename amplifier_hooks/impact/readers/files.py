@@ -14,8 +14,36 @@ if TYPE_CHECKING:
 FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
 FIND_RUNS: Final = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 IN_PLACE: Final = re.compile(r"--i|-[nErsuz]*i")
-LONGEST_SCRIPT: Final = 16_384
-FLAGS: Final = re.compile(r"[gpiImM0-9]*(e?)[gpiImM0-9]*(?:w\s*([^\n;}]+))?")
+BRACKET: Final = r"\[\^?\]?(?:\[[:.=][^\]\n]*[:.=]\]|[^\]\\\n]|\\[^\]\n])*+\]"
+"""A bracket of an expression of sed. One with a backslash before its end is read in two ways, so it is none."""
+
+
+def _expression_of_sed(stop: str) -> str:
+    return rf"(?:\\.|{BRACKET}|(?!{stop})[^\\\[\n])*+"
+
+
+def _text_of_sed(stop: str) -> str:
+    return rf"(?:\\.|(?!{stop})[^\\\n])*+"
+
+
+def _address_of_sed(name: str) -> str:
+    stop = f"(?P={name})"
+    return (
+        rf"(?:[0-9~{UNKNOWN}{NAME}]++|\$|/{_expression_of_sed('/')}/[IM]*"
+        rf"|\\(?P<{name}>[^\\\n]){_expression_of_sed(stop)}{stop}[IM]*)"
+    )
+
+
+SED_COMMAND: Final = re.compile(
+    rf"[\s;{{}}]++|(?:{_address_of_sed('one')}(?:\s*,\s*(?:[+~][0-9]+|{_address_of_sed('two')}))?\s*)?(?:!\s*)*"
+    rf"(?:\{{|[=dDgGhHlnNpPqQxzF][ \t]*[0-9]*|[btT:][ \t]*[^\s;}}]*|#[^\n]*|[aic](?:\\.|[^\\\n])*+\\?"
+    rf"|s(?P<s>[^\\\n]){_expression_of_sed('(?P=s)')}(?P=s){_text_of_sed('(?P=s)')}(?P=s)"
+    r"(?:[gpiImM0-9]|(?P<run>e))*+(?:w(?P<out>[^\n]*))?"
+    rf"|y(?P<y>[^\\\n]){_text_of_sed('(?P=y)')}(?P=y){_text_of_sed('(?P=y)')}(?P=y)"
+    r"|(?P<execute>e)[^\n]*|[wW](?P<write>[^\n]*)|[rR](?P<read>[^\n]*))",
+    re.DOTALL,
+)
+"""One command of sed, with the names of the files that it reads or writes, or a separator."""
 TAR_PROGRAMS: Final = (
     "-I --use-compress-program --to-command --checkpoint-action -F --info-script --new-volume-script --rsh-command"
 )
@@ -89,82 +117,19 @@ def read_sed(run: ProgramRun, words: list[str]) -> None:
 
 def _read_script(run: ProgramRun, script: str) -> None:
     """Find the commands of a script that write, read or run something."""
-    if len(script) > LONGEST_SCRIPT:
-        run.add("unreadable", "sed", "a script that is too long to be read")
-        return
-    text = script.translate({ord(UNKNOWN): "x", ord(NAME): "x", ord(ANY): "*"})
-    place = 0
+    text, place = script.replace(ANY, "*"), 0
     while place < len(text):
-        sign = text[place]
-        if sign in "/\\":
-            place = _skip_address(text, place)
-        elif sign in "sy":
-            place = _read_substitution(run, text, place)
-        elif sign in "wWrR":
-            end = _first(text, place, "\n}")
-            name = text[place + 1 : end].strip().rstrip(";")
-            run.writes(name) if sign in "wW" else run.reads(name)
-            place = end
-        elif sign in "aic:btT#":
-            place = max(_text_end(text, place) if sign in "aic" else _first(text, place, "\n;"), place + 1)
-        else:
-            if sign == "e":
-                run.add("runs_unread", "sed", "the command e of sed")
-            place += 1
-
-
-def _skip_address(text: str, place: int) -> int:
-    if text[place] == "/":
-        place = _skip_to(text, place + 1, "/")
-    else:
-        place = _skip_to(text, place + 2, text[place + 1 : place + 2])
-    while text[place : place + 1] in ("I", "M"):
-        place += 1
-    return place
-
-
-def _read_substitution(run: ProgramRun, text: str, place: int) -> int:
-    stop, command = text[place + 1 : place + 2], text[place]
-    place = _skip_to(text, _skip_to(text, place + 2, stop), stop)
-    flags = FLAGS.match(text, place)
-    if flags is None:
-        return place
-    if flags[1] and command == "s":
-        run.add("runs_unread", "sed", "the flag e of s runs its result")
-    if flags[2]:
-        run.writes(flags[2].strip())
-    return max(flags.end(), place)
-
-
-def _first(text: str, place: int, signs: str) -> int:
-    match = re.compile(f"[{re.escape(signs)}]").search(text, place)
-    return match.start() if match else len(text)
-
-
-def _text_end(text: str, place: int) -> int:
-    """Return the end of the text of `a`, `i` or `c`: a line that no backslash continues."""
-    end = text.find("\n", place)
-    while end > 0 and text[end - 1] == "\\":
-        end = text.find("\n", end + 1)
-    return len(text) if end < 0 else end
-
-
-def _skip_to(text: str, place: int, stop: str) -> int:
-    """Return the place behind the next `stop` that no backslash and no bracket keeps."""
-    bracket = False
-    while place < len(text):
-        sign = text[place]
-        if sign == "\\":
-            place += 1
-        elif sign == "[" and stop != "[" and not bracket:
-            bracket = "]" in text[place + 2 :]
-            place += text[place + 1 : place + 2] in ("]", "^")
-        elif sign == "]":
-            bracket = False
-        elif sign == stop and not bracket:
-            return place + 1
-        place += 1
-    return place
+        command = SED_COMMAND.match(text, place)
+        if command is None:
+            run.walk.script(UNKNOWN, run.state.copy(), UNKNOWN)
+            return
+        place = command.end()
+        for name in filter(None, (command["out"], command["write"])):
+            run.writes(name.strip())
+        if command["read"]:
+            run.reads(command["read"].strip())
+        if command["run"] or command["execute"]:
+            run.add("runs_unread", "sed", "a command of sed that runs a program")
 
 
 def read_awk(run: ProgramRun, words: list[str]) -> None:
