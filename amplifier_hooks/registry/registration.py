@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from math import inf, nan
 from reprlib import repr as shortened
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, Unpack
 
 from amplifier_hooks.dispatch.captured_output import capture_output, may_hide_output
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT, Hook, Intent, SharedTime, Source
@@ -23,7 +24,6 @@ from amplifier_hooks.text.matching import ANY, Matcher
 
 if TYPE_CHECKING:
     import re
-    from types import EllipsisType
 
     from amplifier_hooks.dispatch.chain import OnError
     from amplifier_hooks.registry.permissions import Scope
@@ -116,6 +116,9 @@ DEFINITION_PRIORITIES: Final = range(1001)
 
 THREADS_PER_HOOK: Final = 4
 
+SILENT: Final = ("observe", "around")
+"""Intents of hooks that give no answer."""
+
 
 def make_hook(
     intent: Intent,
@@ -125,58 +128,30 @@ def make_hook(
     number: int,
     *,
     chain_timeout: float,
-    priority: object = 0,
-    name: str | None = None,
-    match: str | Iterable[str] | re.Pattern[str] | Matcher | None = None,
-    timeout: object = DEFAULT_TIMEOUT,
-    on_error: object = None,
-    tenant: object = "",
-    thread: bool = False,
-    recheck: bool = True,
-    concurrent: bool = False,
-    capture: bool | None = None,
-    source: Source = "code",
-    budget: float | EllipsisType | None = ...,
     timing: bool = False,
-    risk: object = None,
-    risk_reason: object = "",
-    report_only: object = False,
+    **options: Unpack[HookOptions],
 ) -> Hook:
     """Return a hook made from a handler and its options.
-
-    With `capture`, the hook's printed text is kept for its answer (`Answer.output`) and does not reach the streams; if
-    it is None, that holds for a hook whose code names `suppress_output`.
-    `risk` and `risk_reason` apply to every question of the hook. With `report_only` its answers have no effect.
 
     Raises `InvalidRegistration`, which names the mistake and its correction.
     """
     if not callable(handler):
         raise InvalidRegistration(f"handler {handler!r} is not callable: pass a function {ARGUMENTS[intent]}")
-    name = _name(name, handler)
+    name = options.get("name")
+    if not isinstance(name, str | None):
+        raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
+    name = name or handler_name(handler)
+    is_async, thread = awaits(handler), options.get("thread", False)
+    for flaw in _flaws_of_handler(intent, handler, is_async=is_async, thread=thread):
+        raise InvalidRegistration(f"{name}: {flaw}")
     check_arguments(name, handler, ARGUMENTS[intent])
-    place = _priority(name, priority, source)
-    if on_error not in ("continue", "deny", None):
-        raise InvalidRegistration(f"{name}: on_error {on_error!r} is neither 'continue' nor 'deny'")
-    if intent == "observe" and on_error == "deny":
-        raise InvalidRegistration(f"{name}: an observer gives no answer, so it cannot deny; use gate")
-    if concurrent and intent != "observe":
-        raise InvalidRegistration(
-            f"{name}: only observers run side by side; a hook that answers waits for the hooks before it"
-        )
-    if not isinstance(tenant, str):
-        raise InvalidRegistration(f"{name}: tenant {tenant!r} is not a str; '' means all")
-    if budget is ...:
-        budget = DEFINITION_BUDGET if source == "definition" else None
+    for flaw in chain(_flaws_of_options(options), _flaws_of_intent(intent, options)):
+        raise InvalidRegistration(f"{name}: {flaw}")
+    source, match, capture = options.get("source", "code"), options.get("match"), options.get("capture")
+    budget = options.get("budget", DEFINITION_BUDGET if source == "definition" else None)
     shared = SharedTime(check_timeout(budget, f"{name}: budget"), chain_timeout)
-    is_async = awaits(handler)
-    if intent == "around" and not is_async:
-        raise InvalidRegistration(f"{name}: an around hook awaits call_next, so it is an async function")
-    if thread and is_async:
-        raise InvalidRegistration(f"{name}: thread=True is for plain functions, and this one is async")
-    captured = _is_captured(name, intent, handler, capture=capture)
-    risk, reason = _risk(name, intent, risk, risk_reason)
-    if report_only:
-        _check_report_only(name, intent, report_only)
+    matcher = match if match is None or isinstance(match, Matcher) else compile_tool_matcher(match)
+    captured = intent not in SILENT and (may_hide_output(handler) if capture is None else capture)
     call = _call(intent, handler, is_async=is_async, thread=thread, name=name)
     return Hook(
         name=name,
@@ -188,81 +163,72 @@ def make_hook(
         call=capture_output(call) if captured else call,
         awaits=is_async or thread or captured or intent == "observe",
         number=number,
-        priority=place,
-        timeout=check_timeout(timeout, f"{name}: timeout"),
-        on_error=on_error or ("deny" if intent == "gate" else "continue"),
-        match=_matcher(match),
-        tenant=tenant,
+        priority=options.get("priority", 0),
+        timeout=check_timeout(options.get("timeout", DEFAULT_TIMEOUT), f"{name}: timeout"),
+        on_error=options.get("on_error") or ("deny" if intent == "gate" else "continue"),
+        match=None if matcher is ANY else matcher,  # a matcher leaves out events without a tool
+        tenant=options.get("tenant", ""),
         tier=scope.tier,
         owner=scope.owner,
-        recheck=recheck and intent == "gate",
-        concurrent=concurrent,
+        recheck=options.get("recheck", True) and intent == "gate",
+        concurrent=options.get("concurrent", False),
         budget=None if shared == UNLIMITED else shared,
         timing=timing,
         source=source,
-        risk=risk,
-        risk_reason=reason,
-        report_only=report_only is True,
+        risk=options.get("risk"),
+        risk_reason=options.get("risk_reason") or "",
+        report_only=options.get("report_only", False),
     )
 
 
-def _name(name: object, handler: Handler) -> str:
-    """Return the name of the hook. Raises `InvalidRegistration` for a name that is no str, and for a generator."""
-    if not isinstance(name, str | None):
-        raise InvalidRegistration(f"name {name!r} is not a str; leave it out to use the handler's own")
-    name = name or handler_name(handler)
+def _flaws_of_handler(intent: Intent, handler: object, *, is_async: bool, thread: bool) -> Iterator[str]:
+    """Yield the reasons why a handler cannot work."""
     if yields(handler):
-        raise InvalidRegistration(f"{name}: calling a generator runs nothing of it; return the answer, not yield it")
-    return name
+        yield "calling a generator runs nothing of it; return the answer, not yield it"
+    if intent == "around" and not is_async:
+        yield "an around hook awaits call_next, so it is an async function"
+    if thread and is_async:
+        yield "thread=True is for plain functions, and this one is async"
 
 
-def _matcher(match: str | Iterable[str] | re.Pattern[str] | Matcher | None) -> Matcher | None:
-    """Return the matcher that selects calls, or None for all events, those without a tool included."""
-    matcher = match if match is None or isinstance(match, Matcher) else compile_tool_matcher(match)
-    return None if matcher is ANY else matcher
-
-
-def _priority(name: str, priority: object, source: object) -> int:
-    if source not in {"code", "definition"}:
-        raise InvalidRegistration(f"{name}: source {source!r} is neither 'code' nor 'definition'")
+def _flaws_of_options(options: HookOptions) -> Iterator[str]:
+    """Yield the reasons why options cannot work at any hook; a caller without a type checker may pass anything."""
+    source, on_error = options.get("source", "code"), options.get("on_error")
+    priority: object = options.get("priority", 0)
+    tenant: object = options.get("tenant", "")
+    report_only: object = options.get("report_only", False)
+    if source not in ("code", "definition"):
+        yield f"source {source!r} is neither 'code' nor 'definition'"
     if isinstance(priority, bool) or not isinstance(priority, int):
-        raise InvalidRegistration(f"{name}: priority {priority!r} is not an integer; lower numbers run first")
+        yield f"priority {priority!r} is not an integer; lower numbers run first"
     if source == "definition" and priority not in DEFINITION_PRIORITIES:
-        raise InvalidRegistration(f"{name}: priority {priority} of a definition is not within 0 to 1000")
-    return priority
-
-
-def _is_captured(name: str, intent: Intent, handler: Handler, *, capture: bool | None) -> bool:
-    """Return True if the hook's output is kept for its answer. Raises `InvalidRegistration` for a hook without one."""
-    if intent not in ("observe", "around"):
-        return may_hide_output(handler) if capture is None else capture
-    if capture:
-        raise InvalidRegistration(f"{name}: capture=True keeps what it prints with its answer, and {intent} gives none")
-    return False
-
-
-def _risk(name: str, intent: Intent, risk: object, reason: object) -> tuple[Risk | None, str]:
-    """Return the registered risk of the hook's questions, checked like the risk of an answer."""
-    if risk is None and reason == "":
-        return None, ""
-    if intent in ("observe", "around"):
-        raise InvalidRegistration(f"{name}: risk is that of a question, and {intent} asks none; use gate or on")
+        yield f"priority {priority} of a definition is not within 0 to 1000"
+    if on_error not in ("continue", "deny", None):
+        yield f"on_error {on_error!r} is neither 'continue' nor 'deny'"
+    if not isinstance(tenant, str):
+        yield f"tenant {tenant!r} is not a str; '' means all"
+    if not isinstance(report_only, bool):
+        yield f"report_only {report_only!r} is neither True nor False"
     try:
-        checked = HookResult(risk=cast("Risk | None", risk), risk_reason=cast("str", reason))
+        HookResult(risk=options.get("risk"), risk_reason=options.get("risk_reason") or None)
     except InvalidResult as problem:
-        raise InvalidRegistration(f"{name}: {problem}") from None
-    return checked.risk, checked.risk_reason or ""
+        yield str(problem)
 
 
-def _check_report_only(name: str, intent: Intent, value: object) -> None:
-    if value is not True:
-        raise InvalidRegistration(f"{name}: report_only {value!r} is neither True nor False")
-    if intent == "observe":
-        raise InvalidRegistration(f"{name}: report_only is for hooks that answer, and an observer gives no answer")
-    if intent == "around":
-        raise InvalidRegistration(
-            f"{name}: an around hook carries the operation out, so it cannot only report; leave report_only out"
-        )
+def _flaws_of_intent(intent: Intent, options: HookOptions) -> Iterator[str]:
+    """Yield the reasons why options cannot work at a hook of this intent."""
+    if intent == "observe" and options.get("on_error") == "deny":
+        yield "an observer gives no answer, so it cannot deny; use gate"
+    if intent != "observe" and options.get("concurrent"):
+        yield "only observers run side by side; a hook that answers waits for the hooks before it"
+    if intent in SILENT and options.get("capture"):
+        yield f"capture=True keeps what it prints with its answer, and {intent} gives none"
+    if intent in SILENT and (options.get("risk") or options.get("risk_reason")):
+        yield f"risk is that of a question, and {intent} asks none; use gate or on"
+    if intent == "observe" and options.get("report_only"):
+        yield "report_only is for hooks that answer, and an observer gives no answer"
+    if intent == "around" and options.get("report_only"):
+        yield "an around hook carries the operation out, so it cannot only report; leave report_only out"
 
 
 def check_timeout(value: object, what: str) -> float:
