@@ -116,7 +116,6 @@ class AuditLog:
         path: str | Path,
         *,
         key: Signer | str | Path | None = None,
-        signed: bool = True,
         tenant: str = "",
         session: str = "",
         redact: bool = True,
@@ -136,7 +135,6 @@ class AuditLog:
             path: The log's first file. Only its owner may be able to put files into its folder.
             key: The signer, or the file of an `AuditKey`. The default is `audit.key` in the log's folder, created if
                 it is missing.
-            signed: True to sign the log.
             tenant: The tenant, if the log belongs to one tenant.
             session: The session, if the log belongs to one session.
             redact: True to hide secrets; see `Redactor`.
@@ -157,7 +155,7 @@ class AuditLog:
         """
         path, files = Path(path), Files() if files is None else files
         inspect_folder(path.parent)
-        signer = None if not signed else _signer(path, key)
+        signer = _signer(path, key)
         segments = Segments(files, path, clock or SystemClock(), signer, _name(tenant), _name(session), _version())
         writer = LogWriter(segments, pace or WriteSchedule(), held=heads is not None)
         writer.start()
@@ -344,7 +342,7 @@ def _signer(path: Path, key: Signer | str | Path | None) -> Signer:
     return AuditKey.open(key) if isinstance(key, str | Path) else key
 
 
-def _hash_key(signer: Signer | None, log_id: str) -> bytes:
+def _hash_key(signer: Signer, log_id: str) -> bytes:
     """Return the key that hashes secrets. With a foreign signer it is random, and new each time the log is opened."""
     return signer.hash_key(log_id) if isinstance(signer, AuditKey) else secrets.token_bytes(32)
 

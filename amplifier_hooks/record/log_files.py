@@ -52,7 +52,7 @@ from amplifier_hooks.record.line import (
 )
 from amplifier_hooks.record.read_segment import SegmentFile, iter_chained, open_segment
 from amplifier_hooks.record.record_errors import BadNote, LogInUse, LogReplaced, MalformedLine, UnsafeLog
-from amplifier_hooks.storage.state_folder import file_flaw, folder_flaw
+from amplifier_hooks.storage.state_folder import file_flaw, folder_flaw, sync_folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -158,13 +158,7 @@ class Files:
 
     def sync_folder(self, path: Path) -> None:
         """Return once new names in a folder would survive a power cut."""
-        if os.name != "posix":
-            return
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path)
 
     def lock(self, descriptor: int, path: Path) -> None:
         """Lock a file, whatever its name, until the descriptor is closed or the process ends.
@@ -400,7 +394,7 @@ class Segments:
     files: Files
     path: Path
     clock: Clock
-    signer: Signer | None = None
+    signer: Signer
     tenant: str = ""
     session: str = ""
     sdk: str = ""
@@ -488,7 +482,7 @@ class Segments:
         opening = Opening(
             log=log, segment=number, previous=previous, tenant=self.tenant, session=self.session, sdk=self.sdk
         )
-        return opening if self.signer is None else opening.with_key(self.signer.public)
+        return opening.with_key(self.signer.public)
 
     def _open_last(self, number: int) -> OpenSegment:
         path = file_of(self.path, number)
@@ -511,7 +505,7 @@ class Segments:
             return self._begin_anew(number, path, descriptor, found)
         position.since = int(not found.signed)
         why = "damage" if found.excess and not found.torn else "" if self._is_ours(position.opening) else "key"
-        whole = (found.signed or self.signer is None) and not found.torn
+        whole = found.signed and not found.torn
         if why or (found.last_kind == "segment.closed" and whole):
             behind = {"dropped": found.excess, "digest": found.digest} if found.excess else {}
             left = {"why": why, "bytes": position.length, **behind} if why else None
@@ -552,8 +546,6 @@ class Segments:
         return (encode_log_record("log.recovered", {"bytes": segment.excess, "digest": segment.digest}),)
 
     def _is_ours(self, opening: Opening) -> bool:
-        if self.signer is None or not opening.key:
-            return self.signer is None and not opening.key
         try:
             return VerifierKey.parse(opening.key).public == self.signer.public
         except BadNote:

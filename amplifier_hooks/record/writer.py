@@ -122,7 +122,7 @@ class LogWriter:
         begun = self.segments.start()
         self._swap(begun.descriptor)
         self._move_to(begun.position)
-        self._uncovered_since = None if self.segments.signer is None else monotonic()
+        self._uncovered_since = monotonic()
         pieces = [(piece, self.segments.now()) for piece in begun.pieces]
         try:
             if len(pieces) > self.held:  # while held, the first record resumes the log
@@ -297,7 +297,7 @@ class LogWriter:
     def _note(self, lines: list[bytes], now: float, *, due: bool) -> str:
         """Add a checkpoint if one is due, and return its note, or an empty text."""
         position, signer = self._position, self.segments.signer
-        if signer is None or self.held or not position.since:
+        if self.held or not position.since:
             return ""
         if self._uncovered_since is None:
             self._uncovered_since = now

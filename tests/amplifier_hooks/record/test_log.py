@@ -208,17 +208,6 @@ async def test_check(tmp_path: Path) -> None:
         await log.check()
 
 
-@pytest.mark.rule("AUD-2")
-async def test_unsigned(tmp_path: Path) -> None:
-    """A log that is not signed is still a chain, and says that it has no key."""
-    log = AuditLog.open(tmp_path / "record.jsonl", signed=False)
-    await log.write("note", {}, durable=True)
-    await log.close()
-    assert kinds(tmp_path / "record.jsonl") == ["segment.opened", "note", "log.closed"]
-    assert entries(tmp_path / "record.jsonl")[0].facts["key"] == ""
-    assert os.listdir(tmp_path) == ["record.jsonl"]  # noqa: PTH208
-
-
 class Moody:
     """A signer that fails on demand."""
 
