@@ -424,7 +424,6 @@ async def stop(
     tenant: Tenant = None,
     session: Stopped = "",
     store: Store = None,
-    as_json: AsJson = False,
 ) -> None:
     """Stop the acts of a session, of a tenant, or all, in every process that uses the store.
 
@@ -438,7 +437,7 @@ async def stop(
     """
     async with StoreView(store, tenant).open_store() as desk:
         begun = await desk.broker.stop(why, desk.viewer, session)
-    print_stop(begun, as_json=as_json)
+    print_text(stop_line(begun))
 
 
 def resume(
@@ -448,7 +447,6 @@ def resume(
     yes: Yes = False,
     no_input: NoInput = False,
     store: Store = None,
-    as_json: AsJson = False,
 ) -> None:
     """End a stop: name the tenant and the session with which it was begun.
 
@@ -467,15 +465,7 @@ def resume(
     ended, there = run_or_stop(end())
     if ended is None:
         end_command("\n".join([f"No stop of {reach} is in force.", *map(stop_line, there)]))
-    print_stop(ended, as_json=as_json)
-
-
-def print_stop(stop: Stop, *, as_json: bool) -> None:
-    """Print a stop, as a line or as JSON."""
-    if as_json:
-        print_json(stop)
-    else:
-        print_text(stop_line(stop) if stop.ended is None else f"Ended: {stop_line(stop)}")
+    print_text(f"Ended: {stop_line(ended)}")
 
 
 def stop_line(stop: Stop) -> str:
@@ -498,7 +488,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="A file of rules.")]
 
 @rules.command()
 @on_loop
-async def check(file: File, *, as_json: AsJson = False) -> None:
+async def check(file: File) -> None:
     """Say what is wrong with a file of rules, line by line.
 
     Examples:
@@ -507,12 +497,8 @@ async def check(file: File, *, as_json: AsJson = False) -> None:
     from approval_backends.rules.policy import Rules
 
     found = Rules.load(file)
-    if as_json:
-        facts = {"file": str(file), "rules": len(found), "report_only": found.report_only, "digest": found.digest}
-        print_json(facts)
-    else:
-        only = f", {STOPS_NOTHING}" * found.report_only
-        print_text(f"{file}: {count_text(len(found), 'rule')}, digest {found.digest[:12]}{only}")
+    only = f", {STOPS_NOTHING}" * found.report_only
+    print_text(f"{file}: {count_text(len(found), 'rule')}, digest {found.digest[:12]}{only}")
 
 
 @rules.command()

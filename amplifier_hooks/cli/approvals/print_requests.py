@@ -105,24 +105,25 @@ def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()
         yield f"Directory {inline(request.cwd)}"
     yield f"Risk {request.risk}. Without an answer it is {'allowed' if request.default == 'allow' else 'denied'}."
     for question in request.questions:
-        yield f"{inline(question.hook)} asks:"
-        yield from (f"{MARK}{line}" for line in for_terminal(question.prompt).split("\n"))
+        yield from quotation(f"{inline(question.hook)} asks:", question.prompt)
     for one in request.risk_reasons:
-        yield f"{one.risk.capitalize()} risk, says {inline(one.by)}:"
-        yield from (f"{MARK}{line}" for line in for_terminal(one.reason).split("\n"))
+        yield from quotation(f"{one.risk.capitalize()} risk, says {inline(one.by)}:", one.reason)
     yield f"Answers: {', '.join(inline(option.label) for option in request.options)}"
     if any(option.lasts for option in request.options):
         yield from always(request)
     if record.decision is not None and record.decision.message:
-        yield f"{inline(record.decision.by)} says:"
-        yield from (f"{MARK}{line}" for line in for_terminal(record.decision.message).split("\n"))
-    listed = list(events)
-    if listed:
-        yield "History:"
-    for event in listed:
+        yield from quotation(f"{inline(record.decision.by)} says:", record.decision.message)
+    for number, event in enumerate(events):
+        if number == 0:
+            yield "History:"
         who = f" by {inline(event.by)} ({inline(event.channel)})" if event.by else ""
         note = f": {clip(inline(event.note), ROOM)}" if event.note else ""
         yield f"  {_clock(event.at)}  {event.kind}{who}{note}"
+
+
+def quotation(heading: str, text: str) -> list[str]:
+    """Return a heading of ours and the lines of a foreign text below it."""
+    return [heading, *(f"{MARK}{line}" for line in for_terminal(text).split("\n"))]
 
 
 def grant_lines(grant: Grant, ids: Iterable[str], uses: Sequence[GrantUse] = ()) -> Iterator[str]:

@@ -22,6 +22,7 @@ from amplifier_hooks.cli.common.terminal_io import (
     error_text,
     print_error,
     print_json,
+    print_lines,
     stop,
     user_name,
 )
@@ -215,15 +216,6 @@ def check_one_form(*, json: bool, html: bool) -> None:
     """Raise `BadParameter` for two forms of output at once."""
     if json and html:
         raise typer.BadParameter("choose one of them", param_hint="--json and --html")
-
-
-def print_lines(pieces: Iterable[str]) -> int:
-    """Print each piece on a line, and return their number."""
-    count = 0
-    for piece in pieces:
-        typer.echo(piece)
-        count += 1
-    return count
 
 
 @contextmanager

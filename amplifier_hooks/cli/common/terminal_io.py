@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL, EISDIR, ENOTDIR, EPERM, EROFS
@@ -191,6 +191,15 @@ def json_object(given: str, option: str, example: str) -> dict[str, Any]:
 def print_text(text: str, *, err: bool = False) -> None:
     """Print lines that may quote foreign text, escaped."""
     typer.echo(for_terminal(text), err=err)
+
+
+def print_lines(lines: Iterable[str]) -> int:
+    """Print lines that are escaped already, and return their number."""
+    count = 0
+    for line in lines:
+        typer.echo(line)
+        count += 1
+    return count
 
 
 def print_error(text: str) -> None:

@@ -30,7 +30,7 @@ from amplifier_hooks.injection.memory_context import InMemoryContext
 from amplifier_hooks.text.escape import for_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from amplifier_hooks.ports import ApprovalBackend
     from amplifier_hooks.result import Level
@@ -84,39 +84,24 @@ FINDINGS: Final = 1
 """Exit status of ruff with findings; a higher one is a failure of ruff."""
 
 
-@frozen
-class Linter:
-    """The linter of the demo. Without a `program` it is `unused_imports`."""
-
-    program: str | None = None
-    programs: Programs = field(factory=Programs)
-
-    @classmethod
-    def find(cls) -> Linter:
-        """Return a linter with the ruff beside this Python, or the one on the path, or none."""
-        beside = Path(sys.executable).with_name("ruff")
-        return cls(os.fspath(beside) if os.access(beside, os.X_OK) else shutil.which("ruff"))
-
-    @property
-    def name(self) -> str:
-        """The name of the linter in the narration."""
-        return "a check of our own" if self.program is None else "ruff"
-
-    async def findings(self, folder: Path, name: str) -> list[str]:
-        """Return a line for each finding in this file. Raises `OSError`, and the errors of running a program."""
-        if self.program is None:
-            return list(_own_findings(folder, name))
-        ended = await self.programs.run(
-            [self.program, *OPTIONS, name], feed=b"", env=dict(os.environ), cwd=os.fspath(folder)
-        )
-        if ended.code > FINDINGS:
-            raise OSError(f"ruff could not look at {name}: {ended.errors.decode('utf-8', 'replace')}")
-        return ended.output.decode("utf-8", "replace").splitlines()
+def find_ruff() -> str | None:
+    """Return the ruff beside this Python, or the one on the path; None without one."""
+    beside = Path(sys.executable).with_name("ruff")
+    return os.fspath(beside) if os.access(beside, os.X_OK) else shutil.which("ruff")
 
 
-def _own_findings(folder: Path, name: str) -> Iterator[str]:
-    for line, module in unused_imports((folder / name).read_text(encoding="utf-8")):
-        yield f"{name}:{line}: `{module}` imported but unused"
+async def findings_of(ruff: str | None, folder: Path, name: str) -> list[str]:
+    """Return ruff's line for each finding in a file; without ruff, a line for each unused import.
+
+    Raises `OSError`, and the errors of running a program.
+    """
+    if ruff is None:
+        unused = unused_imports((folder / name).read_text(encoding="utf-8"))
+        return [f"{name}:{line}: `{module}` imported but unused" for line, module in unused]
+    ended = await Programs().run([ruff, *OPTIONS, name], feed=b"", env=dict(os.environ), cwd=os.fspath(folder))
+    if ended.code > FINDINGS:
+        raise OSError(f"ruff could not look at {name}: {ended.errors.decode('utf-8', 'replace')}")
+    return ended.output.decode("utf-8", "replace").splitlines()
 
 
 def unused_imports(source: str) -> list[tuple[int, str]]:
@@ -147,7 +132,7 @@ class Telling:
     record: Path | None = None
     """The file of the record. If None, the record is in the demo's folder, which is removed at the end."""
     fast: bool = False
-    linter: Linter = field(factory=Linter.find)
+    ruff: str | None = field(factory=find_ruff)
 
 
 async def tell(telling: Telling) -> None:
@@ -156,14 +141,14 @@ async def tell(telling: Telling) -> None:
         folder = Path(name)
         for path, content in PROJECT.items():
             write(folder / path, content)
-        say, linter = Narrator(), telling.linter
+        say = Narrator()
         pause = PAUSE if sys.stdout.isatty() and not telling.fast else 0
         record = telling.record or folder / "record.jsonl"
-        introduce(say, linter)
+        introduce(say, telling)
         async with approver(telling) as approvals, AuditLog.open(record) as log:
             context = InMemoryContext(mark="5f3c9e21")
             session = SessionCoordinator(
-                hooks=hooks(folder, linter, ON_THE_PAGE if telling.web else TO_ANSWER),
+                hooks=hooks(folder, telling.ruff, ON_THE_PAGE if telling.web else TO_ANSWER),
                 context=context,
                 approvals=approvals,
                 display=say,
@@ -181,11 +166,11 @@ async def tell(telling: Telling) -> None:
         farewell(say, telling)
 
 
-def introduce(say: Narrator, linter: Linter) -> None:
+def introduce(say: Narrator, telling: Telling) -> None:
     """Print which parts of the demo are real."""
     say.line("An agent works on a small project, and three hooks look on. The agent is a script;")
     say.line("nothing leaves this machine, and the project is a folder that goes away again.")
-    if linter.program is None:
+    if telling.ruff is None:
         say.line("ruff is not installed here, so a few lines of our own look for unused imports in its place.")
 
 
@@ -207,14 +192,14 @@ async def approver(telling: Telling) -> AsyncIterator[ApprovalBackend | None]:
         yield None
 
 
-def hooks(folder: Path, linter: Linter, seconds: float) -> HookRegistry:
+def hooks(folder: Path, ruff: str | None, seconds: float) -> HookRegistry:
     """Return a registry of three hooks: one gives feedback, one asks a person, one denies."""
     registry = HookRegistry()
 
     @registry.on("tool:post", match="Write", timeout=60)
     async def lint(_event: str, data: Mapping[str, Any]) -> HookResult | None:
         name = data["tool_input"]["file_path"]
-        findings = await linter.findings(folder, name) if name.endswith(".py") else []
+        findings = await findings_of(ruff, folder, name) if name.endswith(".py") else []
         if not findings:
             return None
         message = f"lint: {len(findings)} finding{'s' * (len(findings) > 1)} in {name}"

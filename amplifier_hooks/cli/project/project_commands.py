@@ -14,6 +14,7 @@ from amplifier_hooks.cli.common.terminal_io import (
     count_text,
     json_object,
     print_json,
+    print_lines,
     print_text,
     refuse_inside_session,
     stop,
@@ -37,7 +38,6 @@ def init(
         Literal["careful", "balanced", "open"],
         typer.Option("--preset", help="The amount of questions that the hook guard asks."),
     ] = "balanced",
-    as_json: AsJson = False,
 ) -> None:
     """Write amplifier-hooks.yaml: ready-made hooks that are useful anywhere, each with a comment.
 
@@ -65,9 +65,6 @@ def init(
         trust_content(load_files(path), path)
     except OSError as problem:
         stop(f"{path} cannot be written: {problem.strerror or problem}; make it and its folder writable")
-    if as_json:
-        print_json({"written": str(path)})
-        return
     typer.echo(f"Wrote {path}.")
     typer.echo("Next: amplifier-hooks list, then amplifier-hooks chat.", err=True)
     offer_replay()
@@ -119,7 +116,9 @@ def validate(
         trust_content,
     )
 
-    if validate_other(file, trust=trust, as_json=as_json):
+    if file is not None and validate_modules(file, trust=trust, as_json=as_json):
+        return
+    if trust and validate_removal(file, as_json=as_json):
         return
     from amplifier_hooks.definitions import InvalidDefinitions, load_files
     from amplifier_hooks.definitions.trust import TrustStore
@@ -171,12 +170,6 @@ def validate(
         print_text(f"{where}: {verdict}{state}.", err=bool(flaws))
         tell_state(project)
     raise typer.Exit(1 if flaws else 0)
-
-
-def validate_other(file: Path | None, *, trust: bool, as_json: bool) -> bool:
-    """Validate modules, or with `trust` the removal of a file. Returns False for a file of hooks."""
-    modules = file is not None and validate_modules(file, trust=trust, as_json=as_json)
-    return modules or (trust and validate_removal(file, as_json=as_json))
 
 
 def validate_modules(name: Path, *, trust: bool, as_json: bool) -> bool:
@@ -247,9 +240,7 @@ def list_hooks(
     if as_json:
         print_json(found)
         return
-    for line in hook_lines(found):
-        typer.echo(line)
-    if not found:
+    if not print_lines(hook_lines(found)):
         typer.echo("There are no hooks" + (f" at {wanted}." if wanted else "."), err=True)
 
 
@@ -295,8 +286,7 @@ def try_event(
         print_json(hook_listing.trial_facts(explained, outcome))
     else:
         print_text(str(explained))
-        for line in hook_listing.outcome_lines(outcome) if outcome is not None else ():
-            typer.echo(line)
+        print_lines([] if outcome is None else hook_listing.outcome_lines(outcome))
     denied = explained.refusal is not None or (outcome is not None and outcome.denied)
     raise typer.Exit(1 if denied else 0)
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from attrs import define, field
 
-from amplifier_hooks.cli.common.terminal_io import AsJson, RulesFile, count_text, print_error, print_json, stop
+from amplifier_hooks.cli.common.terminal_io import (
+    AsJson,
+    RulesFile,
+    count_text,
+    print_error,
+    print_json,
+    print_lines,
+    stop,
+)
 from amplifier_hooks.result import STOPS_NOTHING
 from amplifier_hooks.text.escape import for_log
 
@@ -206,8 +214,7 @@ def print_results(reading: TranscriptSums, hooks: list[ReplayHooks], found: list
             lines += ["", *about]
     if len(hooks) > 1:
         lines += ["", *comparison_lines(found, [for_log(one.path.name) for one in hooks], most)]
-    for line in lines:
-        typer.echo(line)
+    print_lines(lines)
 
 
 def reading_lines(reading: TranscriptSums, most: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from amplifier_hooks.cli.app import app
-from amplifier_hooks.cli.demo.scenes import Linter, Telling, tell, unused_imports
+from amplifier_hooks.cli.demo.scenes import Telling, findings_of, tell, unused_imports
 from approval_backends.client import ApprovalsClient
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_demo_keeps_the_record(tmp_path: Path) -> None:
 @pytest.mark.rule("CLI-4")
 async def test_demo_without_ruff(capsys: pytest.CaptureFixture[str]) -> None:
     """Without ruff the demo reports that, and a check of its own has equal findings."""
-    await tell(Telling(ask=False, linter=Linter()))
+    await tell(Telling(ask=False, ruff=None))
     told = capsys.readouterr().out
     assert "ruff is not installed here" in told
     assert "| app.py:1: `os` imported but unused" in told
@@ -145,7 +145,7 @@ async def test_demo_with_a_broken_linter(tmp_path: Path) -> None:
     broken.write_text("#!/bin/sh\necho no such option >&2\nexit 2\n")
     broken.chmod(0o755)
     with pytest.raises(OSError, match=r"could not look at app.py: no such option"):
-        await Linter(str(broken)).findings(tmp_path, "app.py")
+        await findings_of(str(broken), tmp_path, "app.py")
 
 
 @pytest.mark.slow
