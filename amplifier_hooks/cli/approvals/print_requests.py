@@ -46,7 +46,7 @@ def line_of(record: RequestRecord, now: Moment, ids: Iterable[str]) -> Iterator[
         more = f" (and {len(impacts) - 1:,} more)" if len(impacts) > 1 else ""
         yield f"{blank}  it {clip(impacts[0].text, ROOM)}{more}"
     who = f"{inline(request.agent)} in session {inline(request.session)}"
-    yield f"{blank}  {who} · {status_text(record, now)} · digest {record.digest[:12]}"
+    yield f"{blank}  {who} · {inline(status_text(record, now))} · digest {record.digest[:12]}"
     for question in request.questions:
         yield f"{blank}  {inline(question.hook)}: {clip(inline(question.prompt), ROOM)}"
     whys = [f", says {inline(one.by)}: {clip(inline(one.reason), ROOM)}" for one in request.risk_reasons]
@@ -96,7 +96,7 @@ def always(request: ApprovalRequest, option: Option | None = None) -> Iterator[s
 def card(record: RequestRecord, now: Moment, events: Iterable[RequestEvent] = ()) -> Iterator[str]:
     """Return the lines of a whole request."""
     request = record.request
-    yield f"Request {inline(record.id)}: {status_text(record, now)}"
+    yield f"Request {inline(record.id)}: {inline(status_text(record, now))}"
     yield from action(record)
     yield f"Agent {inline(request.agent)}, session {inline(request.session)}" + (
         f", tenant {inline(request.tenant)}" if request.tenant else ""
@@ -145,13 +145,18 @@ def grant_lines(grant: Grant, ids: Iterable[str], uses: Sequence[GrantUse] = ())
 
 
 def status_text(record: RequestRecord, now: Moment) -> str:
-    """Return the status of a request in a few words: its time left, or its end and the decider."""
+    """Return the status of a request in a few words: its time left, or its end. The caller escapes it."""
     if record.status == "pending":
         left = seconds_left(record.created, record.lifetime, now)
         silence = "allowed" if record.request.default == "allow" else "denied"
         return f"{_span(left)} left, then {silence}" if left > 0 else f"expired, {silence}"
-    who = f" by {inline(record.decision.by)} ({inline(record.decision.channel)})" if record.decision else ""
-    why = f": {clip(inline(record.reason), ROOM)}" if record.reason and not record.decision else ""
+    return end_text(record)
+
+
+def end_text(record: RequestRecord) -> str:
+    """Return the end of a request in a few words, with the decider or the reason. The caller escapes it."""
+    who = f" by {record.decision.by} ({record.decision.channel})" if record.decision else ""
+    why = f": {clip(record.reason, ROOM)}" if record.reason and not record.decision else ""
     return f"{record.status}{who}{why}"
 
 

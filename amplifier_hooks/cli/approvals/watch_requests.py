@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from amplifier_hooks.cli.approvals.open_store import Trouble
+from amplifier_hooks.cli.approvals.print_requests import end_text
 from amplifier_hooks.cli.common.terminal_io import print_error
 from amplifier_hooks.errors import ApprovalMismatch, ApprovalTimeout
 from approval_backends.errors import RequestSkipped, RequestWithdrawn
@@ -98,7 +99,7 @@ class Watcher:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done() and settled.exception() is None:
-                self._prompt.dismiss(record.id, _outcome_text(settled.result()))
+                self._prompt.dismiss(record.id, end_text(settled.result()))
             choice = await asking
             for request in (record.request, *choice.together):
                 await self._submit_answer(request, choice)
@@ -134,15 +135,3 @@ class Watcher:
 def _end_of(record: RequestRecord, now: Moment) -> datetime:
     """Return the end of a request, by the clock of this screen."""
     return datetime.now(UTC) + timedelta(seconds=seconds_left(record.created, record.lifetime, now))
-
-
-def _outcome_text(record: RequestRecord) -> str:
-    """Return how a request ended without an answer from this terminal."""
-    decision = record.decision
-    if record.status == "expired":
-        became = "it is allowed by default" if record.request.default == "allow" else "it is denied"
-        return f"expired without an answer, so {became}"
-    if decision is None:
-        return f"{record.status}: {record.reason}" if record.reason else record.status
-    label = next((one.label for one in record.request.options if one.id == decision.option), decision.option)
-    return f"{label}, by {decision.by} ({decision.channel})"

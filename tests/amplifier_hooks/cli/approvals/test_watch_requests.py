@@ -86,7 +86,7 @@ def test_watch(store: Path) -> None:
     person.misses("name  first", "more waiting")
     person.selects("a", "a Allow")
     person.types("\r")
-    person.sees("Deny, by Kim\\u{1B}[2J (page)", "): Allow")
+    person.sees("denied by Kim\\u{1B}[2J (page)", "): Allow")
     assert b"Kim\x1b" not in person.raw
     assert outcome(store, "second") == ("approved", user_name(), "cli")
     asked(store, "third")
