@@ -17,7 +17,6 @@ this turn has used 1,100 tokens, and the limit is 1,000
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from datetime import timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -127,22 +126,6 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(self.tokens + other.tokens, self.money + other.money)
 
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(self.tokens - other.tokens, self.money - other.money)
-
-
-@define
-class _Day:
-    """One day of one tenant."""
-
-    date: str
-    stored: Usage = field(factory=Usage)
-    """Usage in the store at the last look."""
-    own: Usage = field(factory=Usage)
-    """Usage that is not in the store, or not yet."""
-    moving: Usage = field(factory=Usage)
-    """Usage that is being written to the store."""
-
 
 class _DailyUsage:
     """The days of all tenants, by the clock's date in UTC. Without a database they are those of this process."""
@@ -150,20 +133,15 @@ class _DailyUsage:
     def __init__(self, clock: Clock, database: HookDatabase | None = None) -> None:
         self._clock = clock
         self._database = database
-        self._days: OrderedDict[str, _Day] = OrderedDict()
+        self._unwritten: dict[tuple[str, str], Usage] = {}
+        """Usage that is not in the store, by tenant and date."""
 
-    def known_usage(self, tenant: str) -> Usage:
-        """Return a tenant's usage of today, as far as this process knows."""
+    async def of(self, tenant: str) -> Usage:
+        """Return a tenant's usage of today. Raise `StoreUnavailable`."""
         day = self._today(tenant)
-        return day.stored + day.own + day.moving
-
-    async def refresh(self, tenant: str) -> None:
-        """Read from the store the usage that others have added. Raise `StoreUnavailable`."""
-        if self._database is not None:
-            day = self._today(tenant)
-            rows = await self._database.fetch(READ_DAY, for_log(tenant), day.date)
-            if rows:
-                _note_total(day, Usage(rows[0][0], Decimal(rows[0][1])))
+        rows = [] if self._database is None else await self._database.fetch(READ_DAY, *day)
+        stored = Usage(rows[0][0], Decimal(rows[0][1])) if rows else Usage()
+        return stored + self._unwritten.get(day, Usage())
 
     async def add(self, tenant: str, usage: Usage) -> None:
         """Count this usage, and write it together with usage that could not be written before.
@@ -172,45 +150,27 @@ class _DailyUsage:
         more with the next answer: it may then count twice, but never gets lost.
         """
         day = self._today(tenant)
-        day.own += usage
-        if self._database is None:
-            return
-        moved, day.own = day.own, Usage()
-        day.moving += moved
+        usage += self._unwritten.pop(day, Usage())
+        written = False
         try:
-            total = await self._database.run(self._add_usage(tenant, day.date, moved))
-        except BaseException:
-            day.own += moved
-            raise
+            if self._database is not None:
+                await self._database.run(self._add_usage(*day, usage))
+                written = True
         finally:
-            day.moving -= moved
-        _note_total(day, total)
+            if not written:
+                self._unwritten[day] = self._unwritten.pop(day, Usage()) + usage
+            if len(self._unwritten) > SESSIONS_KEPT:
+                del self._unwritten[next(iter(self._unwritten))]
 
-    def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[Usage]:
-        whose = for_log(tenant), date
+    def _add_usage(self, tenant: str, date: str, usage: Usage) -> Script[None]:
         # The first statement locks the row, so that no other process changes the money between reading and writing.
-        ((tokens, money),) = yield Statement(ADD_TOKENS, (*whose, usage.tokens))
-        total = Usage(tokens, Decimal(money) + usage.money)
-        yield Statement(SET_MONEY, (*whose, str(total.money)))
+        ((_, money),) = yield Statement(ADD_TOKENS, (tenant, date, usage.tokens))
+        yield Statement(SET_MONEY, (tenant, date, str(Decimal(money) + usage.money)))
         oldest = self._clock.now().date() - timedelta(days=DAYS_KEPT)
         yield Statement(PURGE, (oldest.isoformat(),))
-        return total
 
-    def _today(self, tenant: str) -> _Day:
-        today = self._clock.now().date().isoformat()
-        day = self._days.pop(tenant, None)
-        if day is None or day.date != today:
-            day = _Day(today)
-        self._days[tenant] = day
-        if len(self._days) > SESSIONS_KEPT:
-            self._days.popitem(last=False)
-        return day
-
-
-def _note_total(day: _Day, total: Usage) -> None:
-    """Note the total in the store. If two looks overtook each other, keep the later total."""
-    if total.tokens >= day.stored.tokens:
-        day.stored = total
+    def _today(self, tenant: str) -> tuple[str, str]:
+        return for_log(tenant), self._clock.now().date().isoformat()
 
 
 @define
@@ -274,10 +234,14 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             forget_at_end(AFTER, self._sessions, self._once),
         )
 
-    def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:
-        """Return the usage of the payload's `turn` and `session`, and of its tenant in the `day`."""
+    async def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:
+        """Return the usage of the payload's `turn` and `session`, and of its tenant in the `day` if days are limited.
+
+        Raise `StoreUnavailable` if a limited day cannot be read.
+        """
         spent = self._sessions.of(data).in_turn(data.get("turn"))
-        return {"turn": spent.turn, "session": spent.session, "day": self._days.known_usage(_tenant(data))}
+        spans = {"turn": spent.turn, "session": spent.session}
+        return {**spans, "day": await self._days.of(_tenant(data))} if self._daily else spans
 
     async def close(self) -> None:
         """Close the store."""
@@ -287,7 +251,11 @@ class CostGuard(ReadyMade[CostGuardSettings]):
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Let a model be called while no limit is reached."""
         self._note_model(data)
-        reached = await self._unreadable_day(data) or next(self._reached_limits(data), None)
+        reached: tuple[str, str] | None
+        try:
+            reached = next(self._reached_limits(await self.usage_of(data), _model(data)), None)
+        except StoreUnavailable as error:
+            reached = "day", f"the usage of this day cannot be read: {error}"
         if reached is None:
             return CONTINUE
         what, reason = reached
@@ -321,19 +289,10 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             return CONTINUE
         return HookResult.proceed(user_message=problem, user_message_level="warning")
 
-    async def _unreadable_day(self, data: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return a limited day that cannot be read, with a message, or None."""
-        if self._daily:
-            try:
-                await self._days.refresh(_tenant(data))
-            except StoreUnavailable as error:
-                return "day", f"the usage of this day cannot be read: {error}"
-        return None
-
-    def _reached_limits(self, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _reached_limits(self, used: Mapping[str, Usage], model: str) -> Iterator[tuple[str, str]]:
         """Yield every limit that is reached, with a message."""
         limits, currency = self.settings, self.settings.currency
-        for span, usage in self.usage_of(data).items():
+        for span, usage in used.items():
             tokens, money = getattr(limits, f"tokens_per_{span}"), getattr(limits, f"money_per_{span}")
             whose = f"this {span}"
             if tokens is not None and usage.tokens >= tokens:
@@ -341,7 +300,6 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             if money is not None and usage.money >= money:
                 used = usage.money.quantize(Decimal("0.0001"))
                 yield f"money {span}", f"{whose} has cost {used} {currency}, and the limit is {money} {currency}"
-        model = _model(data)
         if self._priced and self._price(model) is None:
             what = f"for {model[:80]!r}" if model else "where no model is named"
             yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"

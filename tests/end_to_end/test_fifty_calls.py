@@ -164,7 +164,7 @@ async def play(base: Path) -> Played:
                     one.outcomes[call] = await session.call_tool(tool, given, done, call_id=call)
                 one.injected.append(session.tokens_this_turn)
         one.kept = {entry.call: entry for entry in await ledger.entries(session="s")}
-        one.used = guard.usage_of({"session_id": "s"})["session"]
+        one.used = (await guard.usage_of({"session_id": "s"}))["session"]
     one.messages = context.messages
     one.recorded = entries(base / "audit" / "record.jsonl")
     return one

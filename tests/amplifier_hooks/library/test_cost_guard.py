@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.library.cost_guard import CostGuard, CostGuardSettings
+from amplifier_hooks.library.cost_guard import TABLES, CostGuard, CostGuardSettings
+from amplifier_hooks.storage.database import Script, StoreUnavailable
+from amplifier_hooks.storage.sqlite import MemoryDatabase
 from amplifier_hooks.testing import CollectingDisplay, ManualClock, ScriptedApprover
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.rule("LIB-6")
 
@@ -63,7 +67,7 @@ async def test_money_is_exact() -> None:
         await answer(
             registry, {"prompt_tokens": 100, "completion_tokens": 46, "prompt_tokens_details": {"cached_tokens": 0}}
         )
-    assert guard.usage_of({"session_id": "s"})["session"].money == Decimal("0.0099")
+    assert (await guard.usage_of({"session_id": "s"}))["session"].money == Decimal("0.0099")
     await answer(registry, SimpleNamespace(input_tokens=0, output_tokens=0, cache_read_input_tokens=334))
     assert (await call(registry)).reason == "this session has cost 0.0100 USD, and the limit is 0.01 USD"
 
@@ -76,7 +80,7 @@ async def test_what_comes_from_a_cache() -> None:
     ):
         guard, registry, _ = spending(prices=PRICES)
         await answer(registry, usage)
-        spent = guard.usage_of({"session_id": "s"})["session"]
+        spent = (await guard.usage_of({"session_id": "s"}))["session"]
         assert (spent.tokens, spent.money) == (1_000_000, Decimal("1.65"))
 
 
@@ -105,7 +109,7 @@ async def test_an_answer_without_a_price(called: list[str], model: str | None, m
     for name in called:
         await call(registry, model=name)
     messages = [(await answer(registry, {"input_tokens": 1_000_000}, model=model)).user_message for _ in range(2)]
-    assert guard.usage_of({"session_id": "s"})["session"].money == 2 * Decimal(money)
+    assert (await guard.usage_of({"session_id": "s"}))["session"].money == 2 * Decimal(money)
     assert (messages[0] is None) == (model == "small-1")
     assert "counts it as the dearest" in (messages[0] or "counts it as the dearest")
     assert messages[1] is None
@@ -121,7 +125,7 @@ async def test_a_day_over_a_restart(tmp_path: Path) -> None:
     assert not (await call(elsewhere)).denied
     await answer(elsewhere, {"output_tokens": 8})
     assert (await call(registry)).reason == "this day has used 20 tokens, and the limit is 20"
-    assert first.usage_of({})["day"].money * 1_000_000 == 12 * 3 + 8 * 15
+    assert (await first.usage_of({}))["day"].money * 1_000_000 == 12 * 3 + 8 * 15
     clock.advance(3_600)
     assert not (await call(elsewhere)).denied
     for guard in (first, second):
@@ -133,13 +137,39 @@ async def test_a_day_that_cannot_be_read(tmp_path: Path) -> None:
     """While the store is away, a limited day counts as a limit that is reached, and no usage is forgotten."""
     place = tmp_path / "folder"
     place.mkdir()
-    guard, registry, _ = spending(tokens_per_day=20, store=str(place), then="deny")
+    _, registry, _ = spending(tokens_per_day=20, store=str(place), then="deny")
     said = [(await answer(registry, {"input_tokens": 5})).user_message for _ in range(2)]
     assert "counts this day without its store" in (said[0] or "")
-    assert guard.usage_of({})["day"].tokens == 10
     assert "the usage of this day cannot be read" in ((await call(registry)).reason or "")
     _, registry, _ = spending(tokens_per_session=20, store=str(place), then="deny")
     assert not (await call(registry)).denied
+
+
+class FullDisk(MemoryDatabase):
+    """A database that cannot be written while it is full."""
+
+    full = True
+
+    async def run(self, script: Script[T]) -> T:
+        """Run a script, unless the disk is full."""
+        if self.full:
+            raise StoreUnavailable("the disk is full")
+        return await super().run(script)
+
+
+async def test_usage_that_is_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Usage that the store did not take is written with the next answer, once."""
+    monkeypatch.setattr("amplifier_hooks.library.parts.hook_database.AGAIN", 0.0)
+    disk, registry = FullDisk(TABLES), HookRegistry()
+    guard = CostGuard(CostGuardSettings(tokens_per_day=100), database=lambda _tables: disk)
+    guard.register(registry)
+    await answer(registry, {"input_tokens": 5})
+    assert (await guard.usage_of({}))["day"].tokens == 5
+    disk.full = False
+    for tokens in (7, 1):
+        await answer(registry, {"input_tokens": tokens})
+    assert (await guard.usage_of({}))["day"].tokens == 13
+    await guard.close()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +180,7 @@ async def test_an_answer_that_does_not_say(usage: object) -> None:
     guard, registry, _ = spending()
     messages = [(await answer(registry, usage)).user_message for _ in range(3)]
     assert messages == ["The model's answer does not say what it used, so cost_guard cannot count it.", None, None]
-    assert guard.usage_of({"session_id": "s"})["session"].tokens == 0
+    assert (await guard.usage_of({"session_id": "s"}))["session"].tokens == 0
 
 
 async def test_a_person_decides() -> None:
@@ -168,10 +198,10 @@ async def test_a_person_decides() -> None:
 
 async def test_the_end_of_a_session() -> None:
     """A session that ended is forgotten, and its usage stays with its day."""
-    guard, registry, _ = spending()
+    guard, registry, _ = spending(tokens_per_day=100)
     await answer(registry, {"input_tokens": 7})
     await registry.emit("session:end", {"session_id": "s"})
-    used = guard.usage_of({"session_id": "s"})
+    used = await guard.usage_of({"session_id": "s"})
     assert (used["session"].tokens, used["day"].tokens) == (0, 7)
 
 
@@ -190,7 +220,7 @@ async def test_totals_are_sums(calls: list[tuple[int, int]]) -> None:
     guard, registry, _ = spending(prices=PRICES, tokens_per_session=None)
     for read, wrote in calls:
         await answer(registry, {"input_tokens": read, "output_tokens": wrote})
-    spent = guard.usage_of({"session_id": "s"})["session"]
+    spent = (await guard.usage_of({"session_id": "s"}))["session"]
     assert spent.tokens == sum(read + wrote for read, wrote in calls)
     assert spent.money * 1_000_000 == sum(3 * read + 15 * wrote for read, wrote in calls)
 
