@@ -24,7 +24,7 @@ execute_tool Read
 
 Names under `gen_ai.` follow OpenTelemetry's conventions for generative AI, which are still being developed; names under
 `amplifier.` are this package's own. Attributes hold no arguments, no results and no messages, unless `content` is set;
-every text is searched for secrets (`amplifier_hooks.text.secrets`), and bounded.
+every text is searched for secrets, as in the ledger of tools, and bounded.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from amplifier_hooks.clock import SystemClock, micros_of
 from amplifier_hooks.errors import MissingExtra
 from amplifier_hooks.events import TOOL_ERROR, TOOL_POST
 from amplifier_hooks.library.parts.ready_made import DECISIONS, HookSettings, Point, ReadyMade, duration_of
-from amplifier_hooks.text.escape import clip, for_log
-from amplifier_hooks.text.secrets import Secrets, is_secret_name, names_a_secret, replace_spans
+from amplifier_hooks.record.journal import FactValues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,12 +57,12 @@ if TYPE_CHECKING:
 PRIORITY: Final = 620
 SCOPE: Final = "amplifier_hooks"
 
-MARK: Final = "[redacted]"
 LONGEST_NAME: Final = 256
 """Bytes of a name in an attribute."""
 LONGEST_CONTENT: Final = 8_192
 """Bytes of arguments or of a result in an attribute."""
-DEEPEST: Final = 32
+MOST_PARTS: Final = 1_000
+"""Parts of arguments or of a result in an attribute."""
 TRACED: Final = 10_000
 """Calls whose span was opened around the tool that the hook remembers until the event after the tool."""
 
@@ -119,7 +118,8 @@ class Tracing(ReadyMade[TracingSettings]):
         self._trace = _trace_api()
         self._provider = provider
         self._clock = clock or SystemClock()
-        self._secrets = Secrets(environment=environment)
+        self._names = FactValues(LONGEST_NAME, environment=environment)
+        self._contents = FactValues(LONGEST_CONTENT // 4, MOST_PARTS, environment=environment)
         self._traced: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     @cached_property
@@ -232,36 +232,11 @@ class Tracing(ReadyMade[TracingSettings]):
 
     def _name(self, text: object) -> str:
         """Return a name that others made up in the form of an attribute: escaped, bounded, without secrets."""
-        return clip(for_log(self._redact(text if isinstance(text, str) else "unnamed")), LONGEST_NAME)
+        return self._names.text(text if isinstance(text, str) else None) or "unnamed"
 
     def _content(self, value: object) -> str:
-        """Return a value as JSON, without its secrets."""
-        try:
-            text = json.dumps(self._without_secrets(value, 0), ensure_ascii=False, allow_nan=False)
-        except (TypeError, ValueError, RecursionError):
-            return MARK  # no JSON, too deep, or in a circle: it cannot be searched
-        return clip(self._redact(text), LONGEST_CONTENT)
-
-    def _without_secrets(self, value: Any, depth: int) -> Any:
-        if depth > DEEPEST:
-            raise ValueError("too deep")
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, Mapping):
-            named = names_a_secret(value)
-            return {
-                self._redact(str(key)): MARK
-                if is_secret_name(str(key)) or (named and key == "value")
-                else self._without_secrets(item, depth + 1)
-                for key, item in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self._without_secrets(item, depth + 1) for item in value]
-        return value
-
-    def _redact(self, text: str) -> str:
-        spans = self._secrets.spans(text)
-        return replace_spans(text, spans, [MARK] * len(spans)) if spans else text
+        """Return a value as JSON, without its secrets. A part that is too long or no JSON is named, and left out."""
+        return json.dumps(self._contents.value(value), ensure_ascii=False)
 
     # -- memory and time -------------------------------------------------------------------------------------------
 

@@ -219,10 +219,11 @@ class FactValues:
     Args:
         longest: Characters of a text, at most; a value has four times as many in all.
         most: Parts of a value, at most.
+        environment: An environment with more secrets, found by their names; that of the process if None.
     """
 
-    def __init__(self, longest: int = 1_024, most: int = 256) -> None:
-        self._redactor = Redactor(secrets.token_bytes(32))
+    def __init__(self, longest: int = 1_024, most: int = 256, *, environment: Mapping[str, str] | None = None) -> None:
+        self._redactor = Redactor(secrets.token_bytes(32), environment=environment)
         self._longest = longest
         self._most = most
 
