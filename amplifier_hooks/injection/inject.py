@@ -136,12 +136,11 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FittedBlocks(msgspec.Struct, frozen=True):
-    """A message that fits: its text, the blocks in it, its count; and the blocks that did not fit."""
+    """A message that fits: its text, the blocks in it, and its count."""
 
     blocks: tuple[Block, ...]
     text: str
     count: TokenCount
-    rest: tuple[Block, ...] = ()
 
 
 Layout: TypeAlias = Callable[[Sequence[Block]], str]
@@ -168,41 +167,21 @@ async def fit_blocks(
     With `trim` the first block that does not fit is cut, and the blocks after it are left out; otherwise only the
     blocks that do not fit are left out.
     """
-    chosen, over = await _choose(blocks, room, counter, trim=trim)
     fitted: FittedBlocks | None = None
-    while chosen and fitted is None:
-        text = layout(chosen)
+    for one in blocks:
+        before = fitted.blocks if fitted else ()
+        text = layout([*before, one])
         count = await counter.count_async(text, room)
-        if count.over_limit:
-            over = chosen.pop()
-        else:
-            fitted = FittedBlocks(tuple(chosen), text, count, remove_blocks(blocks, chosen))
-    if trim and over is not None:
-        return await _cut_block(blocks, chosen, over, room, counter, layout) or fitted
+        if not count.over_limit:
+            fitted = FittedBlocks((*before, one), text, count)
+        elif trim:
+            fitted = await _cut_block(before, one, room, counter, layout) or fitted
+            break
     return fitted
 
 
-async def _choose(
-    blocks: Sequence[Block], room: int, counter: Counting, *, trim: bool
-) -> tuple[list[Block], Block | None]:
-    """Return the blocks that fit by their own counts, and the first block that does not."""
-    chosen: list[Block] = []
-    over: Block | None = None
-    left = room
-    counts = await asyncio.gather(*(counter.count_async(one.render(), room) for one in blocks))
-    for one, count in zip(blocks, counts, strict=True):
-        if count.tokens <= left:
-            chosen.append(one)
-            left -= count.tokens
-        else:
-            over = over or one
-            if trim:
-                break
-    return chosen, over
-
-
-async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its arguments
-    blocks: Sequence[Block], before: list[Block], one: Block, room: int, counter: Counting, layout: Layout
+async def _cut_block(
+    before: Sequence[Block], one: Block, room: int, counter: Counting, layout: Layout
 ) -> FittedBlocks | None:
     """Return the blocks before, and as much of this block as fits behind them."""
     total = (await counter.count_async(one.text)).tokens
@@ -223,15 +202,9 @@ async def _cut_block(  # noqa: PLR0917  # one step of `fit_blocks`, with all its
         text = layout([*before, last])
         count = await counter.count_async(text, room)
         if not count.over_limit:
-            return FittedBlocks((*before, last), text, count, remove_blocks(blocks, [*before, one]))
+            return FittedBlocks((*before, last), text, count)
         space -= max(1, count.tokens - room)
     return None
-
-
-def remove_blocks(blocks: Sequence[Block], those: Sequence[Block]) -> tuple[Block, ...]:
-    """Return the blocks without `those`, compared by identity: two blocks may have equal texts."""
-    known = {id(one) for one in those}
-    return tuple(one for one in blocks if id(one) not in known)
 
 
 # -- the injector ------------------------------------------------------------------------------------------------------
@@ -404,8 +377,9 @@ class Injector:
         self._injections.extend(injected)
         del self._injections[:-INJECTIONS_KEPT]
         await self._report(list(zip(fitted.blocks, injected, facts, strict=True)), over)
-        if fitted.rest:
-            await self._leave_out(fitted.rest, self._budget_text(), "budget")
+        kept = {id(one.item) for one in fitted.blocks}  # two texts may be equal
+        if rest := [one for one in blocks if id(one.item) not in kept]:
+            await self._leave_out(rest, self._budget_text(), "budget")
         return fitted.blocks
 
     async def _fit_to_budget(self, blocks: list[Block], layout: Layout) -> tuple[FittedBlocks | None, int]:
