@@ -18,6 +18,7 @@ import stat
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 from threading import RLock
@@ -46,6 +47,7 @@ from amplifier_hooks.definitions.trust import (
     read_plainly,
 )
 from amplifier_hooks.errors import HookUnavailable
+from amplifier_hooks.foreign_code import DaemonPool
 from amplifier_hooks.storage.database import StoreUnavailable, UnsafeStore
 from amplifier_hooks.storage.state_folder import inspect_folder, make_private, write_private
 
@@ -126,6 +128,10 @@ class HookFiles:
                 what = "the private copy of " if one.role == "copied" else ""
                 raise HookUnavailable(f"{what}{one.path!r:.200} is not as it was trusted; {AGAIN}")
 
+    async def check_apart(self) -> None:
+        """Compare as `check` does, in a thread."""
+        await _comparing().run(self.check)
+
     def start(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the words that start a command from its copies; unchanged if its program was not there."""
         places = {
@@ -140,6 +146,11 @@ class HookFiles:
                 break
             words[:0] = [places.get(f"{SHEBANG}{word}", word) for word in line]
         return tuple(words)
+
+
+@cache
+def _comparing() -> DaemonPool:
+    return DaemonPool(2, "amplifier-hooks-files")
 
 
 @define(eq=False)

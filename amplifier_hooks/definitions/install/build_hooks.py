@@ -28,8 +28,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import isawaitable
 from ipaddress import ip_network
 from math import inf
@@ -53,13 +53,13 @@ from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.errors import HookError, HookUnavailable, InvalidRegistration
 from amplifier_hooks.events import canonical
-from amplifier_hooks.foreign_code import DaemonPool, cancel_all
+from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.entry_points import OURS, call_with_scope, list_installed
 from amplifier_hooks.registry.event_names import applies
 from amplifier_hooks.registry.handler_shapes import object_handler
 from amplifier_hooks.registry.handler_version import fingerprint
-from amplifier_hooks.registry.registration import awaits, check_arguments, handler_name
+from amplifier_hooks.registry.registration import check_arguments, handler_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -172,6 +172,7 @@ def build_command(definition: HookDefinition, around: BuildContext) -> Callable[
         codec=NATIVE if around.gate else NATIVE_OPEN,
         programs=around.programs,
         origin=config.argv[0],
+        files=around.files,
     )
 
 
@@ -215,61 +216,15 @@ ELSEWHERE: Final[Mapping[Kind, float]] = {"command": COMMAND_TIMEOUT, "http": WE
 BUILDERS: Final[Mapping[Kind, Builder]] = {"command": build_command, "http": build_http}
 
 
-@define(eq=False)
-class VersionedHandler:
-    """A handler with the version and the origin of its hook."""
-
-    call: Callable[..., Any]
-    hook_version: str
-    origin: str = ""
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the handler."""
-        return self.call(*arguments)
-
-
-@define(eq=False)
-class AsyncVersionedHandler(VersionedHandler):
-    """A `VersionedHandler` for a handler that is awaited."""
-
-    async def __call__(self, *arguments: Any) -> Any:
-        """Await the handler."""
-        return await self.call(*arguments)
-
-
 @frozen(eq=False, kw_only=True)
 class Part:
     """One registration."""
 
     intent: Intent
     event: str
-    call: VersionedHandler
+    call: partial[Any]
+    """The handler, with its version and its origin as attributes."""
     options: Mapping[str, Any]
-
-
-@define(eq=False)
-class ComparedHandler:
-    """A handler whose files are compared with the trusted ones before each call."""
-
-    call: Callable[..., Any]
-    files: HookFiles
-    hook_version: str
-    origin: str
-
-    async def __call__(self, *arguments: Any) -> Any:
-        """Call the handler. Raises `HookUnavailable` if a file is not as it was trusted."""
-        await _comparing().run(self.files.check)
-        answer = self.call(*arguments)
-        return await answer if isawaitable(answer) else answer
-
-    def problems(self) -> Iterator[str]:
-        """Yield the reasons why the program cannot run."""
-        yield from getattr(self.call, "problems", tuple)()
-
-
-@cache
-def _comparing() -> DaemonPool:
-    return DaemonPool(2, "amplifier-hooks-files")
 
 
 @frozen(eq=False)
@@ -352,8 +307,6 @@ def parts_of(
             raise HookUnavailable(f"nothing here carries out {definition.kind} hooks")
         gate = mode == "sync" and fail_mode_of(definition, settings) == "closed"
         found: Any = build(definition, evolve(around, gate=gate))
-        if definition.kind == "command" and around.files is not None:
-            found = compared_handler(found, around.files)
     else:
         config = {name: value for name, value in definition.config.items() if name != "mode"}
         found = build_hook(definition.handler_ref, config, around.modules)
@@ -465,23 +418,28 @@ def _as_observer(part: Part, background: Background) -> Part:
         raise InvalidRegistration(f"mode async: the hook itself decides how it runs at {part.event}; leave mode out")
     options = {name: value for name, value in part.options.items() if name not in ("recheck", "report_only")}
     timeout = part.options["timeout"] or inf
-    observer = background.observer(options["name"], part.call, timeout, options["tenant"])
-    call = VersionedHandler(observer, part.call.hook_version, part.call.origin)
+    call = partial(background.observer(options["name"], part.call, timeout, options["tenant"]))
+    vars(call).update(vars(part.call))
     return Part(intent="observe", event=part.event, call=call, options={**options, "budget": None})
 
 
-def compared_handler(call: Callable[..., Any], files: HookFiles) -> ComparedHandler:
-    """Return a handler that compares its files with the trusted ones before each call."""
-    return ComparedHandler(call, files, fingerprint(call), getattr(call, "origin", ""))
+def versioned_handler(digest: str, call: Callable[..., Any], files: HookFiles | None = None) -> partial[Any]:
+    """Return a handler with its version, made of the digest of its definition and the fingerprint of its handler.
 
-
-def versioned_handler(digest: str, call: Callable[..., Any]) -> VersionedHandler:
-    """Return a handler with its version, made of the digest of its definition and the fingerprint of its handler."""
+    With `files`, the files are compared with the trusted ones before each call.
+    """
+    handler = partial(call) if files is None else partial(_compare_and_call, files, call)
     origin = getattr(call, "origin", "")
     version = f"{digest[:16]}.{fingerprint(call)}"
-    return (AsyncVersionedHandler if awaits(call) else VersionedHandler)(
-        call, version, origin if isinstance(origin, str) else ""
-    )
+    vars(handler).update(hook_version=version, origin=origin if isinstance(origin, str) else "")
+    return handler
+
+
+async def _compare_and_call(files: HookFiles, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a handler. Raises `HookUnavailable` if a file is not as it was trusted."""
+    await files.check_apart()
+    answer = call(*arguments)
+    return await answer if isawaitable(answer) else answer
 
 
 Close = Callable[[], "Awaitable[None]"]
@@ -524,10 +482,8 @@ def _enter(scope: RegistryScope, name: str, hook: Any, version: str, files: Hook
             options: dict[str, Any] = {"priority": point.priority, "match": point.match, "timeout": point.timeout}
             if point.intent == "gate":
                 options["recheck"] = getattr(point, "recheck", True)
-            call = point.call
-            if files is not None:
-                call = compared_handler(call, files)
-            getattr(scope, point.intent)(point.event, versioned_handler(version, call), name=name, **options)
+            call = versioned_handler(version, point.call, files)
+            getattr(scope, point.intent)(point.event, call, name=name, **options)
     elif hasattr(hook, "execute"):
         scope.add(hook)
     else:

@@ -27,7 +27,6 @@ from pydantic import ValidationError
 from amplifier_hooks.act import freeze
 from amplifier_hooks.definitions.files.open_files import Flaw, InvalidDefinitions, Spot
 from amplifier_hooks.definitions.install.build_hooks import (
-    ASKING,
     CONFIGS,
     Background,
     BuildContext,
@@ -41,7 +40,6 @@ from amplifier_hooks.definitions.install.build_hooks import (
 from amplifier_hooks.definitions.kinds.command import Programs
 from amplifier_hooks.definitions.kinds.python import check_name
 from amplifier_hooks.definitions.kinds.webhook import addresses_of, is_public
-from amplifier_hooks.dispatch.captured_output import may_hide_output
 from amplifier_hooks.dispatch.middleware import OPERATIONS
 from amplifier_hooks.errors import HookError, HookRefused
 from amplifier_hooks.events import CATALOGUE
@@ -464,7 +462,7 @@ def _change_of(what: What, old: InstalledHook | None, new: InstalledHook | None)
 def _prepared_hook(
     found: DefinitionSet, definition: HookDefinition, parts: tuple[Part, ...], terms: object, broken: str = ""
 ) -> PreparedHook:
-    problems = (getattr(part.call.call, "problems", None) for part in parts)
+    problems = (getattr(part.call.func, "problems", None) for part in parts)
     return PreparedHook(
         name=definition.name,
         enter=partial(_enter, parts),
@@ -478,7 +476,4 @@ def _prepared_hook(
 
 def _enter(parts: Iterable[Part], registry: HookRegistry) -> None:
     for part in parts:
-        options = dict(part.options)
-        if part.intent in ASKING:
-            options["capture"] = may_hide_output(part.call.call)  # the registry sees our handler around it
-        getattr(registry, part.intent)(part.event, part.call, **options)
+        getattr(registry, part.intent)(part.event, part.call, **part.options)

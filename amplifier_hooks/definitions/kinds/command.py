@@ -40,6 +40,7 @@ from amplifier_hooks.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from amplifier_hooks.definitions.private_copies import HookFiles
     from amplifier_hooks.result import HookResult
 
 
@@ -350,13 +351,18 @@ class CommandHook:
     programs: Programs = field(factory=Programs)
     origin: str = field(default=Factory(lambda self: self.argv[0], takes_self=True))
     """Origin of the hook's texts: the program, without its arguments, which may hold secrets."""
+    files: HookFiles | None = field(default=None, repr=False)
+    """Trusted files, with which those of the command are compared before each run."""
 
     async def __call__(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Run the command for one event.
 
-        Raises `HookUnavailable` if the command cannot be started, `InvalidResult` for output that is not an answer,
-        `HookFailed` for any other ending. Cancelling ends the command and its children.
+        Raises `HookUnavailable` if the command cannot be started, or a file is not as it was trusted, `InvalidResult`
+        for output that is not an answer, `HookFailed` for any other ending. Cancelling ends the command and its
+        children.
         """
+        if self.files is not None:
+            await self.files.check_apart()
         question = self.codec.question(event, data)
         problem = next(self.problems(), None)
         if problem is not None:
