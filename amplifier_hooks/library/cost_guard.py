@@ -107,7 +107,6 @@ class CostGuardSettings(HookSettings):
     prices: dict[str, Price] = Field(
         default_factory=dict, description="what models cost, by name or glob (`claude-*`); the first that fits counts"
     )
-    currency: str = Field(default="USD", max_length=16, description="what the prices are in; only for what is said")
     then: Literal["ask", "deny"] = Field(default="ask", description="what happens at a limit")
     store: StoreAddress | None = Field(
         default=None,
@@ -291,7 +290,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
 
     def _reached_limits(self, used: Mapping[str, Usage], model: str) -> Iterator[tuple[str, str]]:
         """Yield every limit that is reached, with a message."""
-        limits, currency = self.settings, self.settings.currency
+        limits = self.settings
         for span, usage in used.items():
             tokens, money = getattr(limits, f"tokens_per_{span}"), getattr(limits, f"money_per_{span}")
             whose = f"this {span}"
@@ -299,7 +298,7 @@ class CostGuard(ReadyMade[CostGuardSettings]):
                 yield f"tokens {span}", f"{whose} has used {usage.tokens:,} tokens, and the limit is {tokens:,}"
             if money is not None and usage.money >= money:
                 used = usage.money.quantize(Decimal("0.0001"))
-                yield f"money {span}", f"{whose} has cost {used} {currency}, and the limit is {money} {currency}"
+                yield f"money {span}", f"{whose} has cost {used}, and the limit is {money}"
         if self._priced and self._price(model) is None:
             what = f"for {model[:80]!r}" if model else "where no model is named"
             yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"

@@ -77,7 +77,6 @@ class GitStatusSettings(HookSettings):
 
     cwd: str = Field(default="", description="the folder to look at; the session's")
     lines: int = Field(default=40, ge=1, le=1_000, description="changed files that are told; of others, how many")
-    untracked: bool = Field(default=True, description="whether files that git does not know are told")
     seconds: float = Field(default=10.0, gt=0, le=27, description="how long git may take for each of two questions")
 
 
@@ -103,8 +102,7 @@ class GitStatus(ReadyMade[GitStatusSettings]):
     async def on_session_start(self, event: str, data: Mapping[str, Any]) -> HookResult:  # a hook's
         """Ask git, and inject its output. Without a repository or without git, show the user one line."""
         folder = folder_of(self.settings.cwd, data)
-        untracked = "normal" if self.settings.untracked else "no"
-        question = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all", f"--untracked-files={untracked}")
+        question = ("status", "--porcelain=v1", "--branch", "--ignore-submodules=all", "--untracked-files=normal")
         try:
             filters = await self._filters(folder)
             code, said = await self._git(folder, *question, filters=filters)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from math import ceil
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic import Field
 
@@ -35,18 +35,12 @@ if TYPE_CHECKING:
 
 PRIORITY: Final = 90
 
-TOOLS_APART: Final = 256
-"""Tools of one session that are counted apart. The others share one count, so that made-up names fill no memory."""
-
 
 class RateLimitSettings(HookSettings):
     """The number of calls, and the window of time."""
 
     calls: int = Field(default=600, ge=1, le=100_000, description="how many calls may begin within the window")
     seconds: float = Field(default=60, gt=0, allow_inf_nan=False, description="the length of the window, which slides")
-    per: Literal["session", "tool"] = Field(
-        default="session", description="what is counted: a session, or each of its tools"
-    )
     match: ToolMatch = Field(default="*", description="which tools are counted and held to it")
 
 
@@ -67,7 +61,7 @@ class RateLimit(ReadyMade[RateLimitSettings]):
     def __init__(self, settings: RateLimitSettings | None = None, *, now: Callable[[], float] = monotonic) -> None:
         super().__init__(settings)
         self._now = now
-        self._starts: PerSession[dict[str, deque[float]]] = PerSession(dict)
+        self._starts: PerSession[deque[float]] = PerSession(deque)
 
     def for_replay(self, now: Callable[[], float]) -> Self:
         """Return a limit that counts by the time of the calls."""
@@ -81,21 +75,13 @@ class RateLimit(ReadyMade[RateLimitSettings]):
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Count this call, or deny it."""
         limit, window, now = self.settings.calls, self.settings.seconds, self._now()
-        begun = self._window(data)
+        begun = self._starts.of(data)
         while begun and begun[0] <= now - window:
             begun.popleft()
         if len(begun) < limit:
             begun.append(now)
             return CONTINUE
         wait = max(1, ceil(begun[0] + window - now))
-        which = f" of {data.get('tool_name')}" if self.settings.per == "tool" else ""
         return HookResult.deny(
-            f"{limit} calls{which} in {window:g} s are allowed; try again in {wait} s, or go on without this call"
+            f"{limit} calls in {window:g} s are allowed; try again in {wait} s, or go on without this call"
         )
-
-    def _window(self, data: Mapping[str, Any]) -> deque[float]:
-        windows = self._starts.of(data)
-        tool = str(data.get("tool_name")) if self.settings.per == "tool" else ""
-        if tool not in windows and len(windows) >= TOOLS_APART:
-            tool = ""
-        return windows.setdefault(tool, deque())

@@ -83,7 +83,6 @@ class RecoveryHintSettings(HookSettings):
     """Hints, and the number of failures after which the advice is to stop."""
 
     hints: tuple[Hint, ...] = Field(default=(), description="hints of your own; they are looked at first")
-    usual: bool = Field(default=True, description="whether the hints that come with the hook follow them")
     repeats: int = Field(default=3, ge=2, le=100, description="after how many equal failures the advice is to stop")
 
 
@@ -99,8 +98,7 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
 
     def __init__(self, settings: RecoveryHintSettings | None = None) -> None:
         super().__init__(settings)
-        given = (*self.settings.hints, *(USUAL if self.settings.usual else ()))
-        self._hints = tuple((compile_tool_matcher(hint.tool), hint) for hint in given)
+        self._hints = tuple((compile_tool_matcher(hint.tool), hint) for hint in (*self.settings.hints, *USUAL))
         self._failures: PerSession[OrderedDict[bytes, int]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
@@ -129,8 +127,6 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
         says = next(
             (hint.says for matcher, hint in self._hints if matcher.matches(tool) and _fits(hint, kind, message)), ""
         )
-        if not says and not self.settings.usual:
-            return None
         return HookResult.inject(f"{called}. {says or OTHERWISE}", ephemeral=True)
 
     def _count_failure(self, data: Mapping[str, Any], failure: str) -> int:

@@ -60,7 +60,6 @@ class SubagentArtifactsSettings(HookSettings):
     )
     cwd: str = Field(default="", description="the folder they are looked for in; the session's")
     retries: int = Field(default=2, ge=0, le=100, description="how often one sub-agent is sent back")
-    fresh: bool = Field(default=True, description="whether a file from before the sub-agent's start does not count")
 
 
 @define
@@ -108,10 +107,9 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         if not wanted:
             return None
         agent = self._agent(data)
-        since = agent.began if self.settings.fresh else 0.0
         folder = folder_of(self.settings.cwd, data)
         there = await asyncio.to_thread(
-            lambda: {pattern: find_files(folder, pattern, since=since) for pattern in wanted}
+            lambda: {pattern: find_files(folder, pattern, since=agent.began) for pattern in wanted}
         )
         absent = ", ".join(pattern for pattern, files in there.items() if not files)
         if not absent:
@@ -119,7 +117,7 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
             more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
             return HookResult.inject(f"Found: {', '.join(files[:MOST_NAMED])}{more}.")
         why = f"there is no {absent}, or it is empty"
-        if since:
+        if agent.began:
             why += " or older than this sub-agent"
         if agent.sent_back < self.settings.retries:
             agent.sent_back += 1

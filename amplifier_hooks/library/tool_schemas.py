@@ -326,13 +326,7 @@ SIGNS: Final = re.compile(
 """Patterns of the validation errors of common libraries."""
 
 
-class SchemaNudgeSettings(ShapeSettings):
-    """The shapes of the tools' inputs."""
-
-    lasting: bool = Field(default=False, description="keep the hint in the context, not only for the next model call")
-
-
-class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
+class SchemaNudge(ReadyMade[ShapeSettings]):
     """After a validation error, tells the model what the tool takes; once for each mistake of a session.
 
     The hook reads results that are marked as errors (`is_error`, `isError`, `error`), text that begins like an error,
@@ -356,9 +350,9 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
     """
 
     name = "schema_nudge"
-    Settings = SchemaNudgeSettings
+    Settings = ShapeSettings
 
-    def __init__(self, settings: SchemaNudgeSettings | None = None) -> None:
+    def __init__(self, settings: ShapeSettings | None = None) -> None:
         super().__init__(settings)
         self._shapes = Shapes(self.name, self.settings.tools)
         self._once = Once()
@@ -386,7 +380,7 @@ class SchemaNudge(ReadyMade[SchemaNudgeSettings]):
         new = [text for text, mistake in said if text and self._once.is_first(data, tool, mistake)]
         if not new:
             return CONTINUE
-        return HookResult.inject(f"{tool} refused its input. {' '.join(new)}", ephemeral=not self.settings.lasting)
+        return HookResult.inject(f"{tool} refused its input. {' '.join(new)}", ephemeral=True)
 
 
 def _advice(shape: Shape, value: object, complaint: str) -> tuple[str, object]:

@@ -69,7 +69,7 @@ async def test_money_is_exact() -> None:
         )
     assert (await guard.usage_of({"session_id": "s"}))["session"].money == Decimal("0.0099")
     await answer(registry, SimpleNamespace(input_tokens=0, output_tokens=0, cache_read_input_tokens=334))
-    assert (await call(registry)).reason == "this session has cost 0.0100 USD, and the limit is 0.01 USD"
+    assert (await call(registry)).reason == "this session has cost 0.0100, and the limit is 0.01"
 
 
 async def test_what_comes_from_a_cache() -> None:

@@ -45,13 +45,12 @@ async def test_the_same_failure_again() -> None:
 
 
 async def test_hints_of_ones_own() -> None:
-    """The user's own hints come first, for their tools and errors; the usual hints can be left out."""
+    """The user's own hints come first, for their tools and errors; the usual hints follow."""
     own = [{"tool": "Re*", "contains": "LOCKED", "says": "Unlock it with `door open`."}]
     assert await hint(hinting(hints=own), "the door is locked") == "Read failed. Unlock it with `door open`."
     assert await hint(hinting(hints=own), "locked", tool_name="Write") == (
         "Write failed. Read the error before the next step: the same call again will most likely fail again."
     )
-    assert await hint(hinting(hints=own, usual=False), "other") is None
     assert await hint(hinting(), {"type": "OSError", "message": "No space left on device"}) == (
         "Read failed (OSError). There is no space left: free some, or write elsewhere; do not repeat it as it is."
     )

@@ -69,7 +69,7 @@ async def test_a_bound(registry: HookRegistry, tmp_path: Path) -> None:
 
 
 async def test_older_files_do_not_count(registry: HookRegistry, tmp_path: Path) -> None:
-    """A file from before the sub-agent's start is not its work, unless settings say that it counts."""
+    """A file from before the sub-agent's start is not its work."""
     leave(tmp_path / "report.md", at=NOW - 60)
     leave(tmp_path / "out" / "a.csv", at=NOW - 1)
     expecting(registry, tmp_path)
@@ -78,10 +78,6 @@ async def test_older_files_do_not_count(registry: HookRegistry, tmp_path: Path) 
     assert (await stop(registry)).reason == (
         "retry 1 of 2: there is no report.md, or it is empty or older than this sub-agent. Write it, then stop"
     )
-    other = HookRegistry()
-    expecting(other, tmp_path, fresh=False)
-    await other.emit("subagent:start", {"session_id": "s", "agent_name": "writer-2", "agent_id": "a1"})
-    assert (await stop(other)).context_injection
 
 
 async def test_others_may_stop(registry: HookRegistry, tmp_path: Path) -> None:

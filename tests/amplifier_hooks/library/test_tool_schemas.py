@@ -9,7 +9,6 @@ from amplifier_hooks import HookRegistry, HookResult, Outcome, SessionCoordinato
 from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.library import SchemaGuard, SchemaNudge
 from amplifier_hooks.library.tool_schemas import Shape, Shapes, ToolShape, example_of
-from amplifier_hooks.testing import RecordingContext
 
 pytestmark = pytest.mark.rule("LIB-1")
 
@@ -321,15 +320,16 @@ async def test_input_that_is_right_by_the_schema(registry: HookRegistry) -> None
 
 
 async def test_a_tool_that_raises() -> None:
-    """An error that a tool raised counts, too; the hint reaches the model in that turn, and stays if configured."""
-    context, registry = RecordingContext(), HookRegistry()
-    SchemaNudge.from_config({"tools": TOOLS, "lasting": True}).register(registry)
+    """An error that a tool raised counts, too; the hint is for the next model call."""
+    registry, seen = HookRegistry(), []
+    SchemaNudge.from_config({"tools": TOOLS}).register(registry)
 
     def read(value: object) -> None:
         raise TypeError("read() missing 1 required positional argument: 'path'")
 
-    async with SessionCoordinator(hooks=registry, context=context) as session, session.turn("go"):
+    async with SessionCoordinator(hooks=registry) as session, session.turn("go"):
         assert (await session.call_tool("Read", {}, read)).error
         assert (await session.call_tool("Write", {}, read)).error
-    (hint,) = [message.content for message in context.messages if "refused its input" in message.content]
+        await session.call_model(seen.extend, [])
+    (hint,) = [message["content"] for message in seen if "refused its input" in message["content"]]
     assert 'Correct is, for example: {"path": "text"}' in hint
