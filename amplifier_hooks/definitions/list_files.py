@@ -25,7 +25,15 @@ from pydantic import ValidationError
 from amplifier_hooks.definitions.files.load_files import OF_ALL
 from amplifier_hooks.definitions.install.build_hooks import CommandConfig
 from amplifier_hooks.definitions.kinds.python import MOST_MODULES, module_name, modules_of
-from amplifier_hooks.definitions.trust import SETS_OWN, UNREAD, FileList, ListedFile, opened_plainly, read_plainly
+from amplifier_hooks.definitions.trust import (
+    SETS_OWN,
+    UNREAD,
+    FileList,
+    ListedFile,
+    opened_plainly,
+    read_plainly,
+    shebang,
+)
 from amplifier_hooks.errors import HookUnavailable, MissingExtra
 from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.places import decides_loading, names_of
@@ -232,21 +240,6 @@ IMPORT: Final = "import "
 """Beginning of the name of a listed module."""
 SHEBANG: Final = "#!"
 """Beginning of the name of a listed interpreter of a script."""
-
-
-def shebang(path: str) -> list[str]:
-    """Return the words of the first line of a script: the interpreter, or its bare name after `env`, and arguments."""
-    try:
-        with opened_plainly(path) as (script, _):
-            first = os.fsdecode(script.readline(256))
-    except OSError:
-        return []
-    program, _, argument = first[2:].strip().partition(" ") if first.startswith("#!") else ("", "", "")
-    argument = argument.strip()
-    words = argument.removeprefix("-S").split() if argument.startswith("-S") else [argument]
-    if Path(program).name == "env" and words and words[0] and words[0][0] != "-" and "=" not in words[0]:
-        return words
-    return [program, *filter(None, [argument])] if program else []
 
 
 @frozen

@@ -35,7 +35,6 @@ from amplifier_hooks.definitions.list_files import (
     SHEBANG,
     FileDigests,
     path_outside,
-    shebang,
 )
 from amplifier_hooks.definitions.trust import (
     SETS_OWN,
@@ -45,6 +44,7 @@ from amplifier_hooks.definitions.trust import (
     digest_of_files,
     opened_plainly,
     read_plainly,
+    shebang,
 )
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.foreign_code import DaemonPool

@@ -49,6 +49,21 @@ def read_plainly(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read(most)
 
 
+def shebang(path: str) -> list[str]:
+    """Return the words of the first line of a script: the interpreter, or its bare name after `env`, and arguments."""
+    try:
+        with opened_plainly(path) as (script, _):
+            first = os.fsdecode(script.readline(256))
+    except OSError:
+        return []
+    program, _, argument = first[2:].strip().partition(" ") if first.startswith("#!") else ("", "", "")
+    argument = argument.strip()
+    words = argument.removeprefix("-S").split() if argument.startswith("-S") else [argument]
+    if Path(program).name == "env" and words and words[0] and words[0][0] != "-" and "=" not in words[0]:
+        return words
+    return [program, *filter(None, [argument])] if program else []
+
+
 def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 

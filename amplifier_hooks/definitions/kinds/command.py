@@ -32,6 +32,7 @@ from amplifier_hooks.definitions.kinds.event_codec import (
     ProgramExit,
     next_hop,
 )
+from amplifier_hooks.definitions.trust import shebang
 from amplifier_hooks.dispatch import captured_output
 from amplifier_hooks.errors import HookUnavailable, InvalidRegistration, InvalidResult
 from amplifier_hooks.foreign_code import DaemonPool
@@ -383,13 +384,14 @@ class CommandHook:
             return
         program, *rest = self.argv
         path = os.fspath(folder / program) if os.sep in program else program
-        found = shutil.which(path, path=self._environment().get("PATH"))
+        search_path = self._environment().get("PATH")
+        found = shutil.which(path, path=search_path)
         if found is None:
             yield f"the command {program!r} is not there, or is not executable"
             return
-        interpreter = _interpreter_of(Path(found))
-        if interpreter is not None and not os.access(interpreter, os.X_OK):
-            yield f"the interpreter {interpreter!r} of the command {program!r} is not there"
+        for interpreter in shebang(found)[:1]:
+            if shutil.which(interpreter, path=search_path) is None:
+                yield f"the interpreter {interpreter!r} of the command {program!r} is not there"
         if rest and INTERPRETERS.fullmatch(Path(found).name) and not rest[0].startswith("-"):
             script = folder / rest[0]
             if not (script.is_file() and os.access(script, os.R_OK)):
@@ -402,14 +404,3 @@ class CommandHook:
         if TRACEPARENT.fullmatch(trace):
             passed["TRACEPARENT"] = trace
         return {**passed, **self.env, **git_settings(NO_MONITOR, self.env)}
-
-
-def _interpreter_of(path: Path) -> str | None:
-    """Return the interpreter that the first line of a script names; None for a program that is not a script."""
-    try:
-        with path.open("rb") as script:
-            first = script.readline(256)
-    except OSError:
-        return None
-    words = first[2:].split()
-    return os.fsdecode(words[0]) if first.startswith(b"#!") and words else None
