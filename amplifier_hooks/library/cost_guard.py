@@ -55,9 +55,6 @@ AFTER: Final = 500
 
 MILLION: Final = 1_000_000
 
-MODELS_KEPT: Final = 16
-"""Models of one session that are considered if an answer does not name its model."""
-
 DAYS_KEPT: Final = 7
 """Days that stay in the store. Clocks of several machines differ, and the current day of any of them must stay."""
 
@@ -180,8 +177,6 @@ class _Spending:
     turn: Usage = field(factory=Usage)
     number: object = None
     """The turn that `turn` counts."""
-    models: dict[str, None] = field(factory=dict)
-    """Models that the session was about to call, the latest one last."""
 
     def in_turn(self, turn: object) -> _Spending:
         """Return this value with `turn` counting the given turn, which may be a new one."""
@@ -195,9 +190,9 @@ class CostGuard(ReadyMade[CostGuardSettings]):
 
     The provider states in its answer how much was used. The call that reaches a limit is over by then, so calls that
     are under way can exceed a limit. If money is limited, a model without a price counts as a limit that is reached. An
-    answer whose model has no name or no price is charged at the highest price among the models that its session has
-    called; if none of those has a price, at the highest of all prices. Days are those of this process, which starts at
-    zero, unless there is a `store`; if a day is limited and cannot be read from the store, the limit counts as reached.
+    answer whose model has no name or no price is charged at the highest of all prices. Days are those of this process,
+    which starts at zero, unless there is a `store`; if a day is limited and cannot be read from the store, the limit
+    counts as reached.
     """
 
     name = "cost_guard"
@@ -249,7 +244,6 @@ class CostGuard(ReadyMade[CostGuardSettings]):
 
     async def before(self, event: str, data: Mapping[str, Any]) -> HookResult:
         """Let a model be called while no limit is reached."""
-        self._note_model(data)
         reached: tuple[str, str] | None
         try:
             reached = next(self._reached_limits(await self.usage_of(data), _model(data)), None)
@@ -297,20 +291,11 @@ class CostGuard(ReadyMade[CostGuardSettings]):
             if tokens is not None and usage.tokens >= tokens:
                 yield f"tokens {span}", f"{whose} has used {usage.tokens:,} tokens, and the limit is {tokens:,}"
             if money is not None and usage.money >= money:
-                used = usage.money.quantize(Decimal("0.0001"))
-                yield f"money {span}", f"{whose} has cost {used}, and the limit is {money}"
+                cost = usage.money.quantize(Decimal("0.0001"))
+                yield f"money {span}", f"{whose} has cost {cost}, and the limit is {money}"
         if self._priced and self._price(model) is None:
             what = f"for {model[:80]!r}" if model else "where no model is named"
             yield f"price {model}", f"there is no price {what}, so the cost cannot be limited; add it to prices"
-
-    def _note_model(self, data: Mapping[str, Any]) -> None:
-        """Remember the model that a session is about to call."""
-        model, models = _model(data), self._sessions.of(data).models
-        if model:
-            models.pop(model, None)
-            models[model] = None
-        if len(models) > MODELS_KEPT:
-            del models[next(iter(models))]
 
     def _price_of(self, parts: Mapping[str, int], data: Mapping[str, Any]) -> tuple[Price | None, str]:
         """Return the price of an answer, and a message for the user if the price is not that of the model it names."""
@@ -318,11 +303,9 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         price = self._price(model)
         if price is not None or not self.settings.prices:
             return price, ""
-        called = [price for name in self._sessions.of(data).models if (price := self._price(name))]
-        dearest = max(called or self.settings.prices.values(), key=lambda price: _cost(parts, price))
+        dearest = max(self.settings.prices.values(), key=lambda price: _cost(parts, price))
         named = f"names {model[:80]!r}, which has no price" if model else "does not say which model it is from"
-        which = "of the models this session has called" if called else "there is a price for"
-        return dearest, f"A model's answer {named}; cost_guard counts it as the dearest {which}."
+        return dearest, f"A model's answer {named}; cost_guard counts it as the dearest there is a price for."
 
     def _price(self, model: str) -> Price | None:
         prices = self.settings.prices

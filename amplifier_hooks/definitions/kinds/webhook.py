@@ -96,6 +96,10 @@ def _networks(texts: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
     return tuple(ip_network(text) for text in texts)
 
 
+def _ports(numbers: Iterable[int]) -> frozenset[int]:
+    return frozenset(numbers)
+
+
 def _hosts(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(text.lower() if text.rpartition(":")[2].isdigit() else f"{text.lower()}:80" for text in texts)
 
@@ -110,7 +114,7 @@ class AllowedUrls:
     """
 
     networks: tuple[IPv4Network | IPv6Network, ...] = field(default=(), converter=_networks)
-    ports: frozenset[int] = field(default=(443,), converter=frozenset)
+    ports: frozenset[int] = field(default=(443,), converter=_ports)
     http: bool = False
     http_hosts: frozenset[str] = field(default=(), converter=_hosts)
 
