@@ -52,17 +52,11 @@ class CommandRunner:
         seen = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         seen["PATH"] = os.pathsep.join(filter(None, (seen.get("PATH"), str(Path(sys.executable).parent))))
         seen |= {"NO_COLOR": "1", **git_settings(NO_MONITOR), **env}
-        running = asyncio.ensure_future(self.programs.run(argv, feed=b"", env=seen, cwd=cwd))
         try:
-            await asyncio.wait({running}, timeout=seconds)
-        finally:
-            late = not running.done()
-            if late:
-                running.cancel()
-                await asyncio.wait({running})
-        if late:
-            raise HookFailed(f"{argv[0]!r:.200} did not end within {seconds:g} s")
-        return running.result()
+            async with asyncio.timeout(seconds):
+                return await self.programs.run(argv, feed=b"", env=seen, cwd=cwd)
+        except TimeoutError:
+            raise HookFailed(f"{argv[0]!r:.200} did not end within {seconds:g} s") from None
 
 
 PROBLEMS: Final = (HookUnavailable, HookFailed, InvalidResult)
