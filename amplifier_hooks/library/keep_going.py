@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import secrets
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from attrs import frozen
@@ -40,9 +40,9 @@ from amplifier_hooks.library.parts.ready_made import (
     missing_files,
     text_of,
 )
-from amplifier_hooks.record.encode_facts import Redactor
+from amplifier_hooks.record.journal import JOURNAL_TABLES, Fact, FactValues, Journal, name_in_facts
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage.database import Migrations, Script, Statement, StoreUnavailable
+from amplifier_hooks.storage.database import StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
 from amplifier_hooks.text.escape import for_log
 
@@ -51,37 +51,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from amplifier_hooks.ports import Clock
-    from amplifier_hooks.storage.database import Database, Row
+    from amplifier_hooks.storage.database import Database, Migrations
 
 
 PRIORITY: Final = 410
 LONGEST_RESPONSE: Final = 4_000
+KEPT: Final = timedelta(days=30)
+"""Time for which a checkpoint is kept."""
+MOST: Final = 10_000
+"""Checkpoints of one session that are returned, the last ones."""
 ORNAMENT: Final = " *_`#>.!\t"
 """Characters that may surround a promise on its line."""
-
-TABLES: Final = Migrations(
-    component="keep_going",
-    steps=(
-        (
-            """CREATE TABLE {schema}.checkpoint (
-                tenant TEXT NOT NULL,
-                session TEXT NOT NULL,
-                at BIGINT NOT NULL,
-                turn BIGINT NOT NULL,
-                round BIGINT NOT NULL,
-                reason TEXT NOT NULL,
-                response TEXT NOT NULL
-            )""",
-            "CREATE INDEX checkpoint_session ON {schema}.checkpoint (tenant, session, at)",
-        ),
-    ),
-)
-COUNT: Final = "SELECT count(*) FROM {schema}.checkpoint WHERE tenant = $1 AND session = $2 AND turn = $3 AND at >= $4"
-SAVE: Final = "INSERT INTO {schema}.checkpoint VALUES ($1, $2, $3, $4, $5, $6, $7)"
-READ: Final = (
-    "SELECT at, turn, round, reason, response FROM {schema}.checkpoint WHERE tenant = $1 AND session = $2 "
-    "ORDER BY at, turn, round"
-)
 
 
 def _one_line(promise: str) -> str:
@@ -149,9 +129,10 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         self._condition = condition
         self._clock = clock or SystemClock()
         self._database = HookDatabase(
-            self.name, TABLES, database or database_opener(self.settings.store, StateFolder().checkpoints)
+            self.name, JOURNAL_TABLES, database or database_opener(self.settings.store, StateFolder().checkpoints)
         )
-        self._redactor = Redactor(secrets.token_bytes(32))
+        self._journal = Journal(self._database, "checkpoint", keep=KEPT, clock=self._clock)
+        self._values = FactValues(LONGEST_RESPONSE)
         self._starts: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
@@ -168,7 +149,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         if not lacking:
             return None
         try:
-            number = await self._database.run(self._save_round(data, lacking))
+            number = await self._save_round(data, lacking)
         except StoreUnavailable as error:
             return _message_result(f"The checkpoint could not be saved, so the agent stops although {lacking}: {error}")
         most = self.settings.rounds
@@ -185,7 +166,8 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
 
     async def checkpoints(self, session: str, *, tenant: str = "") -> list[AgentCheckpoint]:
         """Return every checkpoint of a session, oldest first. Raise `StoreUnavailable`."""
-        return [_checkpoint(row) for row in await self._database.fetch(READ, for_log(tenant), for_log(session))]
+        whose = {"tenant": name_in_facts(tenant), "session": name_in_facts(session)}
+        return [_checkpoint(fact) for fact in reversed(await self._journal.find("checkpoint", limit=MOST, **whose))]
 
     async def close(self) -> None:
         """Close the store."""
@@ -206,18 +188,22 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
             return "nothing says that it is finished"
         return ""
 
-    def _save_round(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
-        """Return the number of this round, and save the round if the limit is not reached."""
+    async def _save_round(self, data: Mapping[str, Any], lacking: str) -> int:
+        """Return the number of this round, and save the round if the limit is not reached. Raise `StoreUnavailable`."""
         turn = data.get("turn")
-        turn = turn if isinstance(turn, int) else 0
-        whose = tuple(for_log(str(data.get(name) or "")) for name in ("tenant_id", "session_id"))
-        since = max(self._starts.of(data), default=0)
-        ((before,),) = yield Statement(COUNT, (*whose, turn, since))
-        number = int(before) + 1
-        if number <= self.settings.rounds:
-            response = self._redactor.redact(for_log(text_of(data.get("response")) or "")[-LONGEST_RESPONSE:])
-            values = (*whose, micros_of(self._clock.now()), turn, number, for_log(lacking), response)
-            yield Statement(SAVE, values)
+        tenant, session = (name_in_facts(data.get(name) or "") for name in ("tenant_id", "session_id"))
+        name = str(turn if isinstance(turn, int) else 0)
+        since, most = max(self._starts.of(data), default=0), self.settings.rounds
+        earlier = await self._journal.find("checkpoint", limit=most, tenant=tenant, session=session, name=name)
+        number = 1 + sum(fact.at >= since for fact in earlier)
+        if number <= most:
+            at, text = micros_of(self._clock.now()), text_of(data.get("response")) or ""
+            response = self._values.text(text[-LONGEST_RESPONSE:]) or ""
+            key, reason = f"{at:020}.{number:03}", for_log(lacking)
+            fact = Fact("checkpoint", key, tenant, session, number, name=name, at=at, note=reason, body=response)
+            await self._journal.write((fact,))
+            if self._journal.problem:
+                raise StoreUnavailable(self._journal.problem)
         return number
 
 
@@ -230,6 +216,7 @@ def _message_result(message: str) -> HookResult:
     return HookResult.proceed(user_message=message, user_message_level="warning")
 
 
-def _checkpoint(row: Row) -> AgentCheckpoint:
-    at, turn, number, reason, response = row
-    return AgentCheckpoint(at=moment_of(at), turn=turn, round=number, reason=reason, response=response)
+def _checkpoint(fact: Fact) -> AgentCheckpoint:
+    return AgentCheckpoint(
+        at=moment_of(fact.at), turn=int(fact.name), round=fact.part, reason=fact.note or "", response=fact.body
+    )

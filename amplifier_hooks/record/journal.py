@@ -1,7 +1,7 @@
 """The journal: facts of events, hooks and tool calls come in; one indexed table keeps them, and answers questions.
 
 The record proves what happened; the journal beside it is for looking things up, and forgets. The execution log, its
-statistics and the ledger of tool calls are views of the table.
+statistics, the ledger of tool calls and the checkpoints of agents are views of the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 T = TypeVar("T")
-Kind = Literal["event", "hook", "call"]
+Kind = Literal["event", "hook", "call", "checkpoint"]
 
 LONGEST_NAME: Final = 200
 PURGE_SECONDS: Final = 60
