@@ -35,7 +35,6 @@ from amplifier_hooks.library.parts.ready_made import (
     PerSession,
     Point,
     ReadyMade,
-    forget_at_end,
     tokens_of,
 )
 from amplifier_hooks.result import CONTINUE, HookResult
@@ -221,11 +220,10 @@ class CostGuard(ReadyMade[CostGuardSettings]):
         )
 
     def points(self) -> tuple[Point, ...]:
-        """Return a gate before a model call, a hook that counts its answer, and an observer of the session's end."""
+        """Return a gate before a model call, and a hook that counts its answer."""
         return (
             Point(event=LLM_PRE, call=self.before, intent="gate", priority=BEFORE),
             Point(event=LLM_POST, call=self.on_answer, intent="on", priority=AFTER),
-            forget_at_end(AFTER, self._sessions, self._once),
         )
 
     async def usage_of(self, data: Mapping[str, Any]) -> dict[str, Usage]:

@@ -36,7 +36,6 @@ from amplifier_hooks.library.parts.ready_made import (
     Point,
     ReadyMade,
     folder_of,
-    forget_at_end,
     missing_files,
     text_of,
 )
@@ -136,11 +135,10 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
         self._starts: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
-        """Return a gate for an agent that wants to stop, and observers of prompts and of the session's end."""
+        """Return a gate for an agent that wants to stop, and an observer of prompts."""
         return (
             Point(event=AGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="observe", priority=PRIORITY),
-            forget_at_end(PRIORITY, self._starts),
         )
 
     async def on_stop(self, event: str, data: Mapping[str, Any]) -> HookResult | None:

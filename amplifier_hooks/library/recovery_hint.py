@@ -26,14 +26,7 @@ from pydantic import Field
 
 from amplifier_hooks.events import TOOL_ERROR
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.library.parts.ready_made import (
-    HookSettings,
-    PerSession,
-    Point,
-    ReadyMade,
-    ToolMatch,
-    forget_at_end,
-)
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import HookResult
 
 PRIORITY: Final = 320
@@ -102,11 +95,8 @@ class RecoveryHint(ReadyMade[RecoveryHintSettings]):
         self._failures: PerSession[OrderedDict[bytes, int]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
-        """Return a hook after a tool failed, and an observer that forgets a session at its end."""
-        return (
-            Point(event=TOOL_ERROR, call=self.on_failure, intent="on", priority=PRIORITY),
-            forget_at_end(PRIORITY, self._failures),
-        )
+        """Return a hook after a tool failed."""
+        return (Point(event=TOOL_ERROR, call=self.on_failure, intent="on", priority=PRIORITY),)
 
     async def on_failure(self, event: str, data: Mapping[str, Any]) -> HookResult | None:
         """Inject a hint, if there is a new one."""

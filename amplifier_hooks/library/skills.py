@@ -33,7 +33,7 @@ from attrs import define, field, frozen
 from pydantic import Field
 
 from amplifier_hooks.events import PROMPT_SUBMIT, SESSION_START
-from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade, forget_at_end
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, PerSession, Point, ReadyMade
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.text.strict_parsing import yaml_library
 
@@ -140,11 +140,10 @@ class Skills(ReadyMade[SkillsSettings]):
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
-        """Return a hook at every prompt, and observers of a session's start and end."""
+        """Return a hook at every prompt, and an observer of a session's start."""
         return (
             Point(event=SESSION_START, call=self.on_session_start, intent="observe", priority=PRIORITY),
             Point(event=PROMPT_SUBMIT, call=self.on_prompt, intent="on", priority=PRIORITY),
-            forget_at_end(PRIORITY, self._stamps, self._once),
         )
 
     async def on_session_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:

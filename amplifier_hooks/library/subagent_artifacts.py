@@ -29,15 +29,7 @@ from attrs import define
 from pydantic import Field
 
 from amplifier_hooks.events import SUBAGENT_START, SUBAGENT_STOP
-from amplifier_hooks.library.parts.ready_made import (
-    HookSettings,
-    PerSession,
-    Point,
-    ReadyMade,
-    find_files,
-    folder_of,
-    forget_at_end,
-)
+from amplifier_hooks.library.parts.ready_made import HookSettings, PerSession, Point, ReadyMade, find_files, folder_of
 from amplifier_hooks.result import HookResult
 
 if TYPE_CHECKING:
@@ -90,11 +82,10 @@ class SubagentArtifacts(ReadyMade[SubagentArtifactsSettings]):
         self._agents: PerSession[OrderedDict[str, _Agent]] = PerSession(OrderedDict)
 
     def points(self) -> tuple[Point, ...]:
-        """Return observers of a sub-agent's start and of a session's end, and a gate at a sub-agent's stop."""
+        """Return an observer of a sub-agent's start, and a gate at a sub-agent's stop."""
         return (
             Point(event=SUBAGENT_START, call=self.on_subagent_start, intent="observe", priority=PRIORITY),
             Point(event=SUBAGENT_STOP, call=self.on_stop, intent="gate", priority=PRIORITY, timeout=30.0),
-            forget_at_end(PRIORITY, self._agents),
         )
 
     async def on_subagent_start(self, event: str, data: Mapping[str, Any], outcome: object) -> None:

@@ -33,15 +33,7 @@ from amplifier_hooks.clock import SystemClock, micros_of, moment_of
 from amplifier_hooks.events import PROMPT_COMPLETE, TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.library.parts.hook_database import HookDatabase, StoreAddress, database_opener
-from amplifier_hooks.library.parts.ready_made import (
-    HookSettings,
-    Once,
-    Point,
-    ReadyMade,
-    ToolMatch,
-    duration_of,
-    forget_at_end,
-)
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch, duration_of
 from amplifier_hooks.record.journal import JOURNAL_TABLES, Fact, FactValues, Journal, digest_of_call, name_in_facts
 from amplifier_hooks.result import HookResult
 from amplifier_hooks.storage.database import StoreUnavailable
@@ -140,7 +132,6 @@ class ToolLedger(ReadyMade[ToolLedgerSettings]):
             Point(event=TOOL_POST, call=self.watch, intent="observe", priority=WATCHING, match=match),
             Point(event=TOOL_ERROR, call=self.watch, intent="observe", priority=WATCHING, match=match),
             Point(event=PROMPT_COMPLETE, call=self.on_prompt_end, intent="on", priority=WATCHING),
-            forget_at_end(WATCHING, self._once),
         )
 
     async def entries(

@@ -31,7 +31,7 @@ from pydantic import Field
 from amplifier_hooks.errors import InvalidHookSettings
 from amplifier_hooks.events import TOOL_ERROR, TOOL_POST, TOOL_PRE
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
-from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch, forget_at_end
+from amplifier_hooks.library.parts.ready_made import HookSettings, Once, Point, ReadyMade, ToolMatch
 from amplifier_hooks.result import CONTINUE, HookResult
 from amplifier_hooks.text.json_schema import Schema, resolve_reference
 
@@ -358,11 +358,10 @@ class SchemaNudge(ReadyMade[ShapeSettings]):
         self._once = Once()
 
     def points(self) -> tuple[Point, ...]:
-        """Return hooks after a tool returned or raised, and an observer that forgets a session at its end."""
+        """Return hooks after a tool returned or raised."""
         return (
             Point(event=TOOL_POST, call=self.after, intent="on", priority=NUDGE_PRIORITY, match=self._shapes.match),
             Point(event=TOOL_ERROR, call=self.after, intent="on", priority=NUDGE_PRIORITY, match=self._shapes.match),
-            forget_at_end(NUDGE_PRIORITY, self._once),
         )
 
     async def after(self, event: str, data: Mapping[str, Any]) -> HookResult:

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amplifier_hooks.dispatch.chain import DEFAULT_TIMEOUT
 from amplifier_hooks.errors import InvalidHookSettings
-from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, SESSION_END
+from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED
 from amplifier_hooks.impact.tool_matcher import compile_tool_matcher
 from amplifier_hooks.text.strict_parsing import error_sentence
 
@@ -149,7 +149,7 @@ class ReadyMade(ABC, Generic[S]):
 
 
 SESSIONS_KEPT: Final = 10_000
-"""Sessions that a hook remembers. If there are more, the least recently used are forgotten."""
+"""Sessions that a hook remembers, also after their end. If there are more, the least recently used are forgotten."""
 
 MOST_SAID: Final = 1_000
 """Entries of one session that `Once` remembers. If there are more, the first are forgotten."""
@@ -177,10 +177,6 @@ class PerSession(Generic[T]):
             kept.popitem(last=False)
         return value
 
-    def forget(self, data: Mapping[str, Any]) -> None:
-        """Forget the session that a payload is from."""
-        self._entries.pop(_key(data), None)
-
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -200,20 +196,6 @@ class Once:
         if len(said) > MOST_SAID:
             del said[next(iter(said))]
         return True
-
-    def forget(self, data: Mapping[str, Any]) -> None:
-        """Forget the session that a payload is from."""
-        self._remarks.forget(data)
-
-
-def forget_at_end(priority: int, *memories: PerSession[Any] | Once) -> Point:
-    """Return an observer of the end of a session; the memories forget it then."""
-
-    async def forget(_event: str, data: Mapping[str, Any], _outcome: object) -> None:
-        for one in memories:
-            one.forget(data)
-
-    return Point(event=SESSION_END, call=forget, intent="observe", priority=priority)
 
 
 def _key(data: Mapping[str, Any]) -> tuple[str, str]:

@@ -186,12 +186,12 @@ async def test_a_person_decides() -> None:
 
 
 async def test_the_end_of_a_session() -> None:
-    """A session that ended is forgotten, and its usage stays with its day."""
+    """A session that ended and is resumed goes on with its usage."""
     guard, registry, _ = spending(tokens_per_day=100)
     await answer(registry, {"input_tokens": 7})
     await registry.emit("session:end", {"session_id": "s"})
     used = await guard.usage_of({"session_id": "s"})
-    assert (used["session"].tokens, used["day"].tokens) == (0, 7)
+    assert (used["session"].tokens, used["day"].tokens) == (7, 7)
 
 
 @pytest.mark.parametrize("money", ["NaN", "Infinity", "-1", "a lot"])

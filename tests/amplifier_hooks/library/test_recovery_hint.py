@@ -40,8 +40,6 @@ async def test_the_same_failure_again() -> None:
     ]
     assert lasting == [True, False, False], "the hint is for the next call; the advice to stop stays"
     assert await hint(registry, {"type": "PermissionError", "message": "also no"})
-    await registry.emit("session:end", {"session_id": "s"})
-    assert await hint(registry, error)
 
 
 async def test_hints_of_ones_own() -> None:

@@ -55,8 +55,6 @@ async def test_once_a_session_unless_it_changed(tmp_path: Path) -> None:
     write(path, "Two, and longer.")
     assert (await submit(registry, "git")).context_injection == "Skill git\nTwo, and longer."
     assert not (await submit(registry, "git")).injections
-    await registry.emit("session:end", {"session_id": "s"})
-    assert (await submit(registry, "git")).injections
     path.write_text("no skill", encoding="utf-8")
     assert not (await submit(registry, "git", "u")).injections
     path.unlink()

@@ -282,8 +282,6 @@ async def test_once_for_each_mistake(registry: HookRegistry) -> None:
         ),
         'Read refused its input. "path" is a required property. Correct is, for example: {"path": "text"}',
     ]
-    await registry.emit("session:end", {"session_id": "s"})
-    assert (await returned(registry, error)).injections
 
 
 @pytest.mark.parametrize(
