@@ -26,6 +26,7 @@ import inspect
 import os
 import shutil
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field, SecretStr
@@ -89,42 +90,33 @@ class NotifySettings(HookSettings):
     seconds: float = Field(default=3.0, gt=0, le=25, description="how long the desktop, or the service, may take")
 
 
-class Desktop:
-    """The user's desktop, reached through a program of the system."""
+async def show_on_desktop(text: str, seconds: float = 3.0, platform: str = sys.platform) -> None:
+    """Show a text on the user's desktop, through a program of the system.
 
-    def __init__(
-        self, seconds: float = 3.0, *, platform: str = sys.platform, commands: CommandRunner | None = None
-    ) -> None:
-        self._seconds = seconds
-        self._platform = platform
-        self._commands = CommandRunner() if commands is None else commands
+    Raise `HookUnavailable` if no program can show it, `HookFailed` if the program takes too long.
+    """
+    argv = _desktop_command(text, platform)
+    seen = {name: os.environ[name] for name in SEEN if name in os.environ}
+    ended = await CommandRunner().run(argv, cwd=os.sep, seconds=seconds, **seen)
+    if ended.code != 0:
+        said = for_log(ended.errors.decode("utf-8", "backslashreplace").strip())
+        raise HookUnavailable(f"{argv[0]!r} {ended.in_words}: {said:.200}")
 
-    async def __call__(self, text: str) -> None:
-        """Show a text.
 
-        Raise `HookUnavailable` if no program can show it, `HookFailed` if the program takes too long.
-        """
-        argv = self._argv(text)
-        seen = {name: os.environ[name] for name in SEEN if name in os.environ}
-        ended = await self._commands.run(argv, cwd=os.sep, seconds=self._seconds, **seen)
-        if ended.code != 0:
-            said = for_log(ended.errors.decode("utf-8", "backslashreplace").strip())
-            raise HookUnavailable(f"{argv[0]!r} {ended.in_words}: {said:.200}")
-
-    def _argv(self, text: str) -> list[str]:
-        if self._platform == "darwin":
-            # The text is an argument of the script and no part of it.
-            script = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
-            return ["osascript", *(part for line in script for part in ("-e", line)), TITLE, text]
-        body = html.escape(text, quote=False)  # desktops read some HTML in the text
-        if shutil.which("notify-send") is not None:
-            return ["notify-send", f"--app-name={TITLE}", "--", TITLE, body]
-        if shutil.which("gdbus") is not None:
-            name, path = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
-            call = ["gdbus", "call", "--session", f"--dest={name}", f"--object-path={path}", f"--method={name}.Notify"]
-            texts = [_gvariant_string(TITLE), "uint32 0", "''", _gvariant_string(TITLE), _gvariant_string(body)]
-            return [*call, "--", *texts, *NOTHING_MORE]
-        raise HookUnavailable("neither notify-send nor gdbus is there to tell the desktop")
+def _desktop_command(text: str, platform: str) -> list[str]:
+    if platform == "darwin":
+        # The text is an argument of the script and no part of it.
+        script = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+        return ["osascript", *(part for line in script for part in ("-e", line)), TITLE, text]
+    body = html.escape(text, quote=False)  # desktops read some HTML in the text
+    if shutil.which("notify-send") is not None:
+        return ["notify-send", f"--app-name={TITLE}", "--", TITLE, body]
+    if shutil.which("gdbus") is not None:
+        name, path = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
+        call = ["gdbus", "call", "--session", f"--dest={name}", f"--object-path={path}", f"--method={name}.Notify"]
+        texts = [_gvariant_string(TITLE), "uint32 0", "''", _gvariant_string(TITLE), _gvariant_string(body)]
+        return [*call, "--", *texts, *NOTHING_MORE]
+    raise HookUnavailable("neither notify-send nor gdbus is there to tell the desktop")
 
 
 class _IgnoredReply(NativeCodec):
@@ -155,7 +147,7 @@ class Notify(ReadyMade[NotifySettings]):
         self._once = Once()
         self._desktop: Callable[[str], Awaitable[None] | None] | None = None
         if self.settings.desktop:
-            self._desktop = Desktop(self.settings.seconds) if desktop is None else desktop
+            self._desktop = desktop or partial(show_on_desktop, seconds=self.settings.seconds)
         self._webhook: WebhookHook | None = None
         if self.settings.webhook:
             try:

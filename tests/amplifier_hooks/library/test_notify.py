@@ -15,7 +15,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
 from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.library import Notify
-from amplifier_hooks.library.notify import Desktop, NotifySettings
+from amplifier_hooks.library.notify import NotifySettings, show_on_desktop
 from amplifier_hooks.testing import ScriptedApprover
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def test_notify_send(desk: Path) -> None:
 async def test_bus(desk: Path) -> None:
     """Without `notify-send` the desktop is called over D-Bus, and quotes stay within the text."""
     program(desk, "gdbus")
-    await Desktop()("it's \\ 'here'")
+    await show_on_desktop("it's \\ 'here'")
     assert called(desk)[:3] == ["call", "--session", "--dest=org.freedesktop.Notifications"]
     assert called(desk)[-4:] == ["'it\\'s \\\\ \\'here\\''", "@as []", "@a{sv} {}", "int32 -1"]
 
@@ -73,7 +73,7 @@ async def test_bus(desk: Path) -> None:
 async def test_macos(desk: Path) -> None:
     """On macOS `osascript` gets the text as an argument, and never as part of the script."""
     program(desk, "osascript")
-    await Desktop(platform="darwin")('" & do shell script "x')
+    await show_on_desktop('" & do shell script "x', platform="darwin")
     assert called(desk)[-2:] == ["amplifier-hooks", '" & do shell script "x']
     assert "shell" not in " ".join(called(desk)[:-1])
 
@@ -180,7 +180,7 @@ async def test_real_bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert monitor.stdout is not None
     await monitor.stdout.readuntil(b"member=NameLost")
     with pytest.raises(HookUnavailable, match=r"ServiceUnknown|not provided by any"):
-        await Desktop(10)("it's <here>")
+        await show_on_desktop("it's <here>", 10)
     heard = await monitor.stdout.readuntil(b"int32 -1")
     for part in (
         b"member=Notify",
