@@ -175,13 +175,14 @@ def check_programs(patient: Patient) -> Findings:
 
 def check_protection(_patient: Patient) -> Findings:
     """Name the running commands of ours that protect themselves against agents, and those that do not."""
-    from amplifier_hooks.definitions.trust import trusted_files
+    from amplifier_hooks.definitions.trust import TrustStore
     from amplifier_hooks.programs.guarded_processes import running_commands
 
     for one, protects in running_commands():
         words = " ".join(one.command[1:])
         if protects:
-            yield "ok", f"process {one.pid} protects {count_text(len(trusted_files()), 'trusted file')}: {words}"
+            files = count_text(len(TrustStore().trusted_files()), "trusted file")
+            yield "ok", f"process {one.pid} protects {files}: {words}"
         else:
             yield "warning", f"process {one.pid} protects nothing: {words}", "start it without --no-self-protection"
 

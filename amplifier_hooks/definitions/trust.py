@@ -260,12 +260,3 @@ def _parsed(path: Path, _signature: tuple[int, ...]) -> _Kept:
 def _list_from(value: Mapping[str, Any]) -> FileList:
     groups = {key: tuple(ListedFile(**one) for one in files) for key, files in value["groups"].items()}
     return FileList(**{**value, "groups": groups})
-
-
-def trusted_files(store: TrustStore | None = None) -> frozenset[str]:
-    """Return the absolute paths of all files that this user's trust covers now, also of missing ones.
-
-    These are the files of definitions, the settings of imported hooks, scripts, modules, and the programs that hooks
-    start.
-    """
-    return (TrustStore() if store is None else store).trusted_files()

@@ -26,7 +26,7 @@ from amplifier_hooks.definitions.kinds.python import build_hook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_files, listed_modules
 from amplifier_hooks.definitions.private_copies import ProjectModules, TrustedFiles, remove_unused
 from amplifier_hooks.definitions.reload import PinnedModules, is_gone
-from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore, trusted_files
+from amplifier_hooks.definitions.trust import SETS_OWN, FileList, TrustStore
 from amplifier_hooks.errors import HookRefused, HookUnavailable, InvalidRegistration, SettingsError
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.storage.state_folder import StateFolder, default_socket
@@ -212,7 +212,7 @@ def trusted_now() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _trusted_by(path: Path, _signature: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple(sorted(trusted_files(TrustStore(path))))
+    return tuple(sorted(TrustStore(path).trusted_files()))
 
 
 def hooks_named(name: str | None) -> NamedHooks:

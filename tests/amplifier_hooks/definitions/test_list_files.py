@@ -11,7 +11,7 @@ import yaml
 
 from amplifier_hooks.definitions import InvalidDefinitions, load_files
 from amplifier_hooks.definitions.list_files import LARGEST_HASHED, FileDigests, FilesNotListed, list_files
-from amplifier_hooks.definitions.trust import UNREAD, FileList, TrustStore, trusted_files
+from amplifier_hooks.definitions.trust import UNREAD, FileList, TrustStore
 
 pytestmark = pytest.mark.rule("TRU-4")
 
@@ -310,9 +310,9 @@ def test_the_guarded_files(project: Path) -> None:
     store = TrustStore(project.parent / "state" / "trust.json")
     found = listed(project, config={"argv": ["sh", "gone.sh"]})
     store.trust(str(project / "hooks.yaml"), [found])
-    assert {str(project / "gone.sh"), str(project / "hooks.yaml")} < trusted_files(store)
+    assert {str(project / "gone.sh"), str(project / "hooks.yaml")} < store.trusted_files()
     store.trust(str(project / "hooks.yaml"), [])
-    assert trusted_files(store) == {str(project / "hooks.yaml")}
+    assert store.trusted_files() == {str(project / "hooks.yaml")}
 
 
 @pytest.mark.rule("TRU-5")
