@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from approval_backends import DeferredApprovals, store_at
@@ -48,10 +49,10 @@ def command(*arguments: str, store: str) -> str:
 
 def approver(store: str) -> str:
     """Allow the first request that waits, and return the beginning of the command's output."""
-    waiting: list[dict[str, str]] = []
+    waiting: list[dict[str, Any]] = []
     while not waiting:
         waiting = json.loads(command("list", "--json", store=store)) if Path(store).exists() else []
-    return command("allow", waiting[0]["id"], "--yes", store=store).partition(",")[0]
+    return command("allow", waiting[0]["request"]["id"], "--yes", store=store).partition(",")[0]
 
 
 async def main() -> None:
