@@ -93,9 +93,10 @@ def loads_of(path: str, interpreters: frozenset[str]) -> Loads | None:
     The ending of the file tells the language; without one that is known, the names of programs that start the script.
     """
     ending = os.path.splitext(path)[1]
-    if ending in UNREAD_ENDINGS or (interpreters & UNREAD_PROGRAMS and ending not in {".py", ".sh"}):
+    other = ending in {".py", ".sh"}
+    if ending in UNREAD_ENDINGS or (interpreters & UNREAD_PROGRAMS and not other):
         return Loads(unread="is in a language whose ways to load files are not read")
-    if ending not in JAVASCRIPT[:6] and (ending or not interpreters & NODE):
+    if ending not in JAVASCRIPT[:6] and (other or not interpreters & NODE):
         return None
     try:
         text = read_plainly(path, LONGEST + 1).decode("utf-8", "replace")

@@ -238,6 +238,7 @@ def test_a_script_that_loads_files(project: Path) -> None:
         ("guard.js", "require('left-pad')", "loads 'left-pad', whose files"),
         ("guard.mjs", "import x from '#inside'", "loads '#inside', whose files"),
         ("guard.js", "require(name)", "computes the names"),
+        ("guard.node", "require(name)", "computes the names"),
         ("guard.js", "require('./gone')", "loads './gone', which is not there"),
         ("guard.mjs", "await import(`./${name}.js`)", "only a run tells"),
         ("guard.js", "require('/opt/rules.js')", "loads '/opt/rules.js', whose files"),
