@@ -39,7 +39,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
     from amplifier_hooks.injection.budget import Budget
-    from amplifier_hooks.injection.tokens.counter import Counter, GuardedCounter
     from amplifier_hooks.ports import Clock, ContextManager
     from amplifier_hooks.record.recorder import Recorder
 
@@ -86,6 +85,18 @@ HOST: Final = SourceTrust()
 
 TRIES: Final = 4
 """Number of attempts to cut a text shorter when the finished message is longer than its parts."""
+
+
+class Counting(Protocol):
+    """The interface of a counter: `Counter`, or a host's counter that `guard_counter` has wrapped."""
+
+    async def count_async(self, text: str, limit: int | None = None) -> TokenCount:
+        """Return the number of tokens; with a limit, counting may stop once the limit is passed."""
+        ...
+
+    async def fit_async(self, text: str, limit: int) -> tuple[int, TokenCount]:
+        """Return the number of characters from the start that fit, and their count."""
+        ...
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -149,7 +160,7 @@ def quote_blocks(blocks: Sequence[Block]) -> str:
 
 
 async def fit_blocks(
-    blocks: Sequence[Block], room: int, counter: Counter | GuardedCounter, layout: Layout, *, trim: bool
+    blocks: Sequence[Block], room: int, counter: Counting, layout: Layout, *, trim: bool
 ) -> FittedBlocks | None:
     """Return as many of the blocks, in order, as fit into `room`; None if nothing fits.
 
@@ -170,7 +181,7 @@ async def fit_blocks(
 
 
 async def _cut_block(
-    before: Sequence[Block], one: Block, room: int, counter: Counter | GuardedCounter, layout: Layout
+    before: Sequence[Block], one: Block, room: int, counter: Counting, layout: Layout
 ) -> FittedBlocks | None:
     """Return the blocks before, and as much of this block as fits behind them."""
     total = (await counter.count_async(one.text)).tokens
@@ -241,7 +252,7 @@ class Injector:
         clock: Clock,
         tenant: str,
         budget: Budget,
-        counter: Counter | GuardedCounter,
+        counter: Counting,
         voice: Callable[[str, str], SourceTrust],
         tell: Callable[[UserMessage], Awaitable[None]],
         mark: str,

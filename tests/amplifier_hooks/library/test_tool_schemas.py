@@ -319,7 +319,8 @@ async def test_input_that_is_right_by_the_schema(registry: HookRegistry) -> None
 
 async def test_a_tool_that_raises() -> None:
     """An error that a tool raised counts, too; the hint is for the next model call."""
-    registry, seen = HookRegistry(), []
+    registry = HookRegistry()
+    seen: list[Any] = []
     SchemaNudge.from_config({"tools": TOOLS}).register(registry)
 
     def read(value: object) -> None:
