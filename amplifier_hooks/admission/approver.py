@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 import msgspec
 from msgspec.structs import asdict, force_setattr, replace
 
-from amplifier_hooks import approvals, errors
+from amplifier_hooks import approvals, errors, ports
 from amplifier_hooks.act import Call
 from amplifier_hooks.admission.approval_request import UNASSESSED, predict_impacts, request_id
 from amplifier_hooks.dispatch.chain import DataView
@@ -22,18 +22,7 @@ from amplifier_hooks.dispatch.run_hooks import describe
 from amplifier_hooks.events import APPROVAL_DENIED, APPROVAL_EXPIRED, APPROVAL_GRANTED, APPROVAL_REQUIRED
 from amplifier_hooks.foreign_code import finish_despite_cancel, result_of, underway, within
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.ports import (
-    ApprovalRequest,
-    CallStore,
-    Decision,
-    DurableApprovals,
-    Grant,
-    KnownCall,
-    ProjectGrants,
-    Question,
-    StopSource,
-    Unfinished,
-)
+from amplifier_hooks.ports import ApprovalRequest, Decision, Grant, KnownCall, Question, Unfinished
 from amplifier_hooks.record.record_errors import RecordUnavailable
 from amplifier_hooks.result import Cause, UserMessage, highest
 
@@ -143,14 +132,14 @@ class Lease(msgspec.Struct, eq=False):
     """True once the backend was asked for what other workers left, whether or not it answered."""
     waiting: dict[str, ApprovalRequest] = {}
     """Questions that are open, or answered and not used, without a caller that waits for them inline."""
-    _durable: DurableApprovals | None = None
-    _calls: CallStore | None = None
+    _durable: ports.DurableApprovals | None = None
+    _calls: ports.CallStore | None = None
     _found: Unfinished | None = None
     _one_at_a_time: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._durable = self.backend if isinstance(self.backend, DurableApprovals) else None
-        self._calls = self.backend if isinstance(self.backend, CallStore) else None
+        self._durable = self.backend if isinstance(self.backend, ports.DurableApprovals) else None
+        self._calls = self.backend if isinstance(self.backend, ports.CallStore) else None
         self.begun = self.tried = self._durable is None
 
     @property
@@ -227,7 +216,7 @@ class Lease(msgspec.Struct, eq=False):
             await self.tell(UserMessage(text=text, level="warning", hook_name="session", source="session"))
         return found
 
-    async def _complete_record(self, backend: DurableApprovals) -> None:
+    async def _complete_record(self, backend: ports.DurableApprovals) -> None:
         """Record, marked as late, the events that another worker did not record."""
         numbers: dict[str, int] = {}
         for facts in await within(BACKEND_TIMEOUT, backend.list_unrecorded(self.tenant, self.session)):
@@ -250,7 +239,7 @@ class Approver(msgspec.Struct, eq=False):
     """The function that returns True if a hook listens to an event."""
     announce: Callable[..., Awaitable[Outcome]] = cast("Any", None)
     """The function that calls the hooks of an event, and returns their outcome."""
-    stop_source: StopSource | None = None
+    stop_source: ports.StopSource | None = None
     """The backend, if it knows the stops of acts."""
     _stops: dict[str, Stop] = {}
     """The stops that cover the session, as they are on record."""
@@ -259,7 +248,7 @@ class Approver(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         source: object = self.backend
-        self.stop_source = source if isinstance(source, StopSource) else None
+        self.stop_source = source if isinstance(source, ports.StopSource) else None
 
     def cancel(self, reason: str) -> None:
         """Withdraw every question that a caller waits for; the caller gets a cancelled approval with this reason."""
@@ -442,7 +431,7 @@ class Approver(msgspec.Struct, eq=False):
         If no caller could come back to the request, it expires at the end of the inline wait.
         """
         origin, grants, now = self.origin, self.grants, self.clock.now()
-        keep = grants.keep_grants if isinstance(grants, ProjectGrants) else None
+        keep = grants.keep_grants if isinstance(grants, ports.ProjectGrants) else None
         returns = self.lease.durable and call.returns
         impacts = await predict_impacts(act, origin.cwd)
         arguments = act.arguments()

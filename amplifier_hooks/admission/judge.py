@@ -75,12 +75,11 @@ class Judged(msgspec.Struct, frozen=True):
     """True if a rule allowed what hooks asked about."""
 
 
-class Undecided:
+class Undecided(msgspec.Struct, eq=False):
     """A counter of the decisions under way; closing the session waits until there is none."""
 
-    def __init__(self) -> None:
-        self._number = 0
-        self._none: asyncio.Event | None = None
+    _number: int = 0
+    _none: asyncio.Event | None = None
 
     def __enter__(self) -> None:
         self._number += 1

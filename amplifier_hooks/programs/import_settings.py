@@ -15,21 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import define, evolve, field, frozen
 
-from amplifier_hooks import events
+from amplifier_hooks import errors, events
 from amplifier_hooks.act import digest_of, freeze
 from amplifier_hooks.definitions.kinds import event_codec
 from amplifier_hooks.definitions.kinds.command import CommandHook, Programs
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
 from amplifier_hooks.definitions.list_files import FileDigests, FilesNotListed, list_command
 from amplifier_hooks.definitions.trust import SETS_OWN, FileList, ListedFile
-from amplifier_hooks.errors import (
-    HookFailed,
-    HookUnavailable,
-    HookUsageError,
-    InvalidRegistration,
-    InvalidResult,
-    SettingsError,
-)
 from amplifier_hooks.impact.places import UNKNOWN
 from amplifier_hooks.logs import get_logger
 from amplifier_hooks.programs.dialects import ABSENT, Verdict
@@ -85,14 +77,14 @@ class DialectCodec:
             problem = f"the command {ended.in_words}"
             if dialect.failures == "closed":
                 return as_hook_result(spelling, Verdict(decision="deny", reason=said or problem))
-            raise HookFailed(f"{problem}: {said}" if said else problem)
+            raise errors.HookFailed(f"{problem}: {said}" if said else problem)
         output = ended.output.strip()
         if output.startswith(b"{"):
             return self._read(spelling, data, event_codec.decode_answer(output))
         if event_codec.hides(output, DECISION):
             if dialect.failures == "closed":
                 return as_hook_result(spelling, Verdict(decision="deny", reason=event_codec.STRAY))
-            raise InvalidResult(event_codec.STRAY)
+            raise errors.InvalidResult(event_codec.STRAY)
         text = output.decode("utf-8", "backslashreplace")
         return as_hook_result(spelling, Verdict(context=text)) if text and spelling.text_counts else CONTINUE
 
@@ -103,7 +95,9 @@ class DialectCodec:
     def _spelling(self, event: str) -> Spelling:
         spelling = self.dialect.spelling(event)
         if spelling is None:
-            raise HookUnavailable(f"{self.dialect.title} has no event like {event!r}; register the hook where it has")
+            raise errors.HookUnavailable(
+                f"{self.dialect.title} has no event like {event!r}; register the hook where it has"
+            )
         return spelling
 
     def _read(self, spelling: Spelling, data: Mapping[str, Any], answer: dict[str, Any]) -> HookResult:
@@ -281,32 +275,32 @@ class ImportedSettings:
                     handler=handler,
                 )
             )
-        except (HookUsageError, FilesNotListed) as error:
+        except (errors.HookUsageError, FilesNotListed) as error:
             self.skipped.append(Skipped(where, str(error)))
 
     def _seconds(self, spelling: Spelling, value: Any) -> float:
         if value is None:
             return self.dialect.timeouts.get(spelling.theirs, self.dialect.timeout)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise InvalidRegistration(f"its timeout {value!r:.40} is no positive number")
+            raise errors.InvalidRegistration(f"its timeout {value!r:.40} is no positive number")
         return float(value) / self.dialect.second
 
     def _command(self, definition: Mapping[str, Any]) -> tuple[str, tuple[ListedFile, ...], CommandHook]:
         command, arguments = definition.get("command"), definition.get("args")
         if not isinstance(command, str) or not command.strip():
-            raise InvalidRegistration("its command is no text")
+            raise errors.InvalidRegistration("its command is no text")
         variables = dict.fromkeys(filter(None, [self.dialect.variable]), os.fspath(self.project))
         shell = definition.get("shell") or "sh"
         if arguments is not None:
             if not isinstance(arguments, list) or not all(isinstance(part, str) for part in arguments):
-                raise InvalidRegistration("its args are no list of strings")
+                raise errors.InvalidRegistration("its args are no list of strings")
             argv = [_expand_variables(part, variables) for part in (command, *arguments)]
             told, runs = argv, json.dumps(argv)
         elif shell in ("sh", "bash"):
             argv, runs = [shell, "-c", command], command
             told = [shell, "-c", _expand_variables(command, variables)]
         else:
-            raise InvalidRegistration(f"its shell {shell!r:.40} is not run here")
+            raise errors.InvalidRegistration(f"its shell {shell!r:.40} is not run here")
         hook = CommandHook(
             argv=argv, cwd=os.fspath(self.project), env=variables, codec=self.codec, programs=self._programs
         )
@@ -316,7 +310,7 @@ class ImportedSettings:
         url, headers = definition.get("url"), definition.get("headers") or {}
         allowed = definition.get("allowedEnvVars") or []
         if not isinstance(url, str) or not isinstance(headers, dict) or not isinstance(allowed, list):
-            raise InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
+            raise errors.InvalidRegistration("its url is no text, its headers no object or its allowedEnvVars no list")
         values = {name: os.environ.get(name, "") for name in allowed if isinstance(name, str)}
         filled = {str(name): _expand_variables(str(value), values) for name, value in headers.items()}
         return url, (), WebhookHook(url=url, headers=filled, codec=self.codec)
@@ -335,14 +329,14 @@ def read_settings(path: Path, dialect: Dialect, *, project: Path) -> ImportedSet
     try:
         whole = load_json(path.read_text("utf-8"))
     except OSError as error:
-        raise SettingsError(path, f"it cannot be read: {error.strerror}") from error
+        raise errors.SettingsError(path, f"it cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise SettingsError(path, f"it is no JSON: {error}") from error
+        raise errors.SettingsError(path, f"it is no JSON: {error}") from error
     if not isinstance(whole, dict):
-        raise SettingsError(path, "it is no JSON object")
+        raise errors.SettingsError(path, "it is no JSON object")
     table = whole.pop("hooks", {})
     if not isinstance(table, dict):
-        raise SettingsError(path, "hooks is no object; it names events, each with a list of groups")
+        raise errors.SettingsError(path, "hooks is no object; it names events, each with a list of groups")
     settings.skip_others(whole)
     for name, groups in table.items():
         settings.read_event(str(name), groups)
@@ -365,7 +359,7 @@ def compile_their_matcher(spec: Any, dialect: Dialect) -> Matcher:
     if spec is None or spec in ("", "*"):
         return ANY
     if not isinstance(spec, str):
-        raise InvalidRegistration(f"its matcher {spec!r:.60} is no text")
+        raise errors.InvalidRegistration(f"its matcher {spec!r:.60} is no text")
     if LIST.fullmatch(spec) and dialect.failures == "open":
         names = {name.strip() for name in re.split(r"[|,]", spec)}
         if dialect.name == "codex" and names & {"Write", "Edit"}:
