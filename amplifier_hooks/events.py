@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -143,7 +144,7 @@ would set the agent going again.
 """
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True):
     """One row of the catalogue.
 
     `privileged` events carry or change the texts that the model reads and writes; they are for built-in hooks and for
@@ -153,21 +154,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """The canonical name, `domain:phase`."""
-    fires: str
-    """The moment at which the event fires, in one sentence."""
     payload: str = "Payload"
     """The model in `payloads.py` that describes the data; extra fields are allowed."""
-    gate: bool = False
-    """True if a hook may stop what comes next."""
     answers: frozenset[str] = frozenset({"continue"})
     """The actions of a HookResult that have an effect at this event."""
-    privileged: bool = False
-    """True if only built-in hooks, and plugins that were granted `privileged_hooks`, may stand here."""
+    fires: str = ""
+    """The moment at which the event fires, in one sentence."""
     replaces: str | None = None
     """The payload field that a modification replaces, and the one that a bare value stands for."""
     also_replaces: tuple[str, ...] = ()
     """More fields that a modification may set."""
-    keeps: frozenset[str] = IDENTITY_FIELDS
+    privileged: bool = False
+    """True if only built-in hooks, and plugins that were granted `privileged_hooks`, may stand here."""
+    keeps: frozenset[str] = frozenset()
     """Fields that a modification may not change, of identity or of the payload. All other fields are custom."""
     middleware: tuple[str, ...] = ()
     """The names in the middleware vocabulary."""
@@ -177,6 +176,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """The names in the vocabulary of runs."""
     claude_code: tuple[str, ...] = ()
     """The names in the vocabulary of Claude Code."""
+
+    def __post_init__(self) -> None:
+        if not self.keeps:
+            known = IDENTITY_FIELDS.union(_FIELDS.get(self.payload, "").split())
+            force_setattr(self, "keeps", known.difference((self.replaces, *self.also_replaces)))
+
+    @property
+    def gate(self) -> bool:
+        """True if a hook may stop what comes next."""
+        return "deny" in self.answers
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,38 +203,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 def _snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
-def _row(
-    name: str,
-    payload: str,
-    answers: frozenset[str],
-    fires: str,
-    replaces: str | None = None,
-    *,
-    privileged: bool = False,
-    also: tuple[str, ...] = (),
-    middleware: tuple[str, ...] = (),
-    loop: tuple[str, ...] = (),
-    run: tuple[str, ...] = (),
-    claude_code: tuple[str, ...] = (),
-) -> Event:
-    """Return one row of the table below; an event that can be denied is a gate."""
-    return Event(
-        name=name,
-        fires=fires,
-        payload=payload,
-        gate="deny" in answers,
-        answers=answers,
-        privileged=privileged,
-        replaces=replaces,
-        also_replaces=also,
-        keeps=IDENTITY_FIELDS.union(_FIELDS[payload].split()).difference((replaces, *also)),
-        middleware=middleware,
-        loop=loop,
-        run=run,
-        claude_code=claude_code,
-    )
 
 
 # The fields of each payload besides the identity fields. The models have them, too, but need pydantic.
@@ -298,137 +275,138 @@ _ANSWER: Final = frozenset({"continue", "modify"})
 # fmt: off
 CATALOGUE: Final[tuple[Event, ...]] = (
     # session: never a gate, as in every agent program; prompt:submit is the first gate
-    _row(SESSION_START, "SessionPayload", _TELL, "When a session begins, before its first prompt.",
-         claude_code=("SessionStart",)),
-    _row(SESSION_END, "SessionPayload", _LISTEN, "When a session ends, before its record is closed.",
-         claude_code=("SessionEnd",)),
-    _row(SESSION_FORK, "SessionForkPayload", _TELL, "When a session starts as the child of another."),
-    _row(SESSION_RESUME, "SessionPayload", _TELL, "When an earlier session is continued."),
+    Event(SESSION_START, "SessionPayload", _TELL, "When a session begins, before its first prompt.",
+          claude_code=("SessionStart",)),
+    Event(SESSION_END, "SessionPayload", _LISTEN, "When a session ends, before its record is closed.",
+          claude_code=("SessionEnd",)),
+    Event(SESSION_FORK, "SessionForkPayload", _TELL, "When a session starts as the child of another."),
+    Event(SESSION_RESUME, "SessionPayload", _TELL, "When an earlier session is continued."),
 
     # prompt: the two ends of a turn
-    _row(PROMPT_SUBMIT, "PromptPayload", _ALL, "Before a prompt enters the context and a turn begins.", "prompt",
-         loop=("onIntake",), claude_code=("UserPromptSubmit",)),
-    _row(PROMPT_COMPLETE, "PromptCompletePayload", _TELL, "Last in a turn, after the turn is stored.",
-         loop=("onTurnComplete",)),
-    _row(EXECUTION_START, "ExecutionPayload", _TELL, "When an orchestrator starts working on a prompt."),
-    _row(EXECUTION_END, "ExecutionPayload", _TELL, "When an orchestrator stops working on a prompt."),
-    _row(PLAN_START, "PlanPayload", _TELL, "When an orchestrator starts to plan."),
-    _row(PLAN_END, "PlanPayload", _TELL, "When a plan is ready."),
+    Event(PROMPT_SUBMIT, "PromptPayload", _ALL, "Before a prompt enters the context and a turn begins.", "prompt",
+          loop=("onIntake",), claude_code=("UserPromptSubmit",)),
+    Event(PROMPT_COMPLETE, "PromptCompletePayload", _TELL, "Last in a turn, after the turn is stored.",
+          loop=("onTurnComplete",)),
+    Event(EXECUTION_START, "ExecutionPayload", _TELL, "When an orchestrator starts working on a prompt."),
+    Event(EXECUTION_END, "ExecutionPayload", _TELL, "When an orchestrator stops working on a prompt."),
+    Event(PLAN_START, "PlanPayload", _TELL, "When an orchestrator starts to plan."),
+    Event(PLAN_END, "PlanPayload", _TELL, "When a plan is ready."),
 
     # context: the messages that the model will read
-    _row(CONTEXT_ASSEMBLED, "MessagesPayload", _ALL, "When the messages for a model call are put together.", "messages",
-         privileged=True, loop=("onContextAssembled",)),
-    _row(CONTEXT_INCLUDE, "ContextIncludePayload", _TELL, "When a file or another source becomes part of the context."),
-    _row(CONTEXT_PRE_COMPACT, "CompactionPayload", _STOP, "Before the context is shortened.",
-         claude_code=("PreCompact",)),
-    _row(CONTEXT_COMPACTION, "CompactionPayload", _TELL, "When the context is being shortened."),
-    _row(CONTEXT_POST_COMPACT, "CompactionPayload", _TELL, "After the context was shortened.",
-         claude_code=("PostCompact",)),
+    Event(CONTEXT_ASSEMBLED, "MessagesPayload", _ALL, "When the messages for a model call are put together.",
+          "messages", privileged=True, loop=("onContextAssembled",)),
+    Event(CONTEXT_INCLUDE, "ContextIncludePayload", _TELL,
+          "When a file or another source becomes part of the context."),
+    Event(CONTEXT_PRE_COMPACT, "CompactionPayload", _STOP, "Before the context is shortened.",
+          claude_code=("PreCompact",)),
+    Event(CONTEXT_COMPACTION, "CompactionPayload", _TELL, "When the context is being shortened."),
+    Event(CONTEXT_POST_COMPACT, "CompactionPayload", _TELL, "After the context was shortened.",
+          claude_code=("PostCompact",)),
 
     # llm: one model call. request and response report the traffic on the wire, too late to change or stop it
-    _row(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
-         also=("model",), privileged=True, middleware=("llm.call.pre",)),
-    _row(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
-    _row(LLM_RESPONSE, "ProviderPayload", _LISTEN, "When a model's API has answered."),
-    _row(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",
-         privileged=True, middleware=("llm.call.post",), loop=("onModelResponse",)),
+    Event(LLM_PRE, "ModelCallPayload", _ALL, "Before a model is called.", "messages",
+          also_replaces=("model",), privileged=True, middleware=("llm.call.pre",)),
+    Event(LLM_REQUEST, "ProviderPayload", _LISTEN, "When a request goes to a model's API."),
+    Event(LLM_RESPONSE, "ProviderPayload", _LISTEN, "When a model's API has answered."),
+    Event(LLM_POST, "ModelResponsePayload", _ALL, "After a model answered, before its tool calls run.", "response",
+          privileged=True, middleware=("llm.call.post",), loop=("onModelResponse",)),
 
     # provider: a model call as seen by loops that talk to providers. At their request event hooks may add context or
     # stop the iteration, so it is a gate here, too
-    _row(PROVIDER_RESOLVE, "ProviderPayload", _LISTEN, "When a provider and model are chosen."),
-    _row(PROVIDER_REQUEST, "ProviderPayload", _ASK, "Before an orchestrator turns to its provider."),
-    _row(PROVIDER_RESPONSE, "ProviderPayload", _TELL, "When a provider has answered."),
-    _row(PROVIDER_RETRY, "ProviderErrorPayload", _LISTEN, "Before a failed provider call is tried again."),
-    _row(PROVIDER_THROTTLE, "ProviderPayload", _LISTEN, "When a provider asks to slow down."),
-    _row(PROVIDER_ERROR, "ProviderErrorPayload", _TELL, "When a provider call failed."),
-    _row(PROVIDER_TOOL_SEQUENCE_REPAIRED, "ProviderPayload", _LISTEN,
-         "When a provider mended a history whose tool calls and results did not match."),
+    Event(PROVIDER_RESOLVE, "ProviderPayload", _LISTEN, "When a provider and model are chosen."),
+    Event(PROVIDER_REQUEST, "ProviderPayload", _ASK, "Before an orchestrator turns to its provider."),
+    Event(PROVIDER_RESPONSE, "ProviderPayload", _TELL, "When a provider has answered."),
+    Event(PROVIDER_RETRY, "ProviderErrorPayload", _LISTEN, "Before a failed provider call is tried again."),
+    Event(PROVIDER_THROTTLE, "ProviderPayload", _LISTEN, "When a provider asks to slow down."),
+    Event(PROVIDER_ERROR, "ProviderErrorPayload", _TELL, "When a provider call failed."),
+    Event(PROVIDER_TOOL_SEQUENCE_REPAIRED, "ProviderPayload", _LISTEN,
+          "When a provider mended a history whose tool calls and results did not match."),
 
     # content_block and thinking: many a second, so no hook may hold them up
-    _row(CONTENT_BLOCK_START, "StreamPayload", _LISTEN, "When a model starts a content block."),
-    _row(CONTENT_BLOCK_DELTA, "StreamPayload", _LISTEN, "When a piece of a content block arrives."),
-    _row(CONTENT_BLOCK_END, "StreamPayload", _LISTEN, "When a content block is complete."),
-    _row(THINKING_DELTA, "StreamPayload", _LISTEN, "When a piece of the model's thinking arrives."),
-    _row(THINKING_FINAL, "StreamPayload", _LISTEN, "When the model's thinking is complete."),
+    Event(CONTENT_BLOCK_START, "StreamPayload", _LISTEN, "When a model starts a content block."),
+    Event(CONTENT_BLOCK_DELTA, "StreamPayload", _LISTEN, "When a piece of a content block arrives."),
+    Event(CONTENT_BLOCK_END, "StreamPayload", _LISTEN, "When a content block is complete."),
+    Event(THINKING_DELTA, "StreamPayload", _LISTEN, "When a piece of the model's thinking arrives."),
+    Event(THINKING_FINAL, "StreamPayload", _LISTEN, "When the model's thinking is complete."),
 
     # tool: one call. The first event lists the calls of a response; each call is then stopped or let through by itself
-    _row(DECISION_TOOL_RESOLUTION, "ToolResolutionPayload", _TELL, "When it is known which tools a response calls."),
-    _row(TOOL_PRE, "ToolPayload", _ALL, "Before a tool runs.", "tool_input",
-         middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
-    _row(TOOL_POST, "ToolResultPayload", _CHANGE, "After a tool ran, before the model sees the result.", "result",
-         middleware=("tool.execute.post",), loop=("onToolResult",), claude_code=("PostToolUse",)),
-    _row(TOOL_ERROR, "ToolErrorPayload", _CHANGE, "When a tool raised, before the model reads the error.", "error",
-         claude_code=("PostToolUseFailure",)),
+    Event(DECISION_TOOL_RESOLUTION, "ToolResolutionPayload", _TELL, "When it is known which tools a response calls."),
+    Event(TOOL_PRE, "ToolPayload", _ALL, "Before a tool runs.", "tool_input",
+          middleware=("tool.execute.pre",), run=("on_tool_call",), claude_code=("PreToolUse",)),
+    Event(TOOL_POST, "ToolResultPayload", _CHANGE, "After a tool ran, before the model sees the result.", "result",
+          middleware=("tool.execute.post",), loop=("onToolResult",), claude_code=("PostToolUse",)),
+    Event(TOOL_ERROR, "ToolErrorPayload", _CHANGE, "When a tool raised, before the model reads the error.", "error",
+          claude_code=("PostToolUseFailure",)),
 
     # artifact and memory: data that an agent keeps
-    _row(ARTIFACT_READ, "ArtifactPayload", _ASK, "Before a stored artifact is read."),
-    _row(ARTIFACT_WRITE, "ArtifactPayload", _ASK, "Before an artifact is stored."),
-    _row(MEMORY_PRE, "MemoryPayload", _ALL, "Before something is stored in memory.", "content",
-         middleware=("memory.store.pre",)),
-    _row(MEMORY_POST, "MemoryResultPayload", _TELL, "After something was stored in memory.",
-         middleware=("memory.store.post",)),
+    Event(ARTIFACT_READ, "ArtifactPayload", _ASK, "Before a stored artifact is read."),
+    Event(ARTIFACT_WRITE, "ArtifactPayload", _ASK, "Before an artifact is stored."),
+    Event(MEMORY_PRE, "MemoryPayload", _ALL, "Before something is stored in memory.", "content",
+          middleware=("memory.store.pre",)),
+    Event(MEMORY_POST, "MemoryResultPayload", _TELL, "After something was stored in memory.",
+          middleware=("memory.store.post",)),
 
     # agent: a whole loop. A stop can be refused, a start is refused at agent:pre
-    _row(ORCHESTRATOR_COMPLETE, "OrchestratorPayload", _TELL, "When an orchestrator has finished a turn."),
-    _row(AGENT_PRE, "AgentPayload", _ALL, "Before an agent is invoked, with its checked inputs.", "inputs",
-         also=("system_prompt",), middleware=("agent.invoke.pre",)),
-    _row(AGENT_POST, "AgentResultPayload", _TELL, "After an agent was invoked.", middleware=("agent.invoke.post",)),
-    _row(AGENT_STOP, "AgentStopPayload", _STOP, "When an agent wants to stop.", claude_code=("Stop", "AgentStop")),
-    _row(SUBAGENT_START, "SubagentPayload", _TELL, "When a sub-agent's session begins.",
-         claude_code=("SubagentStart",)),
-    _row(SUBAGENT_STOP, "SubagentStopPayload", _STOP, "When a sub-agent wants to stop.",
-         claude_code=("SubagentStop",)),
+    Event(ORCHESTRATOR_COMPLETE, "OrchestratorPayload", _TELL, "When an orchestrator has finished a turn."),
+    Event(AGENT_PRE, "AgentPayload", _ALL, "Before an agent is invoked, with its checked inputs.", "inputs",
+          also_replaces=("system_prompt",), middleware=("agent.invoke.pre",)),
+    Event(AGENT_POST, "AgentResultPayload", _TELL, "After an agent was invoked.", middleware=("agent.invoke.post",)),
+    Event(AGENT_STOP, "AgentStopPayload", _STOP, "When an agent wants to stop.", claude_code=("Stop", "AgentStop")),
+    Event(SUBAGENT_START, "SubagentPayload", _TELL, "When a sub-agent's session begins.",
+          claude_code=("SubagentStart",)),
+    Event(SUBAGENT_STOP, "SubagentStopPayload", _STOP, "When a sub-agent wants to stop.",
+          claude_code=("SubagentStop",)),
 
     # workflow: one step, its retries included
-    _row(WORKFLOW_PRE, "WorkflowPayload", _ALL, "Before a workflow step, once for all its retries.", "inputs",
-         middleware=("workflow.step.pre",)),
-    _row(WORKFLOW_POST, "WorkflowResultPayload", _TELL, "After a workflow step, its retries included.",
-         middleware=("workflow.step.post",)),
+    Event(WORKFLOW_PRE, "WorkflowPayload", _ALL, "Before a workflow step, once for all its retries.", "inputs",
+          middleware=("workflow.step.pre",)),
+    Event(WORKFLOW_POST, "WorkflowResultPayload", _TELL, "After a workflow step, its retries included.",
+          middleware=("workflow.step.post",)),
 
     # request: HTTP, where there may be no session
-    _row(REQUEST_PRE, "RequestPayload", _ADMIT, "Before an HTTP request is handled, once its user is known.",
-         middleware=("request.pre",)),
-    _row(REQUEST_POST, "ResponsePayload", _ANSWER, "Before an HTTP response is sent.", "response_headers",
-         also=("status_code",), middleware=("request.post",)),
+    Event(REQUEST_PRE, "RequestPayload", _ADMIT, "Before an HTTP request is handled, once its user is known.",
+          middleware=("request.pre",)),
+    Event(REQUEST_POST, "ResponsePayload", _ANSWER, "Before an HTTP response is sent.", "response_headers",
+          also_replaces=("status_code",), middleware=("request.post",)),
 
     # run: from the queue to the result
-    _row(RUN_START, "RunPayload", _ADMIT_CHANGED, "When a run is claimed, before a runner gets it.", "parameters",
-         run=("on_run_start",)),
-    _row(RUN_RESULT, "RunResultPayload", _LISTEN, "When a runner posts a result, before the run is complete.",
-         run=("on_result",)),
-    _row(RUN_FINISH, "RunResultPayload", _LISTEN, "After a run's result and status are stored.",
-         run=("on_run_finish",)),
-    _row(RUN_ERROR, "RunErrorPayload", _LISTEN, "When a run failed.", run=("on_error",)),
-    _row(RUN_TIMEOUT, "RunErrorPayload", _LISTEN, "When a run's time is up.", run=("on_timeout",)),
+    Event(RUN_START, "RunPayload", _ADMIT_CHANGED, "When a run is claimed, before a runner gets it.", "parameters",
+          run=("on_run_start",)),
+    Event(RUN_RESULT, "RunResultPayload", _LISTEN, "When a runner posts a result, before the run is complete.",
+          run=("on_result",)),
+    Event(RUN_FINISH, "RunResultPayload", _LISTEN, "After a run's result and status are stored.",
+          run=("on_run_finish",)),
+    Event(RUN_ERROR, "RunErrorPayload", _LISTEN, "When a run failed.", run=("on_error",)),
+    Event(RUN_TIMEOUT, "RunErrorPayload", _LISTEN, "When a run's time is up.", run=("on_timeout",)),
 
     # people: notifications and decisions. A hook may answer "no" before a person is asked, never "yes"
-    _row(USER_NOTIFICATION, "NotificationPayload", _TELL, "When the user is needed or should know something.",
-         claude_code=("Notification",)),
-    _row(POLICY_VIOLATION, "PolicyViolationPayload", _TELL, "When a policy stopped something."),
-    _row(APPROVAL_REQUIRED, "ApprovalPayload", _ADMIT, "Before a person is asked to approve an action.",
-         claude_code=("PermissionRequest",)),
-    _row(APPROVAL_GRANTED, "ApprovalDecisionPayload", _TELL, "When an action was approved."),
-    _row(APPROVAL_DENIED, "ApprovalDecisionPayload", _TELL, "When an action was refused.",
-         claude_code=("PermissionDenied",)),
-    _row(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When an approval request expired."),
-    _row(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When the session is asked to stop."),
-    _row(CANCEL_COMPLETED, "CancelPayload", _LISTEN, "When a cancelled session has stopped."),
+    Event(USER_NOTIFICATION, "NotificationPayload", _TELL, "When the user is needed or should know something.",
+          claude_code=("Notification",)),
+    Event(POLICY_VIOLATION, "PolicyViolationPayload", _TELL, "When a policy stopped something."),
+    Event(APPROVAL_REQUIRED, "ApprovalPayload", _ADMIT, "Before a person is asked to approve an action.",
+          claude_code=("PermissionRequest",)),
+    Event(APPROVAL_GRANTED, "ApprovalDecisionPayload", _TELL, "When an action was approved."),
+    Event(APPROVAL_DENIED, "ApprovalDecisionPayload", _TELL, "When an action was refused.",
+          claude_code=("PermissionDenied",)),
+    Event(APPROVAL_EXPIRED, "ApprovalDecisionPayload", _TELL, "When an approval request expired."),
+    Event(CANCEL_REQUESTED, "CancelPayload", _LISTEN, "When the session is asked to stop."),
+    Event(CANCEL_COMPLETED, "CancelPayload", _LISTEN, "When a cancelled session has stopped."),
 
     # error: failures, reported by any part of a session
-    _row(ERROR_TOOL, "ErrorPayload", _TELL, "When a tool failed."),
-    _row(ERROR_PROVIDER, "ErrorPayload", _TELL, "When a turn broke off because its provider failed.",
-         claude_code=("StopFailure",)),
-    _row(ERROR_ORCHESTRATOR, "ErrorPayload", _TELL, "When the orchestrator itself failed."),
+    Event(ERROR_TOOL, "ErrorPayload", _TELL, "When a tool failed."),
+    Event(ERROR_PROVIDER, "ErrorPayload", _TELL, "When a turn broke off because its provider failed.",
+          claude_code=("StopFailure",)),
+    Event(ERROR_ORCHESTRATOR, "ErrorPayload", _TELL, "When the orchestrator itself failed."),
 
     # hook and module: events about the system itself, for observers only, so that they cannot go in circles
-    _row(HOOK_START, "HookPayload", _LISTEN, "When a hook starts.", run=("hook_start",)),
-    _row(HOOK_COMPLETE, "HookCompletePayload", _LISTEN, "When a hook has answered.", run=("hook_complete",)),
-    _row(HOOK_FAILED, "HookFailedPayload", _LISTEN, "When a hook failed or answered nonsense.", run=("hook_failed",)),
-    _row(HOOK_BLOCKED, "HookBlockedPayload", _LISTEN, "When a hook stopped something.", run=("hook_blocked",)),
-    _row(HOOK_TIMEOUT, "HookFailedPayload", _LISTEN, "When a hook's time is up.", run=("hook_timeout",)),
-    _row(MODULE_LOAD_FAILED, "ModuleFailedPayload", _LISTEN, "When a module could not be loaded."),
-    _row(MODULE_ON_SESSION_READY_FAILED, "ModuleFailedPayload", _LISTEN,
-         "When a module failed as its session became ready."),
+    Event(HOOK_START, "HookPayload", _LISTEN, "When a hook starts.", run=("hook_start",)),
+    Event(HOOK_COMPLETE, "HookCompletePayload", _LISTEN, "When a hook has answered.", run=("hook_complete",)),
+    Event(HOOK_FAILED, "HookFailedPayload", _LISTEN, "When a hook failed or answered nonsense.", run=("hook_failed",)),
+    Event(HOOK_BLOCKED, "HookBlockedPayload", _LISTEN, "When a hook stopped something.", run=("hook_blocked",)),
+    Event(HOOK_TIMEOUT, "HookFailedPayload", _LISTEN, "When a hook's time is up.", run=("hook_timeout",)),
+    Event(MODULE_LOAD_FAILED, "ModuleFailedPayload", _LISTEN, "When a module could not be loaded."),
+    Event(MODULE_ON_SESSION_READY_FAILED, "ModuleFailedPayload", _LISTEN,
+          "When a module failed as its session became ready."),
 )
 # fmt: on
 

@@ -43,7 +43,7 @@ class Vocabulary:
 
     def row(self, event: str) -> Event:
         """Return the description of an event; for an event that is not described, its name alone."""
-        return self.find(event) or Event(name=event, fires="")
+        return self.find(event) or Event(event)
 
     def payload_model(self, event: str) -> type[Payload]:
         """Return the model of an event's payload."""

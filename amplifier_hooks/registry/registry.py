@@ -456,7 +456,6 @@ class HookRegistry(Registrar):
             name=name,
             fires=fires or f"When the host emits {name}.",
             payload=payload.__name__ if payload else "Payload",
-            gate=gate,
             answers=frozenset(answers),
             replaces=replaces,
             keeps=events.IDENTITY_FIELDS.union(payload.model_fields if payload else ()).difference((replaces,)),
@@ -698,7 +697,7 @@ class HookRegistry(Registrar):
             row = self._row(name)
             hooks = self._roster.hooks_for(row)
             if self._vocabulary.find(name) is None and (name in self._required or _has_gate(hooks)):
-                row = replace(row, gate=True)  # an undescribed event with a gate
+                row = replace(row, answers=row.answers | {"deny"})  # an undescribed event with a gate
             chain = Chain(
                 row,
                 tuple(hook for hook in hooks if hook.intent != "observe"),
@@ -717,7 +716,7 @@ class HookRegistry(Registrar):
         """Return the chain of an operation's layers; create it at the first use after a change."""
         name, known = operation_of(operation), self._layers
         layers = tuple(self._roster.layers_of(name))
-        chain = Chain(Event(name=name, fires=""), layers, (), reported=self._roster.watches_hooks())
+        chain = Chain(Event(name), layers, (), reported=self._roster.watches_hooks())
         known[operation] = chain
         return chain
 

@@ -271,8 +271,8 @@ async def test_a_slow_upload(app: FastAPI) -> None:
 @pytest.mark.parametrize(
     ("sent", "kind", "status", "code"),
     [
-        (b"[" * 900, "application/json", 400, "too_deep"),
-        (b'{"a":' * 100, "application/json", 400, "too_deep"),
+        (b"[" * 900, "application/json", 400, "no_json"),
+        (b'{"a":' * 100, "application/json", 400, "no_json"),
         (b'{"size": 1}', "text/plain", 415, "no_json"),
         (b'{"size": 1}', "application/x-www-form-urlencoded", 415, "no_json"),
         (b"{", "application/json", 400, "no_json"),
@@ -280,8 +280,8 @@ async def test_a_slow_upload(app: FastAPI) -> None:
         (b'{"size": NaN}', "application/json", 400, "no_json"),
         (b'{"size": 1e999}', "application/json", 400, "no_json"),
         (b'{"size": 1' + b"0" * 500 + b"}", "application/json", 400, "no_json"),
-        (b'{"size": "\\ud800"}', "application/json", 400, "not_utf8"),
-        (b'{"size": "\xff"}', "application/json", 400, "not_utf8"),
+        (b'{"size": "\\ud800"}', "application/json", 400, "no_json"),
+        (b'{"size": "\xff"}', "application/json", 400, "no_json"),
         (b"[]", "application/json", 422, "invalid"),
     ],
 )
