@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 FIND_FILES: Final = frozenset(("-fprint", "-fprint0", "-fls", "-fprintf"))
 FIND_RUNS: Final = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 IN_PLACE: Final = re.compile(r"--i|-[nErsuz]*i")
-BRACKET: Final = r"\[\^?\]?(?:\[[:.=][^\]\n]*[:.=]\]|[^\]\\\n]|\\[^\]\n])*+\]"
-"""A bracket of an expression of sed. One with a backslash before its end is read in two ways, so it is none."""
+LONGEST_SCRIPT: Final = 16_384
+BRACKET: Final = r"\[\^?\]?(?:\[[:.=][^\]\n]{0,32}[:.=]\]|[^\]\\\n]|\\[^\]\n])*+\]"
+"""A bracket in an expression of sed. One with a backslash before its end is read in two ways, so it is none."""
 
 
 def _expression_of_sed(stop: str) -> str:
@@ -38,7 +39,7 @@ SED_COMMAND: Final = re.compile(
     rf"[\s;{{}}]++|(?:{_address_of_sed('one')}(?:\s*,\s*(?:[+~][0-9]+|{_address_of_sed('two')}))?\s*)?(?:!\s*)*"
     rf"(?:\{{|[=dDgGhHlnNpPqQxzF][ \t]*[0-9]*|[btT:][ \t]*[^\s;}}]*|#[^\n]*|[aic](?:\\.|[^\\\n])*+\\?"
     rf"|s(?P<s>[^\\\n]){_expression_of_sed('(?P=s)')}(?P=s){_text_of_sed('(?P=s)')}(?P=s)"
-    r"(?:[gpiImM0-9]|(?P<run>e))*+(?:w(?P<out>[^\n]*))?"
+    r"(?:[gpiImM0-9 \t]|(?P<run>e))*+(?:w(?P<out>[^\n]*))?"
     rf"|y(?P<y>[^\\\n]){_text_of_sed('(?P=y)')}(?P=y){_text_of_sed('(?P=y)')}(?P=y)"
     r"|(?P<execute>e)[^\n]*|[wW](?P<write>[^\n]*)|[rR](?P<read>[^\n]*))",
     re.DOTALL,
@@ -119,7 +120,7 @@ def _read_script(run: ProgramRun, script: str) -> None:
     """Find the commands of a script that write, read or run something."""
     text, place = script.replace(ANY, "*"), 0
     while place < len(text):
-        command = SED_COMMAND.match(text, place)
+        command = SED_COMMAND.match(text, place) if len(text) <= LONGEST_SCRIPT else None
         if command is None:
             run.walk.script(UNKNOWN, run.state.copy(), UNKNOWN)
             return
