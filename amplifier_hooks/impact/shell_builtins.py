@@ -123,12 +123,6 @@ def _map(call: BuiltinCall) -> str:
     return _read(call)
 
 
-def _hash(call: BuiltinCall) -> str:
-    if "-p" in call.words:
-        call.walk.add("environment", " ".join(call.words), "another program behind a name")
-    return ""
-
-
 def _trap(call: BuiltinCall) -> str:
     if call.words and call.words[0] not in ("-", "-p", "-l", ""):
         words = call.words[1:] if call.words[0] == "--" else call.words
@@ -175,18 +169,6 @@ def _pwd(call: BuiltinCall) -> str:
     return call.state.folders[0] if len(call.state.folders) == 1 else UNKNOWN
 
 
-def _bind(call: BuiltinCall) -> str:
-    """Follow `bind`, `complete` and `compgen`, which may run commands later."""
-    if any(re.match(r"-\w*[xCFW]", word) for word in call.words):
-        call.walk.add("runs_unread", " ".join(call.words), "a command that runs later")
-    return UNKNOWN
-
-
-def _history(call: BuiltinCall) -> str:
-    call.walk.add("reads_secret", "history", "the history of commands")
-    return UNKNOWN
-
-
 def _unknown(_call: BuiltinCall) -> str:
     return UNKNOWN
 
@@ -217,7 +199,6 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "mapfile": _map,
     "readarray": _map,
     "getopts": lambda call: _read(evolve(call, words=call.words[1:2])),
-    "hash": _hash,
     "trap": _trap,
     "alias": _alias,
     "unset": _unset,
@@ -226,7 +207,5 @@ BUILTINS: Final[dict[str, Callable[[BuiltinCall], str]]] = {
     "shift": _shift,
     "pwd": _pwd,
     "popd": lambda call: _cd(evolve(call, words=["-"])),
-    **dict.fromkeys(("bind", "complete", "compgen"), _bind),
     **dict.fromkeys(("type", "dirs", "jobs", "times", "ulimit", "umask"), _unknown),
-    "history": _history,
 }
