@@ -111,7 +111,7 @@ async def test_edit(office: Office, visit: Browsers) -> None:
     assert "12345678901234567890" in written
     for wrong, why in (
         (written[:-2], "Line 3, column"),
-        ('{"command": "a", "command": "b"}', "is there twice"),
+        ('{"command": "a", "command": "b"}', "stands twice"),
         ("[1]", "Arguments are an object"),
     ):
         await page.fill("#args", wrong)
