@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from amplifier_hooks.runs.runner import Runner
+
 LEASES: Final = (60.0, 30.0)
 """Leases of a runner and of a coordinator."""
 
 
-class MovedRuns(PostgresRuns):
-    """A store of runs on PostgreSQL whose clock stands still; a table moves it."""
-
-    NOW = "(SELECT 1767268800000000 + moved FROM {schema}.moved)"
+MOVED: Final = "(SELECT 1767268800000000 + moved FROM {schema}.moved)"
+"""Time of a store on PostgreSQL whose clock stands still; a table moves it."""
 
 
 class Shelf:
@@ -55,7 +55,8 @@ async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
     shelf: Shelf
     if kind == "postgres":
         await server()
-        async with schema() as name, MovedRuns(DSN, schema=name) as store:
+        async with schema() as name, PostgresRuns(DSN, schema=name) as store:
+            store.now = lambda: MOVED
             await store.database.fetch("CREATE TABLE {schema}.moved AS SELECT 0::BIGINT AS moved")
             yield Shelf(store)
         return
@@ -66,13 +67,14 @@ async def run_store(kind: str, folder: Path) -> AsyncIterator[Shelf]:
 
 
 def new_run(number: int = 1, **fields: Any) -> RunRecord:
-    """Return a run to submit."""
+    """Return a run to submit; without `hooked` it has no run hooks."""
     given: dict[str, Any] = {
         "id": f"run_{number:032x}",
         "tenant": "acme",
         "session": f"ses_{number:012x}",
         "agent": "writer",
         "parameters": {"amount": number},
+        "bare": not fields.get("hooked"),
     }
     return RunRecord(**{**given, **fields})
 
@@ -83,8 +85,14 @@ async def claim(store: RunStore, runner: str = "one", **wanted: Any) -> RunRecor
 
 
 async def change(store: RunStore, run: str, decide: Callable[..., Any], **fields: Any) -> RunRecord:
-    """Change a run as one of the functions of `run_states` does, with these arguments."""
+    """Change a run as one of the methods of `RunRecord` does, with these arguments."""
     return await store.change(run, partial(decide, **fields))
+
+
+async def queue(client: Runner, agent: str, parameters: dict[str, Any]) -> str:
+    """Queue a run over HTTP, and return its id."""
+    run: str = (await client.ask("POST", "/runs", body={"agent_name": agent, "parameters": parameters}))["run_id"]
+    return run
 
 
 # -- a coordinator and its runners -------------------------------------------------------------------------------------
@@ -123,7 +131,7 @@ class House:
 
     async def told(self, run: str, kind: str = "") -> list[dict[str, Any]]:
         """Return the events of a run whose kind begins with this text."""
-        return [dict(event.body) for event in await self.runs.store.events(run) if event.type.startswith(kind)]
+        return [dict(event) for event in await self.runs.store.events(run) if event["event_type"].startswith(kind)]
 
     async def work(self, runner: str = "runner", **agents: Work) -> RunRecord | None:
         """Claim one run, run its agent, and complete it."""

@@ -12,7 +12,7 @@ from textwrap import dedent
 
 import pytest
 
-from amplifier_hooks.runs.blueprint import load_agents
+from amplifier_hooks.runs import RunHooks, load_agents
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from tests.conftest import require_installed
 from tests.stores import DSN, schema, server
@@ -76,7 +76,7 @@ def test_runs(tmp_path: Path) -> None:
     """A validator, an agent and an audit agent chain around runs on one runner: one run is enriched, one is blocked."""
     tmp_path.chmod(0o700)
     plays(FOLDER / "runs" / "chain.py", tmp_path)
-    assert load_agents(FOLDER / "runs" / "blueprints").missing() == []
+    assert RunHooks().problems(load_agents(FOLDER / "runs" / "blueprints")) == []
 
 
 @pytest.mark.slow

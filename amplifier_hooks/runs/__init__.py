@@ -7,8 +7,8 @@ from amplifier_hooks import load_on_use
 if TYPE_CHECKING:
     from amplifier_hooks.runs.blueprint import Agents, load_agents
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.runs.run_hooks import Blocked, RunHooks
-    from amplifier_hooks.runs.run_states import ENDED, Holder, ParametersRefused, RunRecord
+    from amplifier_hooks.runs.run_hooks import RunHooks
+    from amplifier_hooks.runs.run_states import ENDED, Blocked, Holder, ParametersRefused, RunRecord
     from amplifier_hooks.runs.run_store import MemoryRuns, PostgresRuns, SqliteRuns
     from amplifier_hooks.runs.runner import Runner
 
@@ -33,8 +33,8 @@ __getattr__ = load_on_use(
     {
         "blueprint": ("Agents", "load_agents"),
         "run_coordinator": ("RunCoordinator",),
-        "run_hooks": ("Blocked", "RunHooks"),
-        "run_states": ("ENDED", "Holder", "ParametersRefused", "RunRecord"),
+        "run_hooks": ("RunHooks",),
+        "run_states": ("ENDED", "Blocked", "Holder", "ParametersRefused", "RunRecord"),
         "run_store": ("MemoryRuns", "PostgresRuns", "SqliteRuns"),
         "runner": ("Runner",),
     },

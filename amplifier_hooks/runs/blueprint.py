@@ -15,15 +15,25 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime  # pydantic reads the annotations
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from amplifier_hooks.definitions.kinds.webhook import PUBLIC, AllowedUrls
 from amplifier_hooks.errors import HookError
-from amplifier_hooks.runs.run_states import UnknownAgent
+from amplifier_hooks.runs.run_states import HookPoint, UnknownAgent
 from amplifier_hooks.text.json_schema import Schema, SchemaError
 from amplifier_hooks.text.strict_parsing import error_sentence, load_json
 
@@ -46,6 +56,8 @@ LONGEST_RUN_HOOK_TIMEOUT: Final = 86_400.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", re.ASCII)
 HANDLER: Final = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
+OUTDATED: Final = "its override was made for another content of the blueprint; make it again, or remove it"
+
 NAMED_HOOKS: Final = "hooks.json"
 """Name of the file that holds no blueprint, but the hooks that the blueprints beside it refer to."""
 
@@ -65,16 +77,13 @@ class BlueprintError(HookError, ValueError):
         super().__init__("\n".join(f"{name}: {problem}" for problem in self.problems))
 
 
-def _name(given: str) -> str:
-    if not NAME.fullmatch(given):
-        raise ValueError("is no name; use letters, digits, '_', '-' and '.', at most 128, a letter or digit first")
-    return given
+def _shaped(pattern: re.Pattern[str], flaw: str) -> AfterValidator:
+    def check(given: str) -> str:
+        if not pattern.fullmatch(given):
+            raise ValueError(flaw)
+        return given
 
-
-def _handler(given: str) -> str:
-    if not HANDLER.fullmatch(given):
-        raise ValueError("is no dotted path; write it as in 'package.module:function'")
-    return given
+    return AfterValidator(check)
 
 
 def _schema(given: object) -> Schema:
@@ -84,7 +93,9 @@ def _schema(given: object) -> Schema:
         raise ValueError(f"is no schema: {problem}") from None
 
 
-Name = Annotated[str, AfterValidator(_name)]
+NO_NAME: Final = "is no name; use letters, digits, '_', '-' and '.', at most 128, a letter or digit first"
+Name = Annotated[str, _shaped(NAME, NO_NAME)]
+Handler = Annotated[str, _shaped(HANDLER, "is no dotted path; write it as in 'package.module:function'")]
 Described = Annotated[Schema | None, PlainValidator(lambda given: None if given is None else _schema(given))]
 
 
@@ -109,7 +120,7 @@ class HookEntry(StrictBlueprintModel):
     on_error: OnError
     timeout_seconds: float = Field(default=RUN_HOOK_TIMEOUT, gt=0, le=LONGEST_RUN_HOOK_TIMEOUT, allow_inf_nan=False)
     agent_name: Name | None = None
-    handler_ref: Annotated[str, AfterValidator(_handler)] | None = None
+    handler_ref: Handler | None = None
     url: str | None = None
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     headers: dict[str, str] = Field(default_factory=dict)
@@ -119,6 +130,20 @@ class HookEntry(StrictBlueprintModel):
     def target(self) -> str:
         """Name of the agent, URL without its query, or handler reference."""
         return self.agent_name or self.handler_ref or (self.url or "").partition("?")[0]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve_reference(cls, given: Any, info: ValidationInfo) -> Any:
+        """Return the hook that a reference names, or the entry itself if it is no reference."""
+        if not isinstance(given, dict) or "$ref" not in given or info.context is None:
+            return given
+        if len(given) > 1:
+            raise ValueError("a $ref stands alone; leave the other fields out")
+        found = info.context.get(given["$ref"]) if isinstance(given["$ref"], str) else None
+        if found is None:
+            there = ", ".join(sorted(info.context)) or "none"
+            raise ValueError(f"there is no hook named {given['$ref']!r:.80}; there are: {there}")
+        return found
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -172,14 +197,71 @@ class Blueprint(StrictBlueprintModel):
         return sha256(text.encode()).hexdigest()
 
     @property
-    def names_hooks(self) -> bool:
-        """True if it names a hook."""
-        return any(entry is not None for _, entry in self.hooks)
+    def entries(self) -> dict[HookPoint, HookEntry]:
+        """The hooks that it names, by their points."""
+        start, finish = self.hooks.on_run_start, self.hooks.on_run_finish
+        named: dict[HookPoint, HookEntry | None] = {"on_run_start": start, "on_run_finish": finish}
+        return {point: entry for point, entry in named.items() if entry is not None}
 
     @property
     def brings_text(self) -> bool:
         """True if the result is a text: the agent is autonomous and has no output schema."""
         return self.type == "autonomous" and self.output_schema is None
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+class HookOverride(StrictBlueprintModel):
+    """Fields that replace those of a blueprint's hook, while the blueprint has this digest."""
+
+    agent: str
+    point: HookPoint
+    digest: str
+    type: HookTarget
+    on_error: OnError
+    timeout_seconds: float
+    agent_name: str | None = None
+    url: str | None = None
+    by: str
+    """Name of its author in the record."""
+    at: datetime
+
+    def entry_over(self, entry: HookEntry) -> HookEntry:
+        """Return the hook of the blueprint with the fields of the override. Raise pydantic's `ValidationError`.
+
+        A Python hook keeps its function. Method and headers, which may hold secrets, stay with their URL.
+        """
+        fields: dict[str, Any] = {"type": self.type, "on_error": self.on_error, "timeout_seconds": self.timeout_seconds}
+        targets = {"agent_name": self.agent_name, "url": self.url}
+        fields |= {name: value for name, value in targets.items() if value is not None}
+        kept = {"handler_ref"} if self.type == "python" else {"method", "headers"} if self.url == entry.url else set()
+        own = entry.model_dump(include={"mode", *kept}, exclude_unset=True)
+        return type(entry).model_validate({**own, **fields})
+
+
+class OutdatedEntry(StartEntry):
+    """A start hook that fails: its override was made for another content of the blueprint."""
+
+
+def apply_overrides(blueprint: Blueprint, overrides: tuple[HookOverride, ...]) -> tuple[Blueprint, list[str]]:
+    """Return a blueprint with these overrides of its hooks, and the points whose override is outdated.
+
+    A start hook whose failure blocks, in the blueprint or in its outdated override, fails; other hooks with an outdated
+    override are those of the blueprint.
+    """
+    hooks: dict[str, HookEntry] = {}
+    outdated: list[str] = []
+    for one in overrides:
+        entry = blueprint.entries.get(one.point)
+        if entry is not None and one.digest == blueprint.digest:
+            hooks[one.point] = one.entry_over(entry)
+        elif entry is not None:
+            outdated.append(one.point)
+            if one.point == "on_run_start" and "block" in (entry.on_error, one.on_error):
+                hooks[one.point] = OutdatedEntry.model_construct(**{**dict(entry), "on_error": "block"})
+    changed = blueprint.hooks.model_copy(update=hooks)
+    return (blueprint.model_copy(update={"hooks": changed}) if hooks else blueprint), outdated
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -190,31 +272,17 @@ def read_blueprint(text: str | bytes, *, name: str = "blueprint", named: Mapping
 
     Raise `BlueprintError` with every mistake and its place; `name` identifies the text in the error.
     """
-    document = _load_json(text, name)
-    if isinstance(document, dict) and isinstance(document.get("hooks"), dict):
-        hooks = {
-            point: _resolve_reference(entry, point, name, named or {}) for point, entry in document["hooks"].items()
-        }
-        document = {**document, "hooks": hooks}
-    return _validate(Blueprint, document, name)
+    return _validate(Blueprint, _load_json(text, name), name, named or {})
 
 
 def read_entries(text: str | bytes, *, name: str = "hooks") -> dict[str, Any]:
     """Return the hooks that blueprints may refer to, from one JSON object of names and entries.
 
-    An entry is checked where it is used. Raise `BlueprintError` for any other JSON, and for an entry that is a
-    reference.
+    An entry is checked where it is used. Raise `BlueprintError` for any other JSON.
     """
     document = _load_json(text, name)
-    if not isinstance(document, dict):
-        raise BlueprintError(name, ["write one object, of name and hook"])
-    problems = [
-        f"{key}: write the hook itself; one reference does not lead to another"
-        for key, entry in document.items()
-        if not isinstance(entry, dict) or "$ref" in entry
-    ]
-    if problems:
-        raise BlueprintError(name, problems)
+    if not isinstance(document, dict) or any(not isinstance(one, dict) or "$ref" in one for one in document.values()):
+        raise BlueprintError(name, ["write one object of names and hooks; one reference does not lead to another"])
     return document
 
 
@@ -227,25 +295,12 @@ def read_allowed(given: object) -> AllowedUrls:
         raise BlueprintError(f"{NAMED_HOOKS}: $allow", [str(problem)]) from None
 
 
-def _validate(model: type[M], document: object, name: str) -> M:
+def _validate(model: type[M], document: object, name: str, named: Mapping[str, Any] | None = None) -> M:
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=named)
     except ValidationError as problem:
         wrong = [error_sentence(error, model) for error in problem.errors(include_url=False)]
     raise BlueprintError(name, wrong)
-
-
-def _resolve_reference(entry: Any, point: str, name: str, named: Mapping[str, Any]) -> Any:
-    """Return the hook that an entry refers to, or the entry itself if it is no reference."""
-    if not isinstance(entry, dict) or "$ref" not in entry:
-        return entry
-    where, wanted = f"hooks.{point}", entry["$ref"]
-    if len(entry) > 1:
-        raise BlueprintError(name, [f"{where}: a $ref stands alone; leave the other fields out"])
-    if not isinstance(wanted, str) or wanted not in named:
-        there = ", ".join(sorted(named)) or "none"
-        raise BlueprintError(name, [f"{where}: there is no hook named {wanted!r:.80}; there are: {there}"])
-    return named[wanted]
 
 
 def _load_json(text: str | bytes, name: str) -> Any:
@@ -276,9 +331,6 @@ class Agents:
     def __iter__(self) -> Iterator[Blueprint]:
         return iter(self._known.values())
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def get(self, name: str) -> Blueprint:
         """Return the blueprint of this name. Raise `UnknownAgent` if there is none.
 
@@ -298,18 +350,6 @@ class Agents:
             name: Name of the agent.
         """
         return self._known.get(name)
-
-    def missing(self) -> list[str]:
-        """Return a message for each hook whose agent does not exist.
-
-        Report them early: during a run such a hook fails, and its `on_error` decides.
-        """
-        return [
-            f"{blueprint.name}: hooks.{point}: there is no agent {entry.agent_name!r}"
-            for blueprint in self
-            for point, entry in blueprint.hooks
-            if entry is not None and entry.agent_name is not None and entry.agent_name not in self._known
-        ]
 
 
 def load_agents(folder: Path) -> Agents:

@@ -23,8 +23,8 @@ from amplifier_hooks.definitions.kinds.agent import AgentInputRefused, AgentOrde
 from amplifier_hooks.errors import HookUnavailable, InvalidResult
 from amplifier_hooks.foreign_code import cancel_all
 from amplifier_hooks.logs import get_logger
-from amplifier_hooks.runs.overrides import OUTDATED, HookOverrides, apply_overrides
-from amplifier_hooks.runs.run_hooks import RunHooks, child_id, freeze_fitting, freeze_parameters
+from amplifier_hooks.runs.blueprint import OUTDATED, apply_overrides
+from amplifier_hooks.runs.run_hooks import FINISH, RunHooks, child_id, freeze_fitting, freeze_parameters
 from amplifier_hooks.runs.run_states import (
     ENDED,
     STOP_REASON,
@@ -32,27 +32,20 @@ from amplifier_hooks.runs.run_states import (
     ParametersRefused,
     ResultRefused,
     RunEnding,
+    RunEvent,
     RunMoved,
     RunRecord,
     RunRefused,
-    StartOutcome,
     UnknownRun,
-    conclude_run,
-    end_run,
-    note_run,
-    owe_run,
-    renew_run,
-    report_run,
-    stop_run,
 )
 from amplifier_hooks.storage.database import Openable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from amplifier_hooks.runs.blueprint import Agents, Blueprint
-    from amplifier_hooks.runs.run_states import Change, NewRunEvent, RunEvent
+    from amplifier_hooks.runs.run_states import Change
     from amplifier_hooks.runs.run_store import RunStore
 
 
@@ -63,8 +56,6 @@ START_HOOK_TIMEOUT: Final = 0.1
 """Seconds a runner waits for the start hook begun for it, before another start hook is begun."""
 LOOK: Final = 5.0
 """Seconds between two looks of a waiting caller, if it is not woken before."""
-
-NO_AGENT: Final = "there is no agent {!r} any more"
 
 HOLD: Final[ContextVar[Holder | None]] = ContextVar("amplifier_hooks.run_hold", default=None)
 """The hold under which the current code runs start hooks."""
@@ -104,7 +95,6 @@ class RunCoordinator(Openable):
         self.lease = lease
         self.runner_lease = runner_lease
         self._max_depth = max_depth
-        self.overrides = HookOverrides(store.database)
         self.run_hooks = evolve(hooks or RunHooks(), agents=self, reach=agents.reach, note=self._note)
         self._starting: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Tasks that run start hooks, by the run and the number of the hold."""
@@ -135,11 +125,11 @@ class RunCoordinator(Openable):
             for run in finishing:
                 await self._owe(run, 0)
 
-    async def _note(self, run: str, told: Sequence[NewRunEvent], *, settled: bool = False) -> None:
-        await self.store.change(run, partial(note_run, told=told, settled=settled))
+    async def _note(self, run: str, told: Sequence[RunEvent], *, settled: bool = False) -> None:
+        await self.store.change(run, partial(RunRecord.note, told=told, settled=settled))
 
     async def _owe(self, run: str, seconds: float) -> None:
-        await self.store.change(run, partial(owe_run, seconds=seconds))
+        await self.store.change(run, partial(RunRecord.owe, seconds=seconds))
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -174,29 +164,13 @@ class RunCoordinator(Openable):
         except InvalidResult as problem:
             raise ParametersRefused(agent, str(problem)) from None
         run, session = f"run_{uuid4().hex}", f"ses_{uuid4().hex[:16]}"
-        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=blueprint.names_hooks)
+        return RunRecord(id=run, session=session, agent=agent, parameters=plain, hooked=bool(blueprint.entries))
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
         """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
         return await self.store.get(run, tenant=tenant)
-
-    async def follow(self, run: str, *, after: int = 0, tenant: str | None = None) -> AsyncIterator[RunEvent]:
-        """Yield every event of a run after this number, as the events come. End once no event can follow.
-
-        Events of a run that ended may still come while its finish hooks run. Raise `UnknownRun` for an unknown run.
-        """
-        with self.store.watch(run) as watch:
-            while True:
-                record = await self.store.get(run, tenant=tenant)
-                while events := await self.store.events(run, after=after):
-                    for event in events:
-                        yield event
-                    after = events[-1].number
-                if record.stage in ENDED and not record.owes:
-                    return
-                await watch.wait(LOOK)
 
     # -- runners -------------------------------------------------------------------------------------------------------
 
@@ -218,14 +192,12 @@ class RunCoordinator(Openable):
         loop = asyncio.get_running_loop()
         end, begin = loop.time() + wait, True
         holders, leases = (runner, self.name), (self.runner_lease, self.lease)
-        names = None if agents is None else frozenset(agents)
+        known = {blueprint.name for blueprint in self.agents}
+        names = known if agents is None else known.intersection(agents)
         with self.store.watch() as watch:
             while True:
                 room = len(self._starting) < MOST_STARTING and not self._closing
-                heard = self.run_hooks.registry.is_heard(catalogue.RUN_START)
-                record = await self.store.take(
-                    holders, leases, tenant=tenant, agents=names, begin=begin and room, heard=heard
-                )
+                record = await self.store.take(holders, leases, tenant=tenant, agents=names, begin=begin and room)
                 left = end - loop.time()
                 if record is None:
                     if left <= 0:
@@ -234,40 +206,27 @@ class RunCoordinator(Openable):
                 elif record.stage == "starting":
                     hold, begin = (record.id, record.attempt), left > 0
                     await asyncio.wait({_begin(self._starting, hold, self._start(record))}, timeout=START_HOOK_TIMEOUT)
-                elif await self._runnable(record):
+                else:
                     return record
-
-    async def _runnable(self, record: RunRecord) -> bool:
-        """Return True if the agent of the run still exists; otherwise fail the run."""
-        if self.agents.find(record.agent) is not None:
-            return True
-        by, error = Holder(record.holder or "", record.attempt), NO_AGENT.format(record.agent)
-        await self.store.change(record.id, partial(end_run, by=by, ending="failed", error=error))
-        return False
 
     async def _start(self, record: RunRecord) -> None:
         """Run the start hooks of a run, and store their outcome. A run that another holder has is left alone."""
-        by = Holder(self.name, record.attempt)
+        by, told = Holder(self.name, record.attempt), list[RunEvent]()
         HOLD.set(by)
         with _reported("run_start_not_kept", record.id), suppress(RunMoved):
-            blueprint = await self._find_overridden(record.agent)
-            passed = (
-                StartOutcome(error=NO_AGENT.format(record.agent))
-                if blueprint is None
-                else await self.run_hooks.ask_start_hooks(record, blueprint)
-            )
-            after = await self.store.change(record.id, partial(conclude_run, by=by, passed=passed))
+            blueprint = await self._with_overrides(self.agents.get(record.agent))
+            begun = await self.run_hooks.ask_start_hooks(record, blueprint, told)
+            after = await self.store.change(record.id, partial(RunRecord.conclude, by=by, begun=begun, told=told))
             if after.stage in ENDED:
                 await self.run_hooks.tell_end(after)
 
-    async def _find_overridden(self, agent: str) -> Blueprint | None:
-        """Return the blueprint of an agent, with the overrides of its hooks; None if there is no such agent."""
-        blueprint = self.agents.find(agent)
-        if blueprint is None or not blueprint.names_hooks:
+    async def _with_overrides(self, blueprint: Blueprint) -> Blueprint:
+        """Return a blueprint with the overrides of its hooks."""
+        if not blueprint.entries:
             return blueprint
-        after, outdated = apply_overrides(blueprint, await self.overrides.find(agent))
+        after, outdated = apply_overrides(blueprint, await self.store.overrides(blueprint.name))
         for point in outdated:
-            log.warning("override_outdated", agent=agent, hook=point, problem=OUTDATED)
+            log.warning("override_outdated", agent=blueprint.name, hook=point, problem=OUTDATED)
         return after
 
     async def renew(self, run: str, by: Holder, *, tenant: str | None = None) -> RunRecord:
@@ -275,7 +234,7 @@ class RunCoordinator(Openable):
 
         Raise `UnknownRun` or `RunMoved`.
         """
-        return await self.store.change(run, partial(renew_run, by=by, seconds=self.runner_lease), tenant)
+        return await self.store.change(run, partial(RunRecord.renew, by=by, seconds=self.runner_lease), tenant)
 
     async def report(
         self, run: str, by: Holder, *, text: str | None = None, data: Any = None, tenant: str | None = None
@@ -287,10 +246,10 @@ class RunCoordinator(Openable):
 
         def keep(record: RunRecord, now: datetime) -> Change:
             self._check_result(record, text, data)
-            return report_run(record, now, by, text, data)
+            return record.report(now, by, text, data)
 
         after = await self.store.change(run, keep, tenant)
-        await self.run_hooks.tell_result(after)
+        await self.run_hooks.tell(catalogue.RUN_RESULT, after, **after.outcome)
         return after
 
     def _check_result(self, record: RunRecord, text: str | None, data: Any) -> None:
@@ -315,7 +274,7 @@ class RunCoordinator(Openable):
         def end(record: RunRecord, now: datetime) -> Change:
             if ending == "completed" and not record.reported and record.stage not in ENDED:
                 raise RunMoved(run, record.status, "it has no result yet; post that first, or say that it failed")
-            return end_run(record, now, by, ending, error, owes=self._owes(record))
+            return record.end(now, by, ending, error, owes=self._owes(record))
 
         after = await self.store.change(run, end, tenant)
         if after.owes and not self._closing:
@@ -325,7 +284,7 @@ class RunCoordinator(Openable):
     def _owes(self, record: RunRecord) -> bool:
         """Return True if hooks have to run after the end of a run."""
         blueprint = self.agents.find(record.agent)
-        own = blueprint is not None and not record.bare and blueprint.hooks.on_run_finish is not None
+        own = blueprint is not None and not record.bare and FINISH in blueprint.entries
         return own or any(
             self.run_hooks.registry.is_heard(event) for event in (catalogue.RUN_FINISH, catalogue.RUN_ERROR)
         )
@@ -337,22 +296,20 @@ class RunCoordinator(Openable):
         """
         with _reported("run_finish_not_kept", record.id):
             await self.run_hooks.tell_end(record)
-            blueprint = await self._find_overridden(record.agent)
-            entry = blueprint.hooks.on_run_finish if blueprint and not record.bare else None
-            detached = entry is not None and entry.mode == "async"
-            if detached:
-                await self._note(record.id, (), settled=True)
-            if blueprint is not None and not record.bare:
+            blueprint = None if record.bare else self.agents.find(record.agent)
+            if blueprint is not None and FINISH in blueprint.entries:
+                blueprint = await self._with_overrides(blueprint)
+                if blueprint.entries[FINISH].mode == "async":
+                    await self._note(record.id, (), settled=True)
                 await self.run_hooks.ask_finish_hook(record, blueprint)
-            if not detached:
-                await self._note(record.id, (), settled=True)
+            await self._note(record.id, (), settled=True)
 
     async def stop(self, run: str, *, reason: str = STOP_REASON, tenant: str | None = None) -> RunRecord:
         """Stop a run: at once if no runner has it, otherwise through its runner. Raise `UnknownRun`.
 
         The agents that its start hook has started are stopped with it. A run that has ended stays as it is.
         """
-        after = await self.store.change(run, partial(stop_run, reason=reason), tenant)
+        after = await self.store.change(run, partial(RunRecord.stop, reason=reason), tenant)
         if after.stage in ENDED:
             for (started, _), task in self._starting.items():
                 if started == run:
@@ -421,7 +378,7 @@ class RunCoordinator(Openable):
         for (run, attempt), task in tuple(self._starting.items()):
             try:
                 by = Holder(self.name, attempt)
-                await self.store.change(run, partial(renew_run, by=by, seconds=self.lease))
+                await self.store.change(run, partial(RunRecord.renew, by=by, seconds=self.lease))
             except RunRefused:
                 task.cancel()
         for run in tuple(self._finishing):

@@ -2,8 +2,8 @@
 
 At the start the registry's hooks come first, system before tenant, and then the blueprint's own, in a registry of their
 own. If the blueprint's hook changes the parameters, the registry's gates look again. The parameters are checked against
-the agent's schema before all of them, after the registry's, and after the blueprint's. They are the input of an `Act`,
-and the runner gets exactly that input.
+the agent's schema before all of them, after the registry's, and after the blueprint's; the runner gets exactly the
+canonical JSON that was checked last.
 
 `RunHooks` needs no queue: `start` and `finish` are for programs that have an engine of their own. `BlueprintHook` is a
 hook of a blueprint as a handler:
@@ -18,15 +18,16 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 from attrs import field, frozen
 from msgspec.structs import replace
 
 from amplifier_hooks import events as catalogue
-from amplifier_hooks.act import Act, freeze, thaw
+from amplifier_hooks.act import freeze, thaw
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.definitions.kinds.agent import AgentHook, AgentInputRefused, AgentOrder
 from amplifier_hooks.definitions.kinds.event_codec import LARGEST_PAYLOAD, LONGEST_REASON, decode_answer, encode_message
@@ -39,26 +40,17 @@ from amplifier_hooks.logs import get_logger
 from amplifier_hooks.registry.registration import awaits
 from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.result import CONTINUE, HookResult, as_result
-from amplifier_hooks.runs.overrides import OUTDATED, OutdatedEntry
-from amplifier_hooks.runs.run_states import (
-    HookPoint,
-    NewRunEvent,
-    RunEnding,
-    RunRecord,
-    StartOutcome,
-    event_body,
-    result_fields,
-)
+from amplifier_hooks.runs.blueprint import OUTDATED, OutdatedEntry
+from amplifier_hooks.runs.run_states import Blocked, HookPoint, RunEnding, RunEvent, RunRecord
 from amplifier_hooks.text.escape import clip, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from amplifier_hooks.definitions.kinds.agent import AgentRuns
     from amplifier_hooks.ports import Clock
     from amplifier_hooks.result import Answer, Outcome
-    from amplifier_hooks.runs.blueprint import Blueprint, HookEntry
+    from amplifier_hooks.runs.blueprint import Agents, Blueprint, HookEntry
     from amplifier_hooks.text.json_schema import Schema
 
 START: Final[HookPoint] = "on_run_start"
@@ -73,8 +65,6 @@ FAILURES: Final = frozenset(CAUSES.values()) - {"denied_by_hook"}
 
 KEPT_BACK: Final = ("tenant_id", "timestamp")
 """Fields of the event that a blueprint's hook does not get."""
-JSON_TYPE: Final = "content-type"
-"""A header that is sent with every request; a blueprint may name it with the value that it always has."""
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 NO_APPROVER: Final = "it asks a question, and before a run there is no approver to answer it"
@@ -84,28 +74,11 @@ ONLY_PARAMETERS: Final = (
 )
 FORMS: Final = "return {'action': 'continue', 'parameters': …} or {'action': 'block', 'block_reason': …}"
 NO_REASON: Final = "it said no and gave no reason"
-IMPOSSIBLE: Final[Mapping[object, str]] = {"ask_user": NO_APPROVER, "inject_context": NO_CONTEXT}
-"""Answers that a run cannot carry out, and the reasons."""
 
 log = get_logger(__name__)
 
 
-@frozen
-class Blocked:
-    """A run that does not start, and the reason. `failed` is True if a hook failed and no hook blocked the run."""
-
-    reason: str
-    """The reason."""
-    failed: bool = False
-    """True if a hook failed and no hook blocked the run."""
-
-
-def find_function(name: str) -> Any:
-    """Return the function that a `handler_ref` names; for a class, an instance. Raise `HookUnavailable`."""
-    return build_hook(name, {})
-
-
-async def _drop(run: str, told: Sequence[NewRunEvent]) -> None:
+async def _drop(run: str, told: Sequence[RunEvent]) -> None:
     """Store no events: an engine of its own has its own history."""
 
 
@@ -120,32 +93,32 @@ class RunHooks:
     """The registry whose hooks see every run; an empty one by default."""
     agents: AgentRuns | None = None
     """The way to start agents; without one, hooks of the kind agent fail."""
-    find: Callable[[str], Any] = find_function
+    find: Callable[[str], Any] = field(default=partial(build_hook, config={}))
     """Function that finds the callable of a `handler_ref`. It raises `HookUnavailable`."""
     reach: AllowedUrls = PUBLIC
     """The addresses that http hooks may reach."""
     variables: Mapping[str, str] = field(factory=dict, repr=False)
     """Values of `${VAR}` in headers."""
-    note: Callable[[str, Sequence[NewRunEvent]], Awaitable[object]] = _drop
+    note: Callable[[str, Sequence[RunEvent]], Awaitable[object]] = _drop
     clock: Clock = field(factory=SystemClock)
     threads: DaemonPool = field(factory=lambda: DaemonPool(THREADS, "amplifier-hooks-runs"), repr=False)
     _registries: dict[str, tuple[Blueprint, HookRegistry]] = field(factory=dict, init=False)
 
-    def problems(self, blueprint: Blueprint) -> list[str]:
-        """Return why hooks of a blueprint would fail: a function, an address, a header or a variable that is wrong."""
-        found: list[str] = []
-        for point in POINTS:
-            try:
-                self.check(blueprint, point)
-            except HookError as problem:
-                found.append(f"{blueprint.name}: hooks.{point}: {problem}")
-        return found
+    def problems(self, agents: Agents) -> list[str]:
+        """Return why hooks of these agents would fail at every run.
 
-    def check(self, blueprint: Blueprint, point: HookPoint) -> None:
-        """Raise the `HookError` with which a hook of a blueprint would fail at every run."""
-        entry: HookEntry | None = getattr(blueprint.hooks, point)
-        if entry is not None:
-            BlueprintHook(self, blueprint, point, entry).load()
+        An agent, a function, an address, a header or a variable is wrong.
+        """
+        found: list[str] = []
+        for blueprint in agents:
+            for point, entry in blueprint.entries.items():
+                try:
+                    if entry.agent_name is not None:
+                        agents.get(entry.agent_name)
+                    BlueprintHook(self, blueprint, point, entry).load()
+                except HookError as problem:
+                    found.append(f"{blueprint.name}: hooks.{point}: {problem}")
+        return found
 
     # -- for engines of their own --------------------------------------------------------------------------------------
 
@@ -163,11 +136,10 @@ class RunHooks:
         here: `on_error` decides about it. Cancelling the call cancels the hook that is running.
         """
         record = _run_of(blueprint, parameters, run, session, tenant)
-        passed = await self.ask_start_hooks(record, blueprint)
-        if passed.error is None:
-            return dict(passed.parameters or {})
-        await self.tell_end(replace(record, stage="failed", error=passed.error))
-        return Blocked(passed.error, failed=not passed.blocked)
+        begun = await self.ask_start_hooks(record, blueprint, [])
+        if isinstance(begun, Blocked):
+            await self.tell_end(replace(record, stage="failed", error=begun.reason))
+        return begun
 
     async def finish(
         self,
@@ -202,80 +174,76 @@ class RunHooks:
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
-    async def ask_start_hooks(self, record: RunRecord, blueprint: Blueprint) -> StartOutcome:
-        """Ask the start hooks if a run may go on, and with which parameters.
+    async def ask_start_hooks(
+        self, record: RunRecord, blueprint: Blueprint, told: list[RunEvent]
+    ) -> dict[str, Any] | Blocked:
+        """Ask the start hooks if a run may go on; return the parameters with which it does, or why it does not.
 
-        A service or an agent is reported when it begins, all other events with the outcome. Cancelling the call cancels
-        the hook that is running.
+        `told` gets the events. The begin of a service or an agent is stored at once, with all before it.
+        Cancelling the call cancels the hook that is running.
         """
-        try:
-            data = freeze_parameters(blueprint, record.parameters)
-        except InvalidResult as problem:
-            return StartOutcome(error=f"these are no parameters for {blueprint.name!r}: {problem}")
-        act = Act(record.tenant, record.session, catalogue.RUN_START, record.agent, "", data)
-        payload, told, shared = self._payload(record), list[NewRunEvent](), self.registry
+        payload, shared = self._payload(record), self.registry
         before = shared.in_force(catalogue.RUN_START)
-        first = await shared.emit(act.event, {**payload, "parameters": act.arguments()}, exact=("parameters",))
-        told += _answer_events(first.hook_results, first, self.clock.now())
-        if (refusal := _refusal(first)) is not None:
-            return replace(refusal, told=tuple(told))
         try:
-            act = replace(act, input=freeze_parameters(blueprint, first.data["parameters"]))
+            given = thaw(freeze_parameters(blueprint, record.parameters))
         except InvalidResult as problem:
-            error = f"hooks of the registry made parameters that do not fit: {problem}"
-            return StartOutcome(error=error, told=tuple(told))
-        if blueprint.hooks.on_run_start is None:
-            return StartOutcome(parameters=act.arguments(), told=tuple(told))
-        own = await self._ask_own_hook(record, blueprint, START, {**payload, "parameters": act.arguments()}, told)
-        done = replace(act, input=freeze(own.data["parameters"]))
-        refusal = _refusal(own)
-        if refusal is None and (done.input != act.input or shared.in_force(catalogue.RUN_START) is not before):
-            payload = {**first.data, "parameters": done.arguments()}
-            found = await shared.look_again(first, payload, before, ("parameters",))
+            return Blocked(f"these are no parameters for {blueprint.name!r}: {problem}", failed=True)
+        first = await shared.emit(catalogue.RUN_START, {**payload, "parameters": given}, exact=EXACT[START])
+        told += self._registry_events(record, first.hook_results, first)
+        if (blocked := _blocked_by(first)) is not None:
+            return blocked
+        try:
+            data = freeze_parameters(blueprint, first.data["parameters"])
+        except InvalidResult as problem:
+            return Blocked(f"hooks of the registry made parameters that do not fit: {problem}", failed=True)
+        if START not in blueprint.entries:
+            return cast("dict[str, Any]", thaw(data))
+        own = await self._ask_own_hook(record, blueprint, START, {**payload, "parameters": thaw(data)}, told)
+        if (blocked := _blocked_by(own)) is not None:
+            return blocked
+        blocked, final = None, freeze(own.data["parameters"])
+        if final != data or shared.in_force(catalogue.RUN_START) is not before:
+            found = await shared.look_again(first, {**first.data, "parameters": thaw(final)}, before, EXACT[START])
             objections = [one for one in found.answers if one.recheck and one.action in OBJECTIONS]
-            told += _answer_events(objections, found, self.clock.now())
-            refusal = _refusal(found)
-        return replace(refusal or StartOutcome(parameters=done.arguments()), told=tuple(told))
+            told += self._registry_events(record, objections, found)
+            blocked = _blocked_by(found)
+        return blocked or cast("dict[str, Any]", thaw(final))
 
     # -- the finish ----------------------------------------------------------------------------------------------------
-
-    async def tell_result(self, record: RunRecord) -> None:
-        """Report a posted result to the registry."""
-        await self._emit(catalogue.RUN_RESULT, record, **_result_of(record))
 
     async def tell_end(self, record: RunRecord) -> None:
         """Report the end of a run to the registry, once the end is stored."""
         if record.handed:
-            await self._emit(catalogue.RUN_FINISH, record, **_result_of(record))
+            await self.tell(catalogue.RUN_FINISH, record, **record.outcome)
         if record.status == "failed":
-            await self._emit(catalogue.RUN_ERROR, record, error=record.error or "failed")
+            await self.tell(catalogue.RUN_ERROR, record, error=record.error or "failed")
 
     async def ask_finish_hook(self, record: RunRecord, blueprint: Blueprint) -> None:
         """Run the finish hook of a run that ended, if the blueprint has one. The hook cannot change the run.
 
         Cancelling the call cancels the hook.
         """
-        entry, told = blueprint.hooks.on_run_finish, list[NewRunEvent]()
+        entry, told = blueprint.entries.get(FINISH), list[RunEvent]()
         if entry is None:
             return
-        await self._ask_own_hook(record, blueprint, FINISH, self._payload(record, **_result_of(record)), told)
+        await self._ask_own_hook(record, blueprint, FINISH, self._payload(record, **record.outcome), told)
         await self.note(record.id, told)
-        if told[-1].type == "hook_failed" and entry.on_error != "ignore":
+        if told[-1]["event_type"] == "hook_failed" and entry.on_error != "ignore":
             report = log.error if entry.on_error == "block" else log.warning
-            report("run_finish_hook_failed", run=record.id, target=entry.target, error=told[-1].fields["error"])
+            report("run_finish_hook_failed", run=record.id, target=entry.target, error=told[-1]["error"])
 
     # -- the hook of a blueprint ---------------------------------------------------------------------------------------
 
     async def _ask_own_hook(
-        self, record: RunRecord, blueprint: Blueprint, point: HookPoint, payload: Any, told: list[NewRunEvent]
+        self, record: RunRecord, blueprint: Blueprint, point: HookPoint, payload: Any, told: list[RunEvent]
     ) -> Outcome:
         """Ask a blueprint's hook, and report its begin and its end to the registry; `told` gets both.
 
         The begin is stored at once, with all that is in `told`, unless a function at the start is about to answer.
         """
-        entry: HookEntry = getattr(blueprint.hooks, point)
-        target = (point, entry.type, entry.target)
-        begun = hook_event(self.clock.now(), "hook_start", *target)
+        entry = blueprint.entries[point]
+        target = {"hook_type": point, "target_type": entry.type, "target_name": entry.target}
+        begun = record.event(self.clock.now(), "hook_start", **target)
         told.append(begun)
         if point == FINISH or entry.type != "python":
             await self.note(record.id, tuple(told))
@@ -283,10 +251,10 @@ class RunHooks:
         await self._tell_hook(record, begun)
         outcome = await self.registry_of(blueprint).emit(POINTS[point], payload, exact=EXACT[point])
         (answer,) = outcome.hook_results
-        told.append(_answer_event(self.clock.now(), answer, target, outcome.total_duration_ms, entry.on_error))
+        told.append(self._end_of_hook(record, target, answer, outcome.total_duration_ms, entry.on_error))
         await self._tell_hook(record, told[-1])
         if answer.status == "timeout":
-            await self._emit(catalogue.RUN_TIMEOUT, record, error=answer.error)
+            await self.tell(catalogue.RUN_TIMEOUT, record, error=answer.error)
         return outcome
 
     def registry_of(self, blueprint: Blueprint) -> HookRegistry:
@@ -297,25 +265,47 @@ class RunHooks:
         known = self._registries.get(blueprint.name)
         if known is None or known[0] != blueprint:
             registry = HookRegistry()
-            for point, event in POINTS.items():
-                entry: HookEntry | None = getattr(blueprint.hooks, point)
-                if entry is not None:
-                    enter = registry.gate if point == START and entry.on_error == "block" else registry.on
-                    handler = BlueprintHook(self, blueprint, point, entry)
-                    enter(event, handler, name=entry.target, timeout=entry.timeout_seconds)
+            for point, entry in blueprint.entries.items():
+                enter = registry.gate if point == START and entry.on_error == "block" else registry.on
+                handler = BlueprintHook(self, blueprint, point, entry)
+                enter(POINTS[point], handler, name=entry.target, timeout=entry.timeout_seconds)
             known = self._registries[blueprint.name] = (blueprint, registry)
         return known[1]
 
-    # -- reporting to the registry -------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
-    async def _tell_hook(self, record: RunRecord, what: NewRunEvent) -> None:
+    def _registry_events(self, record: RunRecord, answers: Iterable[Answer], outcome: Outcome) -> Iterator[RunEvent]:
+        """Yield the answers of the registry's hooks as events of the run."""
+        for answer in answers:
+            if answer.status != "disabled":
+                target = {"hook_type": START, "target_type": "registry", "target_name": answer.hook_name}
+                yield record.event(self.clock.now(), "hook_start", **target)
+                yield self._end_of_hook(record, target, answer, outcome.total_duration_ms, "continue")
+
+    def _end_of_hook(
+        self, record: RunRecord, target: Mapping[str, str], answer: Answer, chain_ms: float, on_error: str
+    ) -> RunEvent:
+        """Return the event of a hook that has answered or failed."""
+        took = chain_ms if answer.duration_ms is None else answer.duration_ms
+        fields: dict[str, Any] = {**target, "duration_ms": round(took, 3)}
+        if not answer.success:
+            fields["error"] = clip(answer.error or answer.status, LONGEST_REASON)
+            fields["on_error_behavior"] = "block" if answer.denies else on_error
+            return record.event(self.clock.now(), "hook_failed", **fields)
+        if (reason := objection(answer.result)) is not None:
+            return record.event(self.clock.now(), "hook_blocked", **fields, block_reason=reason)
+        more = {"action": "continue"} if target["hook_type"] == START else {}
+        return record.event(self.clock.now(), "hook_complete", **fields, **more)
+
+    async def _tell_hook(self, record: RunRecord, told: RunEvent) -> None:
         """Report a run hook to the observers of hooks in the registry."""
-        event = what.type.replace("_", ":")  # hook:start and so on
+        event = told["event_type"].replace("_", ":")  # hook:start and so on
         if self.registry.is_heard(event):
-            body = event_body(record, what, self.clock.now())
-            await self.registry.emit(event, {**body, "hook_name": body["target_name"], "tenant_id": record.tenant})
+            more = {"hook_name": told["target_name"], "tenant_id": record.tenant}
+            await self.registry.emit(event, {**told, **more})
 
-    async def _emit(self, event: str, record: RunRecord, **fields: Any) -> None:
+    async def tell(self, event: str, record: RunRecord, **fields: Any) -> None:
+        """Report an event of a run to the registry."""
         if self.registry.is_heard(event):
             await self.registry.emit(event, self._payload(record, **fields))
 
@@ -336,59 +326,16 @@ def _run_of(blueprint: Blueprint, parameters: Mapping[str, Any], run: str, sessi
     return RunRecord(id=run, tenant=tenant, session=session or run, agent=blueprint.name, parameters=parameters)
 
 
-def hook_event(
-    at: datetime, kind: str, point: HookPoint, target_type: str, target_name: str, **more: Any
-) -> NewRunEvent:
-    """Return an event of a hook, with the fields that all of them have."""
-    fields = {"hook_type": point, "target_type": target_type, "target_name": target_name, **more}
-    return NewRunEvent(kind, fields, at)
-
-
-def _refusal(outcome: Outcome) -> StartOutcome | None:
+def _blocked_by(outcome: Outcome) -> Blocked | None:
     """Return why a run does not start, or None if it does. It is blocked by a denial, and failed by a failure."""
     if outcome.denied:
         reason = clip(outcome.reason or NO_REASON, LONGEST_REASON)
         if outcome.cause in FAILURES:
-            return StartOutcome(error=f"the start hook {outcome.denied_by} failed: {reason}")
-        return StartOutcome(error=reason, blocked=True)
+            return Blocked(f"the start hook {outcome.denied_by} failed: {reason}", failed=True)
+        return Blocked(reason)
     if outcome.asks or outcome.injections:
-        return StartOutcome(error=NO_APPROVER if outcome.asks else NO_CONTEXT, blocked=True)
+        return Blocked(NO_APPROVER if outcome.asks else NO_CONTEXT)
     return None
-
-
-def _answer_events(answers: Iterable[Answer], outcome: Outcome, at: datetime) -> Iterable[NewRunEvent]:
-    """Yield the answers of the registry's hooks as events of the run."""
-    for answer in answers:
-        if answer.status == "disabled":
-            continue
-        target = (START, "registry", answer.hook_name)
-        yield hook_event(at, "hook_start", *target)
-        yield _answer_event(at, answer, target, outcome.total_duration_ms, "block" if answer.denies else "continue")
-
-
-def _answer_event(
-    at: datetime, answer: Answer, target: tuple[HookPoint, str, str], chain_ms: float, on_error: str
-) -> NewRunEvent:
-    took = round(chain_ms if answer.duration_ms is None else answer.duration_ms, 3)
-    if not answer.success:
-        error = clip(answer.error or answer.status, LONGEST_REASON)
-        behavior = "block" if answer.denies else on_error
-        return hook_event(at, "hook_failed", *target, error=error, on_error_behavior=behavior, duration_ms=took)
-    reason = None
-    if answer.action == "deny":
-        reason = clip(answer.result.reason or NO_REASON, LONGEST_REASON)
-    elif answer.action == "ask_user":
-        reason = NO_APPROVER
-    elif answer.result.injects:
-        reason = NO_CONTEXT
-    if reason is not None:
-        return hook_event(at, "hook_blocked", *target, block_reason=reason, duration_ms=took)
-    more: dict[str, Any] = {"action": "continue"} if target[0] == START else {}
-    return hook_event(at, "hook_complete", *target, duration_ms=took, **more)
-
-
-def _result_of(record: RunRecord) -> dict[str, Any]:
-    return {**result_fields(record), "status": record.status if record.ended else None, "error": record.error}
 
 
 # -- hooks of blueprints -----------------------------------------------------------------------------------------------
@@ -466,7 +413,7 @@ class BlueprintHook:
 
     def _headers(self) -> dict[str, str]:
         """Return the headers with the values of their variables. Raise `HookUnavailable` with all unknown ones."""
-        headers = {name: value for name, value in self.entry.headers.items() if name.lower() != JSON_TYPE}
+        headers = {name: value for name, value in self.entry.headers.items() if name.lower() != "content-type"}
         named = {found for value in headers.values() for found in VARIABLE.findall(value)}
         if unknown := sorted(named.difference(self.kit.variables)):
             there = ", ".join(f"${{{name}}}" for name in unknown)
@@ -477,6 +424,15 @@ class BlueprintHook:
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def objection(result: HookResult) -> str | None:
+    """Return why an answer keeps a run from starting; None if it does not."""
+    if result.action == "deny":
+        return clip(result.reason or NO_REASON, LONGEST_REASON)
+    if result.action == "ask_user":
+        return NO_APPROVER
+    return NO_CONTEXT if result.injects else None
 
 
 def as_start_answer(given: object, blueprint: Blueprint) -> HookResult:
@@ -490,11 +446,16 @@ def as_start_answer(given: object, blueprint: Blueprint) -> HookResult:
     if action in ("block", "deny"):
         reason = fields.get("block_reason", fields.get("reason", getattr(given, "reason", None)))
         return HookResult.deny(clip(reason, LONGEST_REASON) if isinstance(reason, str) and reason.strip() else None)
-    if isinstance(action, str) and action in IMPOSSIBLE:
-        return HookResult.deny(IMPOSSIBLE[action])
-    if action is None and not fields:
-        raise InvalidResult(f"an answer that is a {type(given).__name__}: {FORMS}")
-    result = _going_on(fields, action) if fields and action != "modify" else as_result(given)
+    if action in ("ask_user", "inject_context"):
+        return HookResult.deny(NO_APPROVER if action == "ask_user" else NO_CONTEXT)
+    if action is None or (fields and action not in ("continue", "modify")):
+        flaw = f"with action {visible(repr(action))[:60]}" if fields else f"that is a {type(given).__name__}"
+        raise InvalidResult(f"an answer {flaw}: {FORMS}")
+    if fields and action == "continue":
+        if set(fields) != {"action", "parameters"} or not isinstance(fields["parameters"], Mapping):
+            raise InvalidResult("continue brings parameters, all of them as one object, and nothing else")
+        given = HookResult.modify({"parameters": fields["parameters"]})
+    result = as_result(given)
     if result.injects:
         return HookResult.deny(NO_CONTEXT)
     if result.action != "modify":
@@ -506,17 +467,6 @@ def as_start_answer(given: object, blueprint: Blueprint) -> HookResult:
         return HookResult.modify({"parameters": thaw(freeze_parameters(blueprint, data["parameters"]))})
     except InvalidResult as problem:
         raise InvalidResult(f"parameters that do not fit {blueprint.name!r}: {problem}") from None
-
-
-def _going_on(fields: Mapping[str, Any], action: object) -> HookResult:
-    """Return the answer in the object with which a blueprint's hook lets a run go on. Raise `InvalidResult`."""
-    if action != "continue":
-        raise InvalidResult(f"an answer with action {visible(repr(action))[:60]}: it is 'continue' or 'block'")
-    if odd := sorted(str(name) for name in fields.keys() - {"action", "parameters"}):
-        raise InvalidResult(f"continue with {visible(odd[0])[:60]!r}: it has action and parameters, no more")
-    if not isinstance(fields.get("parameters"), Mapping):
-        raise InvalidResult("continue without parameters: return them all, changed or not, as one object")
-    return HookResult.modify({"parameters": fields["parameters"]})
 
 
 def freeze_parameters(blueprint: Blueprint, given: Mapping[str, Any]) -> bytes:

@@ -11,9 +11,9 @@ A holder works on a run for a limited time: a coordinator while its start hooks 
 hold has a holder, a number and an end, and is renewed. Once it is over, every coordinator may `drop` or `lose` the run,
 and reports of the last holder no longer count when another one holds the run. A run that has ended never moves again.
 
-The functions `…_run` take a run as it is stored and the time, and return a `Change` or raise `RunMoved`; the store
-carries them out (`RunStore.change`). Events come in the order in which they happen: `hook_*` as RUN-12 defines them,
-and `run_*` for the run itself.
+The methods of a `RunRecord` that begin with the time return a `Change`, or raise `RunMoved`; the store carries them out
+(`RunStore.change`). Events come in the order in which they happen: `hook_*` as RUN-12 defines them, and `run_*` for the
+run itself.
 
 ```
 RunRefused (HookError)          the request has no effect; the reason says why
@@ -127,6 +127,23 @@ MOVES: Final[Mapping[str, MoveRule]] = {
 }
 
 
+RunEvent = Mapping[str, Any]
+"""One event of a run, as it is stored and sent."""
+Change = tuple["RunRecord", Sequence[RunEvent]]
+"""A run after a change, and the events of the change."""
+Decide = Callable[["RunRecord", datetime], Change]
+"""A function that returns a run after a change, from the run as it is and the time."""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A run that does not start, and the reason. `failed` is True if a hook failed and no hook blocked the run."""
+
+    reason: str
+    """The reason."""
+    failed: bool = False
+    """True if a hook failed and no hook blocked the run."""
+
+
 class Holder(msgspec.Struct, frozen=True):
     """A coordinator or runner that holds a run, and the number of its hold."""
 
@@ -205,183 +222,129 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return "starting" if self.stage == "ready" else self.stage
 
     @property
-    def start_count(self) -> int:
-        """Number of times the start hooks were begun."""
-        return self.attempt - self.handed
-
-    @property
     def effective(self) -> Mapping[str, Any]:
         """The parameters with which the run runs, or ran."""
         return self.parameters if self.ran_with is None else self.ran_with
 
+    def event(self, now: datetime, kind: str, **fields: Any) -> RunEvent:
+        """Return an event of the run, with the fields that all events have."""
+        stamp = now.isoformat()
+        return {"event_type": kind, "session_id": self.session, "run_id": self.id, "timestamp": stamp, **fields}
 
-class NewRunEvent(msgspec.Struct, frozen=True):
-    """One event of a run, before it has a number. `at` is None for the time at which the event is stored."""
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """The result and the end, as far as they are known."""
+        ending = {"status": self.status if self.ended else None, "error": self.error}
+        return {"result_text": self.result_text, "result_data": self.result_data, **ending}
 
-    type: str
-    fields: Mapping[str, Any]
-    at: datetime | None = None
+    def move(self, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
+        """Return the run after a move, with stage and hold set. Raise `RunMoved` if the move is impossible.
 
+        `by` is the caller. An expired hold still counts until another holder has taken the run.
+        """
+        row = MOVES[move]
+        if self.stage not in row.sources:
+            raise RunMoved(self.id, self.status, f"it is {self.status}{' already' if self.stage in ENDED else ''}")
+        if row.hold == "own" and (by is None or not self.is_held_by(by)):
+            raise RunMoved(self.id, self.status, "another holder has it by now")
+        if row.hold == "over" and self.held_until is not None and self.held_until > now:
+            raise RunMoved(self.id, self.status, f"{self.holder} has it")
+        if row.target is None:
+            return self
+        ended = row.target in ENDED
+        holder = self.holder if ended or move == "lose" else None  # the last holder
+        return replace(self, stage=row.target, ended=now if ended else None, holder=holder, held_until=None)
 
-class RunEvent(msgspec.Struct, frozen=True):
-    """One stored event of a run. `number` counts the events of that run; `body` is the whole event, as it is sent."""
+    def is_held_by(self, by: Holder) -> bool:
+        """Return True if the run is, or was last, under this hold."""
+        return (by.name, by.attempt) == (self.holder, self.attempt)
 
-    run: str
-    number: int
-    at: datetime
-    type: str
-    body: Mapping[str, Any]
+    # -- changes -------------------------------------------------------------------------------------------------------
 
+    def take(self, now: datetime, holders: tuple[str, str], leases: tuple[float, float]) -> Change:
+        """Begin the start hooks of a run, or hand a run that has passed them, or has none, to the runner.
 
-class StartOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run's start hooks: go on with `parameters`, or `error`; `blocked` if a hook blocked the run."""
+        `holders` and `leases` are those of the runner and of the coordinator.
+        """
+        begins = self.stage == "queued" and not self.bare
+        after = self.move("begin" if begins else "hand", now).held_for(now, leases[begins])
+        after = replace(after, holder=holders[begins], attempt=self.attempt + 1)
+        if begins:
+            return after, (self.event(now, "run_starting"),)
+        after = replace(after, handed=self.handed + 1, started=self.started or now)
+        return after, (self.event(now, "run_running", runner=after.holder, attempt=after.handed),)
 
-    parameters: Mapping[str, Any] | None = None
-    error: str | None = None
-    blocked: bool = False
-    told: tuple[NewRunEvent, ...] = ()
+    def conclude(
+        self, now: datetime, by: Holder, begun: Mapping[str, Any] | Blocked, told: Sequence[RunEvent] = ()
+    ) -> Change:
+        """Block a run, or make it ready with these parameters, as its start hooks have decided."""
+        if isinstance(begun, Blocked):
+            after = replace(self.move("block", now, by), error=begun.reason, blocked=not begun.failed)
+            return after, (*told, after.end_event(now))
+        changed = freeze(dict(begun)) != freeze(dict(self.parameters))  # by their bytes: 1, 1.0 and True are equal
+        after = replace(self.move("pass", now, by), ran_with=begun if changed else None)
+        return after, (*told, self.event(now, "run_ready"))
 
+    def renew(self, now: datetime, by: Holder, seconds: float) -> Change:
+        """Extend the hold of a run."""
+        return self.move("renew", now, by).held_for(now, seconds), ()
 
-Change = tuple[RunRecord, Sequence[NewRunEvent]]
-"""A run after a change, and the events of the change."""
-Decide = Callable[[RunRecord, datetime], Change]
-"""A function that returns a run after a change, from the run as it is and the time."""
+    def report(self, now: datetime, by: Holder, text: str | None, data: Any) -> Change:
+        """Keep the result of a run that is going on; a later result replaces it."""
+        after = replace(self.move("report", now, by), reported=True, result_text=text, result_data=data)
+        return after, (self.event(now, "run_result", result_text=text, result_data=data),)
 
+    def end(
+        self, now: datetime, by: Holder, ending: RunEnding, error: str | None = None, *, owes: bool = False
+    ) -> Change:
+        """End a run. Repeating the same ending by the same holder changes nothing. `owes`: finish hooks follow."""
+        if self.stage == ending and self.is_held_by(by):
+            return self, ()
+        after = replace(self.move(ending, now, by), error=error, owes=owes)
+        return after, (after.end_event(now),)
 
-def move_run(record: RunRecord, move: str, now: datetime, by: Holder | None = None) -> RunRecord:
-    """Return the record after a move, with stage and hold set. Raise `RunMoved` if the move is impossible.
+    def stop(self, now: datetime, reason: str) -> Change:
+        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
+        if self.stage in ENDED or self.stopping:
+            return self, ()
+        if self.stage == "running":
+            return replace(self, stopping=True, error=reason), (self.event(now, "run_stopping", reason=reason),)
+        after = replace(self.move("stop", now), error=reason, owes=self.handed > 0, holder=None)
+        return after, (after.end_event(now),)
 
-    `by` is the caller. An expired hold still counts until another holder has taken the run.
-    """
-    row = MOVES[move]
-    if record.stage not in row.sources:
-        raise RunMoved(record.id, record.status, f"it is {record.status}{' already' if record.stage in ENDED else ''}")
-    if row.hold == "own" and (by is None or (by.name, by.attempt) != (record.holder, record.attempt)):
-        raise RunMoved(record.id, record.status, "another holder has it by now")
-    if row.hold == "over" and record.held_until is not None and record.held_until > now:
-        raise RunMoved(record.id, record.status, f"{record.holder} has it")
-    if row.target is None:
-        return record
-    ended = row.target in ENDED
-    holder = record.holder if ended or move == "lose" else None  # the last holder
-    return replace(record, stage=row.target, ended=now if ended else None, holder=holder, held_until=None)
+    def take_back(self, now: datetime) -> Change:
+        """Take a run from a holder that did not come back: another holder may have it, or it has ended."""
+        starting, holder = self.stage == "starting", self.holder or "an unknown holder"
+        lost = f"{holder} did not finish its start hook" if starting else f"runner {holder} was not heard of in time"
+        told = self.event(now, "run_lost", holder=holder, error=lost)
+        count, most, had = (
+            (self.attempt, MOST_STARTS, "coordinators began its start hooks")
+            if starting
+            else (self.handed, MOST_ATTEMPTS, "runners had this run")
+        )
+        after = self.move("drop" if starting else "lose", now)
+        if self.stopping:  # by a runner, which is gone
+            after = replace(after.move("stop", now), owes=True)
+        elif count >= most:
+            error = f"{count} {had} and were not heard of again"
+            after = replace(self.move("give_up", now), error=error, owes=not starting)
+        else:
+            return after, (told,)
+        return after, (told, after.end_event(now))
 
+    def note(self, _now: datetime, told: Sequence[RunEvent], *, settled: bool = False) -> Change:
+        """Keep events of a run. `settled` means that its finish hooks have run."""
+        return (replace(self, owes=False, held_until=None) if settled else self), told
 
-def extend_hold(record: RunRecord, now: datetime, seconds: float) -> RunRecord:
-    """Return the record with a hold that ends after so many seconds."""
-    return replace(record, held_until=now + timedelta(seconds=seconds))
+    def owe(self, now: datetime, seconds: float) -> Change:
+        """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
+        return (self.held_for(now, seconds) if self.owes else self), ()
 
+    def held_for(self, now: datetime, seconds: float) -> RunRecord:
+        """Return the run with a hold that ends after so many seconds."""
+        return replace(self, held_until=now + timedelta(seconds=seconds))
 
-def hold_run(record: RunRecord, holder: str, seconds: float, now: datetime) -> RunRecord:
-    """Return the record under a new hold, with a new number."""
-    return replace(extend_hold(record, now, seconds), holder=holder, attempt=record.attempt + 1)
-
-
-def take_run(
-    record: RunRecord, now: datetime, holders: tuple[str, str], leases: tuple[float, float], *, heard: bool
-) -> Change:
-    """Begin the start hooks of a run that has some, or hand the run to the runner.
-
-    `holders` and `leases` are those of the runner and of the coordinator; `heard` is True if the registry has hooks for
-    the start of any run.
-    """
-    begins = record.stage == "queued" and not record.bare and (record.hooked or heard)
-    after = move_run(record, "begin" if begins else "hand", now)
-    after = hold_run(after, holders[begins], leases[begins], now)
-    if begins:
-        return after, (NewRunEvent("run_starting", {}),)
-    after = replace(after, handed=record.handed + 1, started=record.started or now)
-    return after, (NewRunEvent("run_running", {"runner": holders[0], "attempt": after.handed}),)
-
-
-def conclude_run(record: RunRecord, now: datetime, by: Holder, passed: StartOutcome) -> Change:
-    """Block a run or make it ready, as its start hooks have decided."""
-    after = move_run(record, "pass" if passed.error is None else "block", now, by)
-    hooked = any(what.type.startswith("hook_") for what in passed.told)
-    after = replace(after, hooked=record.hooked or hooked)
-    if passed.error is not None:
-        after = replace(after, error=passed.error, blocked=passed.blocked, holder=None)
-        return after, (*passed.told, end_event(after))
-    # by their bytes, because 1, 1.0 and True are equal
-    changed = passed.parameters is not None and freeze(dict(passed.parameters)) != freeze(dict(record.parameters))
-    return replace(after, ran_with=passed.parameters if changed else None), (*passed.told, NewRunEvent("run_ready", {}))
-
-
-def renew_run(record: RunRecord, now: datetime, by: Holder, seconds: float) -> Change:
-    """Extend the hold of a run."""
-    return extend_hold(move_run(record, "renew", now, by), now, seconds), ()
-
-
-def report_run(record: RunRecord, now: datetime, by: Holder, text: str | None, data: Any) -> Change:
-    """Keep the result of a run that is going on; a later result replaces it."""
-    after = replace(move_run(record, "report", now, by), reported=True, result_text=text, result_data=data)
-    return after, (NewRunEvent("run_result", result_fields(after)),)
-
-
-def end_run(
-    record: RunRecord, now: datetime, by: Holder, ending: RunEnding, error: str | None, *, owes: bool = False
-) -> Change:
-    """End a run. Repeating the same ending by the same holder changes nothing. `owes`: finish hooks follow."""
-    if record.stage == ending and (record.holder, record.attempt) == (by.name, by.attempt):
-        return record, ()
-    after = replace(move_run(record, ending, now, by), error=error, owes=owes)
-    return after, (end_event(after),)
-
-
-def stop_run(record: RunRecord, now: datetime, reason: str) -> Change:
-    """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
-    if record.stage in ENDED or record.stopping:
-        return record, ()
-    if record.stage == "running":
-        return replace(record, stopping=True, error=reason), (NewRunEvent("run_stopping", {"reason": reason}),)
-    after = replace(move_run(record, "stop", now), error=reason, owes=record.handed > 0, holder=None)
-    return after, (end_event(after),)
-
-
-def take_back_run(record: RunRecord, now: datetime) -> Change:
-    """Take a run from a holder that did not come back: another holder may have it, or it has ended."""
-    starting, who = record.stage == "starting", record.holder or "an unknown holder"
-    lost = f"{who} did not finish its start hook" if starting else f"runner {who} was not heard of in time"
-    after = move_run(record, "drop" if starting else "lose", now)
-    told = NewRunEvent("run_lost", {"holder": who, "error": lost})
-    if record.stopping and not starting:
-        after = replace(move_run(after, "stop", now), owes=True)
-    elif starting and record.start_count >= MOST_STARTS:
-        error = f"{record.start_count} coordinators began its start hooks and were not heard of again"
-        after = replace(move_run(record, "give_up", now), error=error, holder=None)
-    elif not starting and record.handed >= MOST_ATTEMPTS:
-        error = f"{record.handed} runners had this run and were not heard of again"
-        after = replace(move_run(record, "give_up", now), error=error, owes=True)
-    else:
-        return after, (told,)
-    return after, (told, end_event(after))
-
-
-def note_run(record: RunRecord, _now: datetime, told: Sequence[NewRunEvent], *, settled: bool = False) -> Change:
-    """Keep events of a run. `settled` means that its finish hooks have run."""
-    hooked = record.hooked or any(what.type.startswith("hook_") for what in told)
-    after = replace(record, hooked=hooked)
-    return (replace(after, owes=False, held_until=None) if settled else after), told
-
-
-def owe_run(record: RunRecord, now: datetime, seconds: float) -> Change:
-    """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
-    return (extend_hold(record, now, seconds) if record.owes else record), ()
-
-
-def end_event(record: RunRecord) -> NewRunEvent:
-    """Return the event of a run's end, with everything that is known then."""
-    fields = {"status": record.status, **result_fields(record), "error": record.error}
-    return NewRunEvent(f"run_{record.stage}", {**fields, **({"block_reason": record.error} if record.blocked else {})})
-
-
-def result_fields(record: RunRecord) -> dict[str, Any]:
-    """Return the fields that describe a result."""
-    return {"result_text": record.result_text, "result_data": record.result_data}
-
-
-def event_body(record: RunRecord, what: NewRunEvent, now: datetime) -> dict[str, Any]:
-    """Return the whole event, as it is sent."""
-    stamp = (what.at or now).isoformat()
-    envelope = {"event_type": what.type, "session_id": record.session, "run_id": record.id, "timestamp": stamp}
-    return {**envelope, **what.fields}
+    def end_event(self, now: datetime) -> RunEvent:
+        """Return the event of the run's end, with everything that is known then."""
+        reason = {"block_reason": self.error} if self.blocked else {}
+        return self.event(now, f"run_{self.stage}", **self.outcome, **reason)

@@ -21,20 +21,8 @@ import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.clock import SystemClock, micros_of, moment_of
-from amplifier_hooks.runs.overrides import OVERRIDE_TABLE
-from amplifier_hooks.runs.run_states import (
-    AgentsTooDeep,
-    NewRunEvent,
-    RunEvent,
-    RunRecord,
-    UnknownRun,
-    UnknownSession,
-    event_body,
-    note_run,
-    owe_run,
-    take_back_run,
-    take_run,
-)
+from amplifier_hooks.runs.blueprint import HookOverride
+from amplifier_hooks.runs.run_states import AgentsTooDeep, RunRecord, UnknownRun, UnknownSession
 from amplifier_hooks.storage.database import CorruptStore, Migrations, Openable
 from amplifier_hooks.storage.postgres import PostgresDatabase
 from amplifier_hooks.storage.sqlite import MemoryDatabase, SqliteDatabase
@@ -44,7 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from amplifier_hooks.runs.run_states import Decide
+    from amplifier_hooks.runs.run_states import Decide, RunEvent
     from amplifier_hooks.storage.change_signal import Watch
     from amplifier_hooks.storage.database import Database
 
@@ -52,6 +40,8 @@ WAITING: Final = "runs"
 """Topic that wakes waiting claims when there may be a run to claim."""
 CHUNK: Final = 500
 MOST_CHILDREN: Final = 1_000
+NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
+"""The time of PostgreSQL in microseconds."""
 ID: Final = re.compile(r"[a-z]+_[0-9a-f]{8,64}", re.ASCII)
 
 COLUMNS: Final = (
@@ -60,6 +50,7 @@ COLUMNS: Final = (
     "urgent BIGINT NOT NULL, hooked BIGINT NOT NULL, blocked BIGINT NOT NULL, owes BIGINT NOT NULL, holder TEXT, "
     "held_until BIGINT"
 )
+OVERRIDE_COLUMNS: Final = "agent TEXT NOT NULL, point TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (agent, point)"
 NAMES: Final = tuple(column.split()[0] for column in COLUMNS.split(", "))
 """Columns that repeat a field of the run, as it is or as JSON."""
 PLAIN: Final = frozenset({"id", "stage"})
@@ -74,7 +65,7 @@ RUN_TABLES: Final = Migrations(
             "CREATE INDEX run_session ON {schema}.run (session)",
             "CREATE INDEX run_children ON {schema}.run (parent, created) WHERE parent IS NOT NULL",
             "CREATE INDEX run_owing ON {schema}.run (id) WHERE owes = 1",
-            OVERRIDE_TABLE,
+            f"CREATE TABLE {{schema}}.hook_override ({OVERRIDE_COLUMNS})",
         ),
     ),
 )
@@ -88,22 +79,26 @@ UPDATE: Final = (
     f"({PLACES.rpartition(', ')[0]}, told || ${len(NAMES) + 2}) "
     f"WHERE id = $1 AND version = ${len(NAMES) + 3} RETURNING id"
 )
+REPLACE: Final = (
+    "INSERT INTO {schema}.hook_override AS known (agent, point, body) VALUES ($1, $2, $4) "
+    "ON CONFLICT (agent, point) DO UPDATE SET body = $4 WHERE known.body = $3 RETURNING agent"
+)
+"""Replaces the body $3 by the body $4; an empty body stands for no override."""
 encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class RunStore(Openable):
-    """Runs over a database.
+    """Runs over a database that has `RUN_TABLES` among its tables. Opening and closing them does so to the database.
 
     All methods raise `StoreUnavailable` if the database cannot be used. The change that was under way may then have
     happened or not; reading shows which. Cancelling a change has the same effect.
     """
 
-    NOW = "NULL"
-    """The database's time in microseconds, or NULL if `clock` gives the time."""
-
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
         self.database = database
-        self._clock = clock or SystemClock().now
+        now = clock or SystemClock().now
+        self.now: Callable[[], str] = lambda: NOW if isinstance(database, PostgresDatabase) else str(micros_of(now()))
+        """Function that returns the time in microseconds, in SQL: that of PostgreSQL, or of the clock."""
         self._claims = asyncio.Lock()
 
     async def open(self) -> Self:
@@ -119,22 +114,19 @@ class RunStore(Openable):
 
     async def get(self, run: str, *, tenant: str | None = None) -> RunRecord:
         """Return one run. Raise `UnknownRun`, also for a run of another tenant."""
-        found = await self._find("id = $1 LIMIT 1", run) if ID.fullmatch(run) else []
-        if not found or tenant not in (None, found[0][0].tenant):
-            raise UnknownRun(run)
-        return found[0][0]
+        return (await self._read(run, tenant))[0]
 
     async def select(
-        self, limit: int = 100, *, before: tuple[datetime, str] | None = None, **wanted: Any
+        self, limit: int = 100, *, before: tuple[int, str] | None = None, **wanted: Any
     ) -> list[RunRecord]:
         """Return runs, newest first. `wanted` are fields of the runs, or `status`; None matches all runs.
 
-        `before` is a cursor, the creation time and the id of a run: only runs after it in the list are returned.
+        `before` is a cursor, the microseconds and the id of a run: only runs after it in the list are returned.
         """
         status = wanted.pop("status", None)
         conditions, values = _where({**wanted, "stage": ("starting", "ready") if status == "starting" else status})
         if before is not None:
-            values += (micros_of(before[0]), before[1])
+            values += before
             at, run = len(values) - 1, len(values)
             conditions.append(f"(created < ${at} OR (created = ${at} AND id > ${run}))")
         where = " AND ".join(conditions) or "1 = 1"
@@ -144,21 +136,13 @@ class RunStore(Openable):
         """Return the runs that a run started, oldest first; with a tenant, only those of it."""
         return (await self.select(MOST_CHILDREN, parent=run, tenant=tenant))[::-1]
 
-    async def events(self, run: str, *, after: int = 0, limit: int = 1_000) -> list[RunEvent]:
-        """Return the events of a run after this number, in order. Raises `CorruptStore` for a row that was damaged.
-
-        Args:
-            limit: Number of events that are returned at most.
-        """
+    async def events(self, run: str, *, after: int = 0) -> list[RunEvent]:
+        """Return the events of a run after this number, in order. Raise `CorruptStore` for a row that was damaged."""
         rows = await self.database.fetch("SELECT told FROM {schema}.run WHERE id = $1", run)
         lines = rows[0][0].splitlines() if rows else []
         try:
-            events = [json.loads(line) for line in lines[after : after + limit]]
-            return [
-                RunEvent(run, number, moment_of(at), body["event_type"], body)
-                for number, (at, body) in enumerate(events, start=after + 1)
-            ]
-        except (ValueError, TypeError, KeyError) as problem:
+            return [msgspec.convert(json.loads(line), dict[str, Any]) for line in lines[after:]]
+        except (ValueError, msgspec.ValidationError) as problem:
             raise CorruptStore(f"the events of run {run} cannot be read: {problem}") from problem
 
     def watch(self, run: str | None = None) -> AbstractContextManager[Watch]:
@@ -178,10 +162,6 @@ class RunStore(Openable):
         Args:
             new: Run to queue.
         """
-        text = f"SELECT {self.NOW}, max(body) FROM {{schema}}.run WHERE id = $1"
-        ((now, known),) = await self.database.fetch(text, new.id)
-        if known is not None:
-            return _load(known)
         parent: RunRecord | None = None
         if new.parent is not None:
             parent = await self.get(new.parent, tenant=new.tenant if parent_tenant is None else parent_tenant)
@@ -193,14 +173,14 @@ class RunStore(Openable):
             new = replace(new, parent_session=parent.session, depth=parent.depth + 1)
         if resumes and not await self.select(1, session=new.session, tenant=new.tenant):
             raise UnknownSession(f"there is no session {new.session!r:.80}; leave it out to begin a new one")
-        new = replace(new, created=self._at(now))
-        queued = NewRunEvent("run_queued", {"agent_name": new.agent})
-        record = await self._write(INSERT, new, (queued,), new.created)
-        if record is None:  # inserted by another caller at the same instant
+        ((now,),) = await self.database.fetch(f"SELECT {self.now()}")
+        new = replace(new, created=moment_of(now))
+        record = await self._write(INSERT, new, (new.event(new.created, "run_queued", agent_name=new.agent),))
+        if record is None:  # an earlier call has queued it
             return await self.get(new.id)
         if parent is not None:
-            child = NewRunEvent("run_child", {"child_run_id": new.id, "agent_name": new.agent})
-            await self.change(parent.id, partial(note_run, told=(child,)))
+            told = parent.event(new.created, "run_child", child_run_id=new.id, agent_name=new.agent)
+            await self.change(parent.id, partial(RunRecord.note, told=(told,)))
         return record
 
     async def take(
@@ -211,7 +191,6 @@ class RunStore(Openable):
         tenant: str | None = None,
         agents: Iterable[str] | None = None,
         begin: bool = True,
-        heard: bool = False,
     ) -> RunRecord | None:
         """Claim one run exclusively: handed to the runner, or held by the coordinator for its start hooks.
 
@@ -222,18 +201,17 @@ class RunStore(Openable):
             holders: Names of the runner and of the coordinator.
             leases: Seconds of a runner's and of a coordinator's hold.
             begin: True if runs may be claimed whose start hooks have to run first.
-            heard: True if the registry has hooks for the start of any run.
         """
         conditions, values = _where({"tenant": tenant, "agent": None if agents is None else tuple(sorted(agents))})
         conditions.append("stage IN ('queued', 'ready')")  # as in the index
         if not begin:
-            conditions.append(f"(stage = 'ready' OR bare = 1{'' if heard else ' OR hooked = 0'})")
+            conditions.append("(stage = 'ready' OR bare = 1)")
         text = f"{' AND '.join(conditions)} ORDER BY urgent DESC, created, id LIMIT 1"
         async with self._claims:  # claims of one process would find the same run
             while found := await self._find(text, *values):
                 ((record, now),) = found
-                change = take_run(record, now, holders, leases, heard=heard)
-                if (after := await self._write(UPDATE, *change, now)) is not None:
+                change = record.take(now, holders, leases)
+                if (after := await self._write(UPDATE, *change)) is not None:
                     return after
         return None
 
@@ -243,18 +221,15 @@ class RunStore(Openable):
         Raise `UnknownRun`, also for a run of another tenant, and the errors of `decide`.
 
         Args:
-            decide: Function that returns the run after the change, such as those of `run_states`.
+            decide: Function that returns the run after the change, such as the methods of `RunRecord`.
         """
-        while found := await self._find("id = $1", run) if ID.fullmatch(run) else []:
-            record, now = found[0]
-            if tenant not in (None, record.tenant):
-                break
+        while True:
+            record, now = await self._read(run, tenant)
             after, told = decide(record, now)
             if after is record and not told:
                 return record
-            if (written := await self._write(UPDATE, after, told, now)) is not None:
+            if (written := await self._write(UPDATE, after, told)) is not None:
                 return written
-        raise UnknownRun(run)
 
     # -- runs without a holder -----------------------------------------------------------------------------------------
 
@@ -265,48 +240,74 @@ class RunStore(Openable):
             holder: Name of the holder.
         """
         found = await self._find("holder = $1 AND stage = 'starting'", encode(holder))
-        await self._change_all(found, lambda record, now: take_back_run(replace(record, held_until=now), now))
+        await self._change_all(found, lambda record, now: replace(record, held_until=now).take_back(now))
 
     async def recover(self) -> list[RunRecord]:
         """Take back runs whose holds have expired: each goes to another holder, or ends."""
-        lapsed = f"held_until <= coalesce({self.NOW}, $1) AND stage IN ('starting', 'running') ORDER BY held_until"
-        found = await self._find(f"{lapsed} LIMIT {CHUNK}", micros_of(self._clock()))
-        return await self._change_all(found, take_back_run)
+        lapsed = f"held_until <= {self.now()} AND stage IN ('starting', 'running') ORDER BY held_until LIMIT {CHUNK}"
+        return await self._change_all(await self._find(lapsed), RunRecord.take_back)
 
     async def take_owing(self, lease: float) -> list[RunRecord]:
         """Take hold of ended runs whose finish hooks have no coordinator."""
-        owing = f"owes = 1 AND coalesce(held_until, 0) <= coalesce({self.NOW}, $1) ORDER BY id LIMIT {CHUNK}"
-        found = await self._find(owing, micros_of(self._clock()))
-        return await self._change_all(found, partial(owe_run, seconds=lease))
+        owing = f"owes = 1 AND coalesce(held_until, 0) <= {self.now()} ORDER BY id LIMIT {CHUNK}"
+        return await self._change_all(await self._find(owing), partial(RunRecord.owe, seconds=lease))
 
     async def purge(self, older_than: float) -> int:
         """Remove runs that ended so many seconds ago, unless their finish hooks are still owed. Return their number."""
-        text = f"DELETE FROM {{schema}}.run WHERE ended <= coalesce({self.NOW}, $1) - $2 AND owes = 0 RETURNING id"
-        return len(await self.database.fetch(text, micros_of(self._clock()), round(older_than * 1e6)))
+        text = f"DELETE FROM {{schema}}.run WHERE ended <= {self.now()} - $1 AND owes = 0 RETURNING id"
+        return len(await self.database.fetch(text, round(older_than * 1e6)))
+
+    # -- overrides of hooks --------------------------------------------------------------------------------------------
+
+    async def overrides(self, agent: str) -> tuple[HookOverride, ...]:
+        """Return the overrides of the hooks of an agent's blueprint, at most one for each point."""
+        text = "SELECT body FROM {schema}.hook_override WHERE agent = $1 AND body <> '' ORDER BY point"
+        rows = await self.database.fetch(text, agent)
+        try:
+            return tuple(HookOverride.model_validate_json(body) for (body,) in rows)
+        except ValueError as problem:
+            raise CorruptStore(f"an override of {agent!r} cannot be read: {problem}") from problem
+
+    async def replace_override(self, before: HookOverride | None, after: HookOverride | None) -> bool:
+        """Replace an override of a hook; None is no override. Return False if there is not `before` any more."""
+        about = after or before
+        if about is None:
+            return True
+        old, new = ("" if one is None else one.model_dump_json() for one in (before, after))
+        return bool(await self.database.fetch(REPLACE, about.agent, about.point, old, new))
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _at(self, micros: int | None) -> datetime:
-        return self._clock() if micros is None else moment_of(micros)
-
     async def _find(self, condition: str, *values: Any) -> list[tuple[RunRecord, datetime]]:
         """Return the runs that match, each with the time of reading."""
-        rows = await self.database.fetch(f"SELECT {self.NOW}, body FROM {{schema}}.run WHERE {condition}", *values)
-        return [(_load(body), self._at(now)) for now, body in rows]
+        rows = await self.database.fetch(f"SELECT {self.now()}, body FROM {{schema}}.run WHERE {condition}", *values)
+        return [(_load(body), moment_of(now)) for now, body in rows]
+
+    async def _read(self, run: str, tenant: str | None) -> tuple[RunRecord, datetime]:
+        """Return one run, with the time of reading. Raise `UnknownRun`, also for a run of another tenant."""
+        found = await self._find("id = $1", run) if ID.fullmatch(run) else []
+        if not found or tenant not in (None, found[0][0].tenant):
+            raise UnknownRun(run)
+        return found[0]
 
     async def _change_all(self, found: Sequence[tuple[RunRecord, datetime]], decide: Decide) -> list[RunRecord]:
         """Change runs as they were found, and return those that have not changed meanwhile."""
-        written = [await self._write(UPDATE, *decide(record, now), now) for record, now in found]
+        written = [await self._write(UPDATE, *decide(record, now)) for record, now in found]
         return [record for record in written if record is not None]
 
-    async def _write(self, sql: str, after: RunRecord, told: Sequence[NewRunEvent], now: datetime) -> RunRecord | None:
+    async def _write(self, sql: str, after: RunRecord, told: Sequence[RunEvent]) -> RunRecord | None:
         """Write a run and its events, and return the run; return None if it has changed meanwhile."""
-        failed = sum(what.type == "hook_failed" for what in told)
-        counts = {"events": after.events + len(told), "failures": after.failures + failed}
-        done = replace(after, version=after.version + 1, **counts)
-        lines = "".join(f"{encode([micros_of(what.at or now), event_body(done, what, now)])}\n" for what in told)
+        kinds = [event["event_type"] for event in told]
+        done = replace(
+            after,
+            version=after.version + 1,
+            events=after.events + len(kinds),
+            failures=after.failures + kinds.count("hook_failed"),
+            hooked=after.hooked or any(kind.startswith("hook_") for kind in kinds),
+        )
         values = [_column(name, getattr(done, name)) for name in NAMES]
-        values += [encode(msgspec.to_builtins(done)), lines, *([after.version] if sql is UPDATE else [])]
+        values += [encode(msgspec.to_builtins(done)), "".join(f"{encode(event)}\n" for event in told)]
+        values += [after.version] if sql is UPDATE else []
         topics = (done.id, WAITING) if done.stage in ("queued", "ready") else (done.id,)
         if not await self.database.fetch(sql, *values):  # a transaction around it would be two more round trips
             return None
@@ -332,22 +333,12 @@ class PostgresRuns(RunStore):
     """Runs in their own schema of a PostgreSQL database, for many coordinators. The database's clock counts.
 
     Args:
-        dsn: Address of the database, or the database.
+        dsn: Address of the database.
         options: Options of the database, such as `schema` and `connections`.
     """
 
-    NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
-
-    def __init__(self, dsn: str | PostgresDatabase, **options: Any) -> None:
-        super().__init__(PostgresDatabase(dsn, RUN_TABLES, **options) if isinstance(dsn, str) else dsn)
-
-
-def runs_in(database: Database) -> RunStore:
-    """Return runs in a database that has `RUN_TABLES` among its tables.
-
-    Opening and closing the runs does so to the database.
-    """
-    return PostgresRuns(database) if isinstance(database, PostgresDatabase) else RunStore(database)
+    def __init__(self, dsn: str, **options: Any) -> None:
+        super().__init__(PostgresDatabase(dsn, RUN_TABLES, **options))
 
 
 def _where(wanted: Mapping[str, Any]) -> tuple[list[str], list[Any]]:

@@ -24,6 +24,7 @@ import re
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
 
 WAIT: Final = 30.0
 """Seconds one claim waits for a run."""
-PAUSES: Final = (0.2, 0.5, 1.0, 2.0, *[5.0] * 8)
-"""Seconds between tries while the server does not answer: all of them for a report; a claim repeats the last one."""
+PAUSE: Final = 1.0
+"""Seconds between tries while the server does not answer."""
+TRIES: Final = 40
+"""Number of tries of a report, at most; a claim is repeated without end."""
 LONGEST_ERROR: Final = 2_048
 THREADS: Final = 8
 """Threads for agents that are plain functions.
@@ -125,7 +128,7 @@ class Runner:
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{uuid4().hex[:8]}"
         self._url = url.rstrip("/")
-        self._headers = {"authorization": f"Bearer {token}"}
+        self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._agents = dict(agents or {})
         self._given = client
         self._client: httpx2.AsyncClient | None = None
@@ -153,40 +156,6 @@ class Runner:
 
     # -- the protocol --------------------------------------------------------------------------------------------------
 
-    async def submit(
-        self, agent: str, parameters: Mapping[str, Any], *, parent: str | None = None, session: str | None = None
-    ) -> str:
-        """Queue a run, as a child of another run or in an existing session, and return its id.
-
-        Args:
-            session: Id of the session; None begins a new one.
-
-        Raise `ValueError` for parameters that are no JSON, `RunnerRefused`, and `RunnerUnavailable`; in the last case
-        the run may be queued or not.
-        """
-        names = {"agent_name": agent, "parent_run_id": parent, "session_id": session}
-        body = {**names, "parameters": dict(parameters)}
-        run = (await self._ask("POST", "/runs", body=body)).get("run_id")
-        if not isinstance(run, str):
-            raise RunnerUnavailable(f"{self._url} does not say which run it has queued")
-        return run
-
-    async def get(self, run: str) -> dict[str, Any]:
-        """Return all fields of one run. Raise `RunnerRefused`, `RunnerUnavailable`."""
-        return await self._ask("GET", f"/runs/{run}")
-
-    async def list(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a page of runs, by the filters of the route. Raise `RunnerRefused`, `RunnerUnavailable`.
-
-        Args:
-            wanted: Filters of the route, such as `status` and `agent`.
-        """
-        return await self._ask("GET", "/runs", params=wanted)
-
-    async def stop(self, run: str, reason: str) -> dict[str, Any]:
-        """Stop a run, and return its fields. Raise `RunnerRefused`, `RunnerUnavailable`."""
-        return await self._ask("POST", f"/runs/{run}/stop", body={"reason": reason})
-
     async def claim(self, wait: float | None = None) -> RunnerTask | None:
         """Claim one run; return None if there is none in time. Raise `RunnerRefused`, `RunnerUnavailable`.
 
@@ -196,11 +165,8 @@ class Runner:
         Args:
             wait: Seconds to wait; those of the runner if None.
         """
-        seconds = self._wait if wait is None else wait
-        query: dict[str, Any] = {"runner": self.name, "wait": seconds}
-        if self._agents:
-            query["agents"] = [*self._agents]
-        said = await self._ask("GET", "/runner/runs", params=query)
+        query = {"runner": self.name, "wait": self._wait if wait is None else wait, "agents": [*self._agents]}
+        said = await self.ask("GET", "/runner/runs", params=query)
         try:
             return msgspec.convert(said, RunnerTask) if said else None
         except msgspec.ValidationError as problem:
@@ -241,18 +207,15 @@ class Runner:
 
         A server that does not answer is asked again. Raise `RunnerRefused` if the server does not accept this runner.
         """
-        failures = 0
         while True:
             try:
                 task = await self.claim()
-                failures = 0
             except RunnerUnavailable as problem:
                 log.warning("runner_waits", error=str(problem))
-                await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
-                failures += 1
-                continue
-            if task is not None:
-                await self.do(task)
+                await asyncio.sleep(PAUSE)
+            else:
+                if task is not None:
+                    await self.do(task)
 
     async def do(self, task: RunnerTask) -> None:
         """Do a claimed run, and report its end. Cancelling the call leaves the run to be found again.
@@ -317,52 +280,45 @@ class Runner:
 
     async def _insist(self, task: RunnerTask, what: str, **fields: Any) -> None:
         """Repeat a report until the server has received it."""
-        for pause in PAUSES:
+        for _ in range(TRIES):
             with suppress(RunnerUnavailable):
                 await self._tell(task, what, **fields)
                 return
-            await asyncio.sleep(pause)
+            await asyncio.sleep(PAUSE)
         raise RunnerUnavailable(f"run {task.run_id}: the server could not be told of its {what}")
 
     async def _tell(self, task: RunnerTask, what: str, **fields: Any) -> dict[str, Any]:
         body = {"runner": self.name, "attempt": task.attempt, **fields}
-        return await self._ask("POST", f"/runner/runs/{task.run_id}/{what}", body=body)
+        return await self.ask("POST", f"/runner/runs/{task.run_id}/{what}", body=body)
 
-    async def _ask(
+    async def ask(
         self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the server's answer, or an empty dict if it has none."""
+        """Return the server's answer to any request, or an empty dict if it has none.
+
+        `ask("POST", "/runs", body={"agent_name": …, "parameters": {…}, "parent_run_id": task.run_id})` queues a run.
+        Raise `RunnerUnavailable` for a temporary refusal or an answer that is not understood, and `RunnerRefused` for a
+        refusal.
+        """
         import httpx2
 
         if self._client is None:
             raise RuntimeError("use the runner as an async context")
         # In ASCII a lone surrogate is escaped; the server can refuse it then, with a message.
         content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
-        headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
+        given: dict[str, Any] = {"headers": self._headers, "params": params, "content": content}
         try:
-            answer = await self._client.request(
-                method, self._url + path, headers=headers, params=params, content=content
-            )
+            answer = await self._client.request(method, self._url + path, **given)
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as problem:
             raise RunnerUnavailable(f"{self._url} cannot be reached: {type(problem).__name__}") from None
-        return _answer(self._url, answer)
-
-
-def _answer(url: str, answer: httpx2.Response) -> dict[str, Any]:
-    """Return the content of an answer.
-
-    Raise `RunnerUnavailable` for a temporary refusal or an answer that is not understood, and `RunnerRefused` for a
-    refusal.
-    """
-    if answer.status_code == 204:  # noqa: PLR2004  # no content
-        return {}
-    try:
-        said = answer.json()
-    except (ValueError, RecursionError):
+        if answer.status_code == HTTPStatus.NO_CONTENT:
+            return {}
         said = None
-    if not isinstance(said, dict) or answer.status_code >= 500 or answer.status_code in MAY_PASS:  # noqa: PLR2004
-        raise RunnerUnavailable(f"{url} answered with status {answer.status_code}")
-    if answer.status_code >= 400:  # noqa: PLR2004  # the refusal is final
-        refusal = RunLost if answer.status_code in GONE else RunnerRefused
-        raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
-    return said
+        with suppress(ValueError, RecursionError):
+            said = answer.json()
+        if not isinstance(said, dict) or answer.is_server_error or answer.status_code in MAY_PASS:
+            raise RunnerUnavailable(f"{self._url} answered with status {answer.status_code}")
+        if answer.is_error:
+            refusal = RunLost if answer.status_code in GONE else RunnerRefused
+            raise refusal(answer.status_code, str(said.get("code", "")), str(said.get("detail", "")))
+        return said

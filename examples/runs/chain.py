@@ -113,26 +113,25 @@ async def shown(runs: RunCoordinator, title: str, parameters: dict[str, Any]) ->
     except ParametersRefused as problem:
         print(f"  refused: {problem}\n")
         return
-    hooks = [event async for event in runs.follow(run.id) if event.type.startswith("hook_")]
+    run = await ended(runs, run.id)
     children = [await ended(runs, child.id) for child in await runs.store.children(run.id)]
-    run = await runs.get(run.id)
+    hooks = [event for event in await runs.store.events(run.id) if event["event_type"].startswith("hook_")]
     how = f"{run.status}, blocked" if run.blocked else run.status
     print(f"  {run.agent} {how}: {run.error or run.result_text}")
     print(f"  as sent  {dict(run.parameters)}")
     if run.ran_with is not None:
         print(f"  as run   {dict(run.ran_with)}")
     for hook in hooks:
-        body = hook.body
-        print(f"    {hook.type:13} {body['hook_type']:14} {body['target_type']} {body['target_name']}")
+        print(f"    {hook['event_type']:13} {hook['hook_type']:14} {hook['target_type']} {hook['target_name']}")
     for child in children:
         print(f"  child    {child.agent} {child.status}")
     print()
 
 
 async def ended(runs: RunCoordinator, run: str) -> RunRecord:
-    """A run, once it has ended: finish agents are not waited for."""
+    """A run, once it has ended with its finish hook: finish agents are not waited for."""
     with runs.store.watch(run) as watch:
-        while (record := await runs.get(run)).stage not in ENDED:
+        while (record := await runs.get(run)).stage not in ENDED or record.owes:
             await watch.wait(5)
     return record
 

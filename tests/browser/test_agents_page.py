@@ -22,7 +22,7 @@ START = "agents/invoice-writer:on_run_start"
 
 async def stored_override(workshop: Workshop) -> Any:
     """Return the override of the start hook of the agent of invoices, or None."""
-    overrides = await workshop.house.runs.overrides.find("invoice-writer")
+    overrides = await workshop.house.runs.store.overrides("invoice-writer")
     return next((one for one in overrides if one.point == "on_run_start"), None)
 
 

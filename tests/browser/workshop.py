@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from amplifier_hooks.runs.overrides import HookOverride
+from amplifier_hooks.runs.blueprint import HookOverride
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import runs_router
@@ -124,9 +124,9 @@ class Workshop:
         given: dict[str, Any] = {"type": "agent", "agent_name": "audit-agent", "on_error": "block"}
         known = {"agent": invoices.name, "point": "on_run_start", "digest": invoices.digest, "timeout_seconds": 60.0}
         made = HookOverride(**{**known, **given, "by": "mara", "at": datetime.now(UTC), **fields})
-        overrides = self.house.runs.overrides
-        before = next((one for one in await overrides.find(invoices.name) if one.point == made.point), None)
-        assert await overrides.replace(before, made)
+        store = self.house.runs.store
+        before = next((one for one in await store.overrides(invoices.name) if one.point == made.point), None)
+        assert await store.replace_override(before, made)
 
     async def open(self, visit: Browsers, place: str = "hooks", *, secret: str | None = None, **view: Any) -> Page:
         """Open the page at this place, with this token."""

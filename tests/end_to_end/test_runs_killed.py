@@ -17,6 +17,7 @@ from attrs import define, field
 from amplifier_hooks.runs.runner import Runner, RunnerUnavailable
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from approval_backends.stores.address import database_at
+from tests.runs import queue
 from tests.stores import DSN, FILES, schema, server
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ async def ended(client: Runner, runs: list[str]) -> dict[str, dict[str, Any]]:
     async with asyncio.timeout(NET):
         while True:
             with suppress(RunnerUnavailable):  # for a moment
-                found = {run: await client.get(run) for run in runs}
+                found = {run: await client.ask("GET", f"/runs/{run}") for run in runs}
                 if all(run["ended_at"] and run["hooks"] and settled(run) for run in found.values()):
                     return found
             await asyncio.sleep(0.5)  # it is another process that is waited for, and more questions are too many
@@ -130,7 +131,7 @@ async def ended(client: Runner, runs: list[str]) -> dict[str, dict[str, Any]]:
 
 async def listed(client: Runner) -> list[dict[str, Any]]:
     """Every run there is."""
-    return list((await client.list({"limit": 100}))["runs"])
+    return list((await client.ask("GET", "/runs", params={"limit": 100}))["runs"])
 
 
 def steps(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -153,7 +154,7 @@ async def test_a_coordinator_is_killed(kind: str, point: str, tmp_path: Path) ->
     async with place(kind, tmp_path) as here:
         first, url = await here.coordinator()
         async with Runner(url, here.token) as client:
-            run = await client.submit("writer", {"amount": 1})
+            run = await queue(client, "writer", {"amount": 1})
         here.fatal(point)
         await here.runner(url, "one")
         assert await first.wait() == -signal.SIGKILL
@@ -178,7 +179,7 @@ async def test_a_runner_is_killed(kind: str, tmp_path: Path) -> None:
     async with place(kind, tmp_path) as here:
         _, url = await here.coordinator()
         async with Runner(url, here.token) as client:
-            run = await client.submit("writer", {"amount": 1})
+            run = await queue(client, "writer", {"amount": 1})
             here.fatal("run")
             first = await here.runner(url, "one")
             assert await first.wait() == -signal.SIGKILL
@@ -224,7 +225,7 @@ async def test_everybody_is_killed_again_and_again(kind: str, tmp_path: Path) ->
                     here.fatal(point)
                 with suppress(RunnerUnavailable):  # it may be dead by now
                     for _ in range(4):
-                        await client.submit("writer", {"amount": turn})
+                        await queue(client, "writer", {"amount": turn})
             if point == "all":
                 await here.more(than=before)
                 dead = [0, 1, 2]

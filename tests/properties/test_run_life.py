@@ -17,8 +17,6 @@ from amplifier_hooks.runs.run_states import (
     RunMoved,
     RunRecord,
     Stage,
-    hold_run,
-    move_run,
 )
 
 STAGES: Final = get_args(Stage)
@@ -43,7 +41,7 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
         now += timedelta(seconds=seconds)
         number = claims[who] - 1 if stale else claims[who]
         try:
-            after = move_run(record, move, now, Holder(who, number))
+            after = record.move(move, now, Holder(who, number))
         except RunMoved:
             continue
         assert record.stage not in ENDED
@@ -54,7 +52,8 @@ def test_any_order_of_moves(steps: list[tuple[str, str, int, bool]]) -> None:
             assert record.held_until is None or record.held_until <= now
         assert (after.ended is not None) is (after.stage in ENDED)
         if move in ("begin", "hand"):
-            after = hold_run(after, who, 30, now)
+            hold = {"holder": who, "attempt": record.attempt + 1, "held_until": now + timedelta(seconds=30)}
+            after = replace(after, **hold)
             claims[who] = after.attempt
         assert (after.held_until is not None) is (after.stage in ("starting", "running"))
         record = after

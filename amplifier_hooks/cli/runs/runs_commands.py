@@ -25,9 +25,7 @@ from amplifier_hooks.cli.common.terminal_io import stop as end_command
 from amplifier_hooks.errors import HookError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-
-    from amplifier_hooks.runs.runner import Runner
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 HELP: Final = """Queue runs of agents, look at them, and carry them out; hooks run around each of them.
@@ -165,10 +163,9 @@ def submit(
     if not isinstance(given, dict):
         raise typer.BadParameter("the parameters are one JSON object")
 
-    async def queue(client: Runner) -> dict[str, str]:
-        return {"run_id": await client.submit(agent, given, parent=parent, session=session)}
-
-    print_answer((url, token_file), queue, lambda answer: [answer["run_id"]], as_json=as_json)
+    body = {"agent_name": agent, "parameters": given, "parent_run_id": parent, "session_id": session}
+    ask = ("POST", "/runs", {"body": body})
+    print_answer((url, token_file), ask, lambda answer: [answer["run_id"]], as_json=as_json)
 
 
 @runs_app.command("list")
@@ -196,7 +193,8 @@ def list_(
     """
     asked = {"has_hooks": has_hooks, "hook_blocked": hook_blocked, "status": status, "agent_name": agent}
     wanted = {name: value for name, value in asked.items() if value}
-    print_answer((url, token_file), lambda client: client.list({**wanted, "limit": limit}), list_lines, as_json=as_json)
+    ask = ("GET", "/runs", {"params": {**wanted, "limit": limit}})
+    print_answer((url, token_file), ask, list_lines, as_json=as_json)
 
 
 @runs_app.command()
@@ -206,7 +204,7 @@ def show(run: Run, *, url: Url = HERE, token_file: TokenFile = None, as_json: As
     Examples:
       amplifier-hooks runs show run_8c1f
     """
-    print_answer((url, token_file), lambda client: client.get(run), page_of, as_json=as_json)
+    print_answer((url, token_file), ("GET", f"/runs/{run}", {}), page_of, as_json=as_json)
 
 
 @runs_app.command()
@@ -223,14 +221,8 @@ def stop(
     Examples:
       amplifier-hooks runs stop run_8c1f --reason "wrong customer"
     """
-    from amplifier_hooks.runs.run_states import STOP_REASON
-
-    print_answer(
-        (url, token_file),
-        lambda client: client.stop(run, reason or STOP_REASON),
-        lambda answer: [run_line(answer)],
-        as_json=as_json,
-    )
+    ask = ("POST", f"/runs/{run}/stop", {"body": {} if reason is None else {"reason": reason}})
+    print_answer((url, token_file), ask, lambda answer: [run_line(answer)], as_json=as_json)
 
 
 @runs_app.command()
@@ -261,6 +253,8 @@ def purge(
 
 At = tuple[str, "Path | None"]
 """The URL of the coordinator, and the file of the token."""
+Ask = tuple[str, str, "dict[str, Any]"]
+"""The method, the path, and the parameters or the body of a request."""
 
 
 def token_in(file: Path | None) -> str:
@@ -274,25 +268,20 @@ def token_in(file: Path | None) -> str:
     return token.strip()
 
 
-def print_answer(
-    at: At,
-    work: Callable[[Runner], Awaitable[dict[str, Any]]],
-    lines: Callable[[dict[str, Any]], Iterable[str]],
-    *,
-    as_json: bool,
-) -> None:
+def print_answer(at: At, ask: Ask, lines: Callable[[dict[str, Any]], Iterable[str]], *, as_json: bool) -> None:
     """Print the coordinator's answer, as JSON or as lines; print a refusal, and end the command."""
     from amplifier_hooks.runs.runner import Runner
 
     url, file = at
     token = token_in(file)
 
-    async def ask() -> dict[str, Any]:
+    async def answered() -> dict[str, Any]:
+        method, path, given = ask
         async with Runner(url, token) as client:
-            return await work(client)
+            return await client.ask(method, path, **given)
 
     try:
-        answer = asyncio.run(ask())
+        answer = asyncio.run(answered())
     except HookError as problem:
         end_command(str(problem))
     if as_json:

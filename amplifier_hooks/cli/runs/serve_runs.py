@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from amplifier_hooks.registry.registry import HookRegistry
 from amplifier_hooks.runs.blueprint import BlueprintError, load_agents
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from amplifier_hooks.definitions.reload import PinnedModules
     from amplifier_hooks.runs.blueprint import Agents
@@ -43,8 +43,8 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
     problems = problems_of(agents)
     for problem in problems:
         print_error(problem)
-    count = count_text(len(agents), "agent")
-    typer.echo(f"{count}: {', '.join(agent.name for agent in agents)}")
+    names = [agent.name for agent in agents]
+    typer.echo(f"{count_text(len(names), 'agent')}: {', '.join(names)}")
     if problems:
         raise typer.Exit(1)
 
@@ -56,7 +56,7 @@ def problems_of(agents: Agents) -> list[str]:
 
     here = Path.cwd()
     hooks = RunHooks(reach=agents.reach, variables=dict(os.environ), find=lambda name: check_name(name, here))
-    return [*agents.missing(), *(problem for agent in agents for problem in hooks.problems(agent))]
+    return hooks.problems(agents)
 
 
 def load_or_stop(folder: Path, allowed: Allowed) -> Agents:
@@ -95,6 +95,7 @@ def serve_runs(
 ) -> None:
     """Serve the queue until a signal ends it."""
     from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
+    from amplifier_hooks.runs.run_store import RUN_TABLES
     from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES
     from approval_backends.backend import DeferredApprovals
     from approval_backends.broker import Broker
@@ -102,8 +103,6 @@ def serve_runs(
     from approval_backends.stores.address import database_at, store_at
 
     agents = load_or_stop(folder, allowed)
-    from amplifier_hooks.runs.run_store import RUN_TABLES
-
     try:
         database = database_at(store, ACCESS_TABLES, RUN_TABLES)
         named = None if hooks is None else hooks_named(hooks)
@@ -113,19 +112,17 @@ def serve_runs(
         raise typer.BadParameter(str(problem)) from None
     for line in problems_of(agents):
         print_error(line)
-    run_until_signal(
-        serve_until_cancelled(
-            database,
-            agents,
-            hooks=named,
-            functions=functions,
-            approvals=approvals,
-            port=port,
-            leases=leases,
-            as_json=as_json,
-        ),
-        port,
+    serving = serve_until_cancelled(
+        database,
+        agents,
+        hooks=named,
+        functions=functions,
+        approvals=approvals,
+        port=port,
+        leases=leases,
+        as_json=as_json,
     )
+    run_until_signal(serving, port)
 
 
 @frozen
@@ -153,26 +150,6 @@ class RecordOnDemand:
                     return
 
 
-@asynccontextmanager
-async def follow_trusted(
-    hooks: NamedHooks | None,
-    functions: PinnedModules | None,
-    approvals: DeferredApprovals | None,
-    record: RecordOnDemand,
-) -> AsyncIterator[None]:
-    """Open the approvals and follow hooks and functions for the block; then close the hooks.
-
-    Raises `StoreUnavailable`.
-    """
-    async with AsyncExitStack() as stack:
-        if approvals is not None:
-            await stack.enter_async_context(approvals)
-        named = NamedHooks(HookRegistry()) if hooks is None else hooks
-        stack.push_async_callback(named.close)
-        await stack.enter_async_context(follow_hooks(named, approvals, record, functions))
-        yield
-
-
 async def serve_until_cancelled(
     database: Any,
     agents: Agents,
@@ -185,10 +162,10 @@ async def serve_until_cancelled(
     as_json: bool,
 ) -> None:
     """Serve the API of the runs until cancelled. With `approvals`, approvers decide about changes of trusted hooks."""
-    from amplifier_hooks.runs.overrides import OUTDATED, apply_overrides
+    from amplifier_hooks.runs.blueprint import OUTDATED, apply_overrides
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
     from amplifier_hooks.runs.run_hooks import RunHooks
-    from amplifier_hooks.runs.run_store import runs_in
+    from amplifier_hooks.runs.run_store import RunStore
     from amplifier_hooks.server.api import create_api, pages_router
     from amplifier_hooks.server.edge.access_tokens import AccessTokens
     from amplifier_hooks.server.edge.authentication import CallerCheck
@@ -199,35 +176,27 @@ async def serve_until_cancelled(
 
     for_runner, for_coordinator = leases
     record = RecordOnDemand(StateFolder().make().run_record)
+    named = NamedHooks(HookRegistry()) if hooks is None else hooks
+    kit = RunHooks(registry=named.registry, variables=dict(os.environ), find=find_in(functions))
     listener = loopback_socket(port)
-    async with (
-        follow_trusted(hooks, functions, approvals, record),
-        runs_in(database) as store,
-        RunCoordinator(
-            store,
-            agents,
-            RunHooks(
-                registry=HookRegistry() if hooks is None else hooks.registry,
-                variables=dict(os.environ),
-                find=find_in(functions),
-            ),
-            lease=for_coordinator,
-            runner_lease=for_runner,
-        ) as runs,
-        listening(
-            create_api(
-                CallerCheck(AccessTokens(database)), pages_router(), runs_router(runs), agents_router(runs, record)
-            ),
-            listener,
-        ),
-    ):
+    async with AsyncExitStack() as stack:
+        if approvals is not None:
+            await stack.enter_async_context(approvals)
+        stack.push_async_callback(named.close)
+        await stack.enter_async_context(follow_hooks(named, approvals, record, functions))
+        store = await stack.enter_async_context(RunStore(database))
+        coordinator = RunCoordinator(store, agents, kit, lease=for_coordinator, runner_lease=for_runner)
+        runs = await stack.enter_async_context(coordinator)
+        routers = (pages_router(), runs_router(runs), agents_router(runs, record))
+        api = create_api(CallerCheck(AccessTokens(database)), *routers)
+        await stack.enter_async_context(listening(api, listener))
         for blueprint in agents:
-            _, outdated = apply_overrides(blueprint, await runs.overrides.find(blueprint.name))
+            _, outdated = apply_overrides(blueprint, await store.overrides(blueprint.name))
             for point in outdated:
                 print_error(f"{blueprint.name}: hooks.{point}: {OUTDATED}")
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        count = count_text(len(agents), "agent")
-        facts = json.dumps({"url": url, "agents": [agent.name for agent in agents]})
+        names = [agent.name for agent in agents]
+        facts, count = json.dumps({"url": url, "agents": names}), count_text(len(names), "agent")
         typer.echo(
             facts if as_json else f"Runs of {count} at {url}, with a page at {url}/#runs; Ctrl-C ends it.",
             err=not as_json,
@@ -239,7 +208,7 @@ async def serve_until_cancelled(
 def purge_runs(seconds: float, *, store: str | None, as_json: bool) -> None:
     """Remove the runs of a store that ended so many seconds ago, and print their number."""
     from amplifier_hooks.cli.approvals.open_store import run_or_stop
-    from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
+    from amplifier_hooks.runs.run_store import RUN_TABLES, RunStore
     from approval_backends.errors import UnknownStore
     from approval_backends.stores.address import database_at
 
@@ -249,7 +218,7 @@ def purge_runs(seconds: float, *, store: str | None, as_json: bool) -> None:
         raise typer.BadParameter(str(problem)) from None
 
     async def remove() -> int:
-        async with runs_in(database) as runs:
+        async with RunStore(database) as runs:
             return await runs.purge(seconds)
 
     print_removed(run_or_stop(remove()), "run", as_json=as_json)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 from attrs import field, frozen
 from fastapi import APIRouter, Depends, Header
 from fastapi.exceptions import RequestValidationError
@@ -17,8 +16,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from amplifier_hooks.clock import SystemClock
 from amplifier_hooks.record.record_errors import RecordUnavailable
-from amplifier_hooks.runs.blueprint import AgentType, HookTarget, OnError
-from amplifier_hooks.runs.overrides import HookOverride, apply_overrides
+from amplifier_hooks.runs.blueprint import AgentType, HookOverride, HookTarget, OnError, apply_overrides
+from amplifier_hooks.runs.run_hooks import BlueprintHook
 from amplifier_hooks.runs.run_states import HookPoint
 from amplifier_hooks.server.api import STALE
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 Writer = Annotated[Caller, Depends(require_scope("runs:write"))]
 IfMatch = Annotated[str | None, Header(max_length=100, description="The `tag` of the hook as you have seen it.")]
-
-
-POINTS: Final[tuple[HookPoint, ...]] = get_args(HookPoint)
 
 
 class OverrideBody(RequestBody):
@@ -69,7 +65,7 @@ class EntryBody(BaseModel):
     def of_override(cls, entry: HookEntry, override: HookOverride) -> EntryBody:
         """Return an override as it is shown. A hook in Python keeps its function."""
         function = entry.handler_ref if override.type == "python" else None
-        return cls.model_validate({**msgspec.structs.asdict(override), "handler_ref": function})
+        return cls(**override.model_dump(include=set(cls.model_fields)), handler_ref=function)
 
 
 class BlueprintHookBody(BaseModel):
@@ -112,19 +108,19 @@ class OverrideKeeper:
 
     async def agent(self, blueprint: Blueprint) -> AgentHooksBody:
         """Return an agent and its hooks, as they are shown."""
-        found = await self.runs.overrides.find(blueprint.name) if blueprint.names_hooks else ()
-        hooks = [hook_body(blueprint, point, found) for point in POINTS if getattr(blueprint.hooks, point) is not None]
+        found = await self.runs.store.overrides(blueprint.name) if blueprint.entries else ()
+        hooks = [hook_body(blueprint, point, found) for point in blueprint.entries]
         name, description = blueprint.name, blueprint.description
         return AgentHooksBody(agent_name=name, agent_type=blueprint.type, description=description, hooks=hooks)
 
     async def find(self, agent: str, point: HookPoint, tag: str | None) -> tuple[Blueprint, HookOverride | None]:
         """Return a blueprint, and the override of its hook. Raises `Problem` if the caller has not seen them so."""
         blueprint = self.runs.agents.find(agent)
-        if blueprint is None or getattr(blueprint.hooks, point) is None:
+        if blueprint is None or point not in blueprint.entries:
             raise Problem(404, "not_found", "there is no such hook in a blueprint")
         if tag is None:
             raise Problem(428, "if_match_missing", "send the tag of the hook as you have seen it in If-Match")
-        found = await self.runs.overrides.find(agent)
+        found = await self.runs.store.overrides(agent)
         if tag.strip().strip('"') != hook_body(blueprint, point, found).tag:
             raise changed_meanwhile()
         return blueprint, _override_at(point, found)
@@ -134,7 +130,7 @@ class OverrideKeeper:
         after, _ = apply_overrides(blueprint, (override,))
         if override.agent_name is not None and self.runs.agents.find(override.agent_name) is None:
             raise RequestValidationError([{"loc": ("body", "agent_name"), "msg": "there is no such agent"}])
-        self.runs.run_hooks.check(after, override.point)
+        BlueprintHook(self.runs.run_hooks, after, override.point, after.entries[override.point]).load()
 
     async def replace(self, caller: Caller, before: HookOverride | None, after: HookOverride | None) -> None:
         """Record a change, and make it. Raises `RecordUnavailable`, and `Problem` if another caller was faster."""
@@ -151,7 +147,7 @@ class OverrideKeeper:
         await caller.record(self.record, kind, facts, self.clock)
         done = False
         try:
-            done = await self.runs.overrides.replace(before, after)
+            done = await self.runs.store.replace_override(before, after)
         finally:
             if not done:
                 with suppress(RecordUnavailable):  # a change that was not made needs no proof
@@ -200,8 +196,8 @@ def agents_router(runs: RunCoordinator, record: AuditSink) -> APIRouter:
 
 def hook_body(blueprint: Blueprint, point: HookPoint, found: Iterable[HookOverride]) -> BlueprintHookBody:
     """Return a hook of a blueprint, with its override if there is one."""
-    entry, override = getattr(blueprint.hooks, point), _override_at(point, found)
-    seen = sha256(blueprint.digest.encode() + (b"" if override is None else msgspec.json.encode(override)))
+    entry, override = blueprint.entries[point], _override_at(point, found)
+    seen = sha256(blueprint.digest.encode() + (b"" if override is None else override.model_dump_json().encode()))
     current = override is not None and override.digest == blueprint.digest
     return BlueprintHookBody(
         hook_type=point,

@@ -5,17 +5,18 @@ The events of a run become its timeline, and the differences between two sets of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from msgspec.structs import asdict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from amplifier_hooks.runs.blueprint import AgentType
 from amplifier_hooks.runs.run_states import ENDED, STOP_REASON, RunEnding, RunStatus
+from amplifier_hooks.server.api import Next
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
     from amplifier_hooks.runs.blueprint import Blueprint
     from amplifier_hooks.runs.run_states import RunEvent, RunRecord
@@ -175,7 +176,7 @@ class RunPage(BaseModel):
     """Runs, newest first."""
 
     runs: list[RunBody]
-    next: str | None = Field(description="The cursor of the next page; null on the last.")
+    next: Next
 
 
 class RunDetail(RunBody):
@@ -256,39 +257,38 @@ def _inside(parts: Iterable[tuple[str, Any]], before: Any, after: Any) -> list[C
 def timeline(events: Iterable[RunEvent]) -> list[StepBody]:
     """Return the steps of a run in order; a hook is one step, from its start to its end."""
     steps: list[StepBody] = []
-    open_hooks: dict[tuple[Any, ...], tuple[StepBody, HookBodyOfRun]] = {}
+    open_hooks: dict[tuple[Any, ...], StepBody] = {}
     staying: StepBody | None = None
     begun: datetime | None = None
     for event in events:
-        begun = begun or event.at
-        about, _, kind = event.type.partition("_")
-        step = StepBody(name=kind if about == "run" else about, at=event.at, offset_ms=_ms(begun, event.at))
-        key = tuple(map(event.body.get, KEY))
-        if event.type == "hook_start":
+        at = datetime.fromisoformat(event["timestamp"])
+        begun = begun or at
+        about, _, kind = event["event_type"].partition("_")
+        step = StepBody(name=kind if about == "run" else about, at=at, offset_ms=_ms(begun, at))
+        key = tuple(map(event.get, KEY))
+        if event["event_type"] == "hook_start":
             if key in open_hooks:  # it began again, so the end of its first run is unknown
-                open_hooks.pop(key)[1].outcome = "lost"
-            step.hook = HookBodyOfRun(**{name: event.body[name] for name in KEY}, started_at=event.at)
-            open_hooks[key] = step, step.hook
+                open_hooks[key].hook = _hook_of(event, open_hooks[key].at, outcome="lost")
+            step.hook = _hook_of(event, at)
+            open_hooks[key] = step
         elif about == "hook":
-            if key in open_hooks:
-                _end_hook(*open_hooks.pop(key), event)
+            if (begun_step := open_hooks.pop(key, None)) is not None:
+                begun_step.hook = _hook_of(event, begun_step.at, ended_at=at, outcome=kind)
+                begun_step.duration_ms = begun_step.hook.duration_ms
             continue
         else:
             if staying is not None and step.name in STAYS | ENDED | {"lost"}:
-                staying.duration_ms = _ms(staying.at, event.at)
+                staying.duration_ms = _ms(staying.at, at)
                 staying = None
             if step.name in STAYS:
                 staying = step
-            step.facts = {name: value for name, value in event.body.items() if name not in ENVELOPE}
+            step.facts = {name: value for name, value in event.items() if name not in ENVELOPE}
         steps.append(step)
     return steps
 
 
-def _end_hook(step: StepBody, hook: HookBodyOfRun, event: RunEvent) -> None:
-    step.duration_ms = hook.duration_ms = event.body.get("duration_ms", _ms(step.at, event.at))
-    hook.outcome, hook.ended_at = cast("Outcome", event.type.removeprefix("hook_")), event.at
-    for name in ("action", "error", "on_error_behavior", "block_reason"):
-        setattr(hook, name, event.body.get(name))
+def _hook_of(event: RunEvent, started: datetime, **more: Any) -> HookBodyOfRun:
+    return HookBodyOfRun.model_validate({**event, "started_at": started, **more})
 
 
 def _ms(start: datetime, end: datetime) -> float:

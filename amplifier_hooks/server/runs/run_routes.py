@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from amplifier_hooks.clock import micros_of, moment_of
-from amplifier_hooks.runs.run_states import (
-    ENDED,
-    Holder,
-    RunStatus,
-)
+from amplifier_hooks.clock import micros_of
+from amplifier_hooks.runs.run_states import ENDED, Holder, RunStatus
 from amplifier_hooks.server.api import MISSING, TAKEN, Cursor, cursor_of, read_cursor
 from amplifier_hooks.server.edge.authentication import Caller, require_scope
 from amplifier_hooks.server.runs.run_bodies import (
@@ -39,20 +35,20 @@ from amplifier_hooks.server.runs.run_bodies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+    from collections.abc import AsyncGenerator, Coroutine
     from typing import Any
 
     from starlette.requests import Request
 
     from amplifier_hooks.runs.run_coordinator import RunCoordinator
-    from amplifier_hooks.runs.run_states import RunEvent
+    from amplifier_hooks.runs.run_store import RunStore
 
 
 T = TypeVar("T")
 
 EVENT_STREAM: Final = "text/event-stream"
-QUIET: Final = 15.0
-"""Seconds without an event after which a comment is sent."""
+QUIET: Final = 5.0
+"""Seconds without an event after which the store is asked again, and a comment is sent."""
 LONGEST_NUMBER: Final = 18
 """Digits of an event's number, at most."""
 LONGEST_WAIT: Final = 60.0
@@ -94,10 +90,9 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
         cursor: Cursor = None,
     ) -> RunPage:
-        place = read_cursor(cursor)
         found = await runs.store.select(
             limit + 1,
-            before=(moment_of(place[0]), place[1]) if place else None,
+            before=read_cursor(cursor),
             tenant=caller.tenant_seen,
             hooked=has_hooks,
             blocked=hook_blocked,
@@ -116,7 +111,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         record = await runs.get(run_id, tenant=tenant)
         above = await store.select(1, id=record.parent, tenant=tenant) if record.parent else []
         below = await store.children(record.id, tenant=tenant)
-        events = await store.events(record.id, limit=MOST_EVENTS)
+        events = (await store.events(record.id))[:MOST_EVENTS]
         steps, blueprint = timeline(events), runs.agents.find(record.agent)
         return RunDetail.of(
             record,
@@ -125,7 +120,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
             block_reason=record.error if record.blocked else None,
             hooks=[step.hook for step in steps if step.hook is not None],
             timeline=steps,
-            last_event=events[-1].number if events else 0,
+            last_event=len(events),
             parent_run=RunBody.of(above[0]) if above else None,
             children=[RunBody.of(one) for one in below],
         )
@@ -147,7 +142,7 @@ def runs_router(runs: RunCoordinator) -> APIRouter:  # noqa: C901  # one functio
         if record.stage in ENDED and not record.owes and place >= record.events:
             return Response(status_code=204)  # tells a browser not to come again
         return StreamingResponse(
-            as_stream(runs.follow(run_id, after=place, tenant=tenant)),
+            as_stream(runs.store, run_id, place),
             media_type=EVENT_STREAM,
             headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )
@@ -216,28 +211,23 @@ def last_event(given: str | None) -> int:
     return int(given) if given and given.isascii() and given.isdigit() and len(given) <= LONGEST_NUMBER else 0
 
 
-async def as_stream(events: AsyncIterator[RunEvent], quiet: float = QUIET) -> AsyncGenerator[str, None]:
-    """Yield the text of a stream. Closing it cancels a pending read of `events`."""
-    pending: asyncio.Future[RunEvent] | None = None
+async def as_stream(store: RunStore, run: str, after: int, quiet: float = QUIET) -> AsyncGenerator[str, None]:
+    """Yield the text of a stream: the events after a number as they come, until none can follow.
+
+    Events of a run that has ended may still come while its finish hooks run.
+    """
     yield "retry: 1000\n\n"
-    try:
+    with store.watch(run) as watch:
         while True:
-            pending = pending or asyncio.ensure_future(anext(events))
-            done, _ = await asyncio.wait({pending}, timeout=quiet)
-            if not done:
-                yield ": still here\n\n"
-                continue
-            try:
-                event = pending.result()
-            except StopAsyncIteration:
+            record = await store.get(run)
+            for number, event in enumerate(await store.events(run, after=after), start=after + 1):
+                # ASCII JSON has no line breaks, whatever its strings contain.
+                yield f"id: {number}\nevent: {event['event_type']}\ndata: {json.dumps(event)}\n\n"
+                after = number
+            if record.stage in ENDED and not record.owes:
                 return
-            pending = None
-            # ASCII JSON has no line breaks, whatever its strings contain.
-            yield f"id: {event.number}\nevent: {event.type}\ndata: {json.dumps(dict(event.body))}\n\n"
-    finally:
-        if pending is not None and not pending.done():
-            pending.cancel()
-            await asyncio.wait({pending})
+            if not await watch.wait(quiet):
+                yield ": still here\n\n"
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T | None:

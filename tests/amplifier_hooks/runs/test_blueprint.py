@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from amplifier_hooks.runs import RunHooks
 from amplifier_hooks.runs.blueprint import BlueprintError, load_agents, read_blueprint, read_entries
 from amplifier_hooks.runs.run_states import UnknownAgent
 
@@ -145,7 +146,8 @@ def test_a_folder_of_blueprints(tmp_path: Path) -> None:
     (tmp_path / "writer.json").write_text(written(hooks={"on_run_finish": {"$ref": "audit"}}))
     agents = load_agents(tmp_path)
     assert agents.get("writer").hooks.on_run_finish is not None
-    assert agents.missing() == ["writer: hooks.on_run_finish: there is no agent 'audit-agent'"]
+    missing = "writer: hooks.on_run_finish: there is no agent 'audit-agent'; there are: writer"
+    assert RunHooks().problems(agents) == [missing]
     with pytest.raises(UnknownAgent, match="there are: writer"):
         agents.get("painter")
     (tmp_path / "a.json").write_text("{")

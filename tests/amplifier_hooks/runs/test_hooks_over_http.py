@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from amplifier_hooks.definitions.kinds.webhook import AllowedUrls
-from amplifier_hooks.runs import Blocked, RunHooks
+from amplifier_hooks.runs import Agents, Blocked, RunHooks
 from amplifier_hooks.runs.blueprint import BlueprintError
 from tests.runs import agent
 
@@ -52,7 +52,7 @@ async def test_a_service_on_this_machine() -> None:
     async with service(seen) as port:
         hooks = RunHooks(reach=AllowedUrls(http_hosts=[f"127.0.0.1:{port}"]), variables={"API_TOKEN": "t-1"})
         writer = agent(start=http_hook(f"http://127.0.0.1:{port}/validate"))
-        assert hooks.problems(writer) == []
+        assert hooks.problems(Agents([writer])) == []
         assert await hooks.start(writer, {"a": 1}) == {"a": 1, "via": "http"}
         (head,) = seen
         assert "authorization: bearer t-1" in head
@@ -85,7 +85,7 @@ def test_a_body_is_json() -> None:
 async def test_a_check_finds_what_fails(entry: dict[str, Any], words: str) -> None:
     """A check finds before any run why a hook would fail at each run, with the agent and the place."""
     hooks = RunHooks(variables={"API_TOKEN": "t"})
-    (problem,) = hooks.problems(agent(start=entry))
+    (problem,) = hooks.problems(Agents([agent(start=entry)]))
     assert problem.startswith("writer: hooks.on_run_start: ")
     assert words in problem
     begun = await hooks.start(agent(start=entry), {})
@@ -97,5 +97,5 @@ async def test_a_check_finds_what_fails(entry: dict[str, Any], words: str) -> No
 def test_a_check_finds_all_at_once() -> None:
     """A check of one hook names every variable that is missing, and no other."""
     entry = http_hook("http://a.example/", headers={"x": "${ONE}", "y": "${TWO}", "z": "${API_TOKEN}"})
-    (problem,) = RunHooks(variables={"API_TOKEN": "t"}).problems(agent(start=entry))
+    (problem,) = RunHooks(variables={"API_TOKEN": "t"}).problems(Agents([agent(start=entry)]))
     assert [word in problem for word in ("${ONE}", "${TWO}", "API_TOKEN")] == [True, True, False]

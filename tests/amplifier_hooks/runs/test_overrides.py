@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 from pydantic import ValidationError
 
 from amplifier_hooks.definitions.kinds.webhook import WebhookHook
-from amplifier_hooks.runs.overrides import OUTDATED, HookOverride, HookOverrides
+from amplifier_hooks.runs.blueprint import OUTDATED, HookOverride
 from amplifier_hooks.runs.run_hooks import RunHooks
-from amplifier_hooks.runs.run_store import runs_in
+from amplifier_hooks.runs.run_store import RunStore
 from amplifier_hooks.storage.database import CorruptStore
 from tests.runs import agent, agent_hook, house, python_hook, run_store
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from amplifier_hooks.runs.blueprint import Blueprint
     from amplifier_hooks.runs.run_states import RunRecord
-    from amplifier_hooks.runs.run_store import RunStore
     from tests.runs import House
 
 KINDS = ("memory", "sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.slow]))
@@ -75,18 +73,18 @@ async def outcome(here: House, amount: int = 1, **agents: Any) -> RunRecord:
 async def test_every_coordinator_follows_an_override(store: RunStore) -> None:
     """The next run after an override asks the other hook, at any coordinator; after its removal, that of the file."""
     blueprints = (agent(start=python_hook()), agent("strict"))
-    first, second = runs_in(store.database), runs_in(store.database)
+    first, second = RunStore(store.database), RunStore(store.database)
     async with house(*blueprints, store=first) as one, house(*blueprints, store=second) as two:
         one.functions["hook"] = two.functions["hook"] = goes_on
         assert (await outcome(one)).effective == {"amount": 1, "by": "file"}
         made = override(blueprints[0])
-        assert await one.runs.overrides.replace(None, made)
+        assert await one.runs.store.replace_override(None, made)
         for here in (one, two):
             blocked = await outcome(here, strict=blocks)
             assert (blocked.blocked, blocked.error) == (True, "strict about 1")
             (told,) = await here.told(blocked.id, "hook_blocked")
             assert (told["target_type"], told["target_name"]) == ("agent", "strict")
-        assert await two.runs.overrides.replace(made, None)
+        assert await two.runs.store.replace_override(made, None)
         for here in (one, two):
             assert (await outcome(here)).effective == {"amount": 1, "by": "file"}
 
@@ -94,17 +92,17 @@ async def test_every_coordinator_follows_an_override(store: RunStore) -> None:
 @pytest.mark.rule("RUN-24")
 async def test_one_of_two_changes_at_once(store: RunStore) -> None:
     """A change, a first override and a removal count only if the override is the one that their author has seen."""
-    overrides, writer = HookOverrides(store.database), agent(start=python_hook())
+    writer = agent(start=python_hook())
     first, second = override(writer), override(writer, agent_name="other")
     async with store:
-        assert await overrides.replace(None, first)
-        assert not await overrides.replace(None, second)
-        assert await overrides.replace(first, second)
-        assert not await overrides.replace(first, None)
-        assert not await overrides.replace(first, first)
-        assert await overrides.find("writer") == (second,)
-        assert await overrides.replace(second, None)
-        assert await overrides.find("writer") == ()
+        assert await store.replace_override(None, first)
+        assert not await store.replace_override(None, second)
+        assert await store.replace_override(first, second)
+        assert not await store.replace_override(first, None)
+        assert not await store.replace_override(first, first)
+        assert await store.overrides("writer") == (second,)
+        assert await store.replace_override(second, None)
+        assert await store.overrides("writer") == ()
 
 
 @pytest.mark.rule("RUN-24")
@@ -115,15 +113,15 @@ async def test_a_guard_whose_file_changed(in_file: str, overridden: str) -> None
     async with house(new, agent("strict")) as here:
         here.functions["hook"] = goes_on
         made = override(old, on_error=overridden)
-        await here.runs.overrides.replace(None, made)
+        await here.runs.store.replace_override(None, made)
         failed = await outcome(here)
         assert (failed.status, failed.blocked, failed.handed) == ("failed", False, 0)
         assert OUTDATED in (failed.error or "")
         assert [told["event_type"] for told in await here.told(failed.id, "hook_")] == ["hook_start", "hook_failed"]
-        confirmed = replace(made, digest=new.digest)
-        await here.runs.overrides.replace(made, confirmed)
+        confirmed = made.model_copy(update={"digest": new.digest})
+        await here.runs.store.replace_override(made, confirmed)
         assert (await outcome(here, strict=blocks)).blocked
-        await here.runs.overrides.replace(confirmed, None)
+        await here.runs.store.replace_override(confirmed, None)
         assert (await outcome(here)).status == "completed"
 
 
@@ -137,8 +135,8 @@ async def test_hooks_that_guard_nothing_when_their_file_changed() -> None:
     )
     async with house(new, agent("strict")) as here:
         here.functions.update(hook=goes_on, after=lambda event, data: seen.append(event))
-        await here.runs.overrides.replace(None, override(old, on_error="continue"))
-        await here.runs.overrides.replace(None, override(old, point="on_run_finish", on_error="block"))
+        await here.runs.store.replace_override(None, override(old, on_error="continue"))
+        await here.runs.store.replace_override(None, override(old, point="on_run_finish", on_error="block"))
         record = await outcome(here)
         await here.until(record.id)
         assert (record.effective, seen) == ({"amount": 1, "by": "file"}, ["run:finish"])
@@ -149,7 +147,7 @@ async def test_a_finish_hook_that_is_overridden() -> None:
     """The finish hook of a run that ends after an override is the agent that the override names."""
     writer = agent(finish=python_hook("after", on_error="continue"))
     async with house(writer, agent("strict")) as here:
-        await here.runs.overrides.replace(None, override(writer, point="on_run_finish"))
+        await here.runs.store.replace_override(None, override(writer, point="on_run_finish"))
         record = await outcome(here)
         await here.until(record.id)
         (child,) = await here.runs.store.children(record.id)
@@ -167,7 +165,7 @@ async def test_another_target_gives_its_own_answer() -> None:
         assert mild is not None
         assert mild.agent == "mild"
         await here.runs.store.let_go(here.runs.name)  # the coordinator is gone, and the hook runs again
-        await here.runs.overrides.replace(None, override(writer))
+        await here.runs.store.replace_override(None, override(writer))
         while (await here.runs.get(run)).status == "queued":
             await here.runs.claim("runner", agents=["writer"])
         strict = await here.runs.claim("runner", agents=["strict"], wait=60)
@@ -250,4 +248,4 @@ async def test_an_override_that_cannot_be_read() -> None:
         sql = "INSERT INTO {schema}.hook_override (agent, point, body) VALUES ($1, $2, $3)"
         await here.runs.store.database.fetch(sql, "writer", "on_run_start", "{}")
         with pytest.raises(CorruptStore, match="an override of 'writer' cannot be read"):
-            await here.runs.overrides.find("writer")
+            await here.runs.store.overrides("writer")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amplifier_hooks.runs import run_coordinator as module
-from amplifier_hooks.runs.run_states import Holder, stop_run
+from amplifier_hooks.runs.run_states import Holder, RunRecord
 from amplifier_hooks.runs.run_store import MemoryRuns
 from amplifier_hooks.storage.database import StoreUnavailable
 from tests.runs import Shelf, agent, agent_hook, change, house, python_hook
@@ -68,7 +68,7 @@ async def test_a_run_that_came_too_late() -> None:
         go.set()
         record = await here.runs.claim("there", wait=60)
         assert record is not None
-        assert (record.id, record.handed, record.start_count) == (run, 1, 1)
+        assert (record.id, record.handed, record.attempt - record.handed) == (run, 1, 1)
 
 
 class Forgetful(MemoryRuns):
@@ -132,7 +132,7 @@ async def test_a_start_nobody_heard_of(lost: str) -> None:
         record = await here.runs.claim("one", agents=["writer"], wait=60)
         assert record is not None
         assert record.id == run
-        assert (await here.runs.get(other.id)).start_count == 1  # a run that is known to be at work is left alone
+        assert (await here.runs.get(other.id)).attempt == 1  # a run that is known to be at work is left alone
         busy.set()
 
 
@@ -185,7 +185,7 @@ async def test_a_run_that_was_stopped_elsewhere() -> None:
         run = (await here.runs.submit("writer", {})).id
         assert await here.runs.claim("one", wait=0.01) is None
         await begun.wait()
-        await change(store, run, stop_run, reason="elsewhere")
+        await change(store, run, RunRecord.stop, reason="elsewhere")
         await here.runs._keep()
         await cancelled.wait()
         run = (await here.runs.submit("two", {})).id
@@ -210,12 +210,12 @@ async def test_a_coordinator_that_takes_up_its_own_run() -> None:
         (first,) = here.runs._starting.values()
         await store.let_go(here.runs.name)
         assert await here.runs.claim("two", agents=["writer"], wait=0.01) is None
-        assert (await here.runs.get(run)).start_count == 2
+        assert (await here.runs.get(run)).attempt == 2
         await here.runs._keep()
         await asyncio.wait({first})
         assert not (await here.runs.get(child.id)).stopping
         await here.do(child, validator=lambda _: {"action": "continue", "parameters": {}})
-        assert (await here.until(run, "ready")).start_count == 2
+        assert (await here.until(run, "ready")).attempt == 2
 
 
 @pytest.mark.rule("RUN-11")

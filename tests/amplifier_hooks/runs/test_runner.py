@@ -193,7 +193,7 @@ async def test_a_plain_function_works_in_a_thread() -> None:
 )
 async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch: pytest.MonkeyPatch) -> None:
     """A runner asks again after a temporary refusal and after an answer that it does not understand."""
-    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,) * 12)  # the runner does not wait
+    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSE", 0.0)  # the runner does not wait
     server = Server([odd, answer(200, RUN)])
     await served(server)
     assert [end["status"] for end in server.reports("completed")] == ["completed"]
@@ -203,7 +203,7 @@ async def test_a_claim_that_is_answered_oddly(odd: httpx2.Response, monkeypatch:
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422])
 async def test_a_report_that_is_refused(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that refuses the report of a run's end does not end the runner, which claims the next run."""
-    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSES", (0.0,) * 12)
+    monkeypatch.setattr("amplifier_hooks.runs.runner.PAUSE", 0.0)
     server = Server(
         [answer(200, RUN), answer(200, RUN)],
         {"completed": [answer(status, REFUSED)], "result": [answer(503, REFUSED), answer(408, REFUSED)]},

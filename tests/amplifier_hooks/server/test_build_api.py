@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
 from amplifier_hooks.record.recorder import NoRecord
-from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
+from amplifier_hooks.runs.run_store import RUN_TABLES, RunStore
 from amplifier_hooks.server.build_api import API_TABLES
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
 from amplifier_hooks.server.runs.agent_routes import agents_router
@@ -56,7 +56,7 @@ async def whole(kind: str) -> AsyncIterator[Office]:
         else:
             database = MemoryDatabase(*API_TABLES, RUN_TABLES)
         blueprints = agent("writer", finish=agent_hook("audit")), agent("audit")
-        inside = await stack.enter_async_context(house(*blueprints, store=runs_in(database)))
+        inside = await stack.enter_async_context(house(*blueprints, store=RunStore(database)))
         routers = [runs_router(inside.runs), agents_router(inside.runs, NoRecord())]
         yield await stack.enter_async_context(office(database, routers=routers))
 

@@ -17,10 +17,9 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.project.read_project import functions_of, hooks_named
 from amplifier_hooks.cli.runs.serve_runs import serve_until_cancelled
 from amplifier_hooks.definitions import TrustStore
-from amplifier_hooks.runs.blueprint import Agents
-from amplifier_hooks.runs.overrides import OUTDATED
-from amplifier_hooks.runs.run_states import stop_run
-from amplifier_hooks.runs.run_store import RUN_TABLES, runs_in
+from amplifier_hooks.runs.blueprint import OUTDATED, Agents
+from amplifier_hooks.runs.run_states import RunRecord
+from amplifier_hooks.runs.run_store import RUN_TABLES, RunStore
 from amplifier_hooks.runs.runner import Runner
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
 from amplifier_hooks.server.edge.listen import listening, loopback_socket
@@ -30,7 +29,7 @@ from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider
 from approval_backends.stores.address import store_at
 from tests.amplifier_hooks.server.runs.test_run_routes import site
-from tests.runs import agent, agent_hook, change, new_run, python_hook
+from tests.runs import agent, agent_hook, change, new_run, python_hook, queue
 from tests.stores import until as look_until
 
 if TYPE_CHECKING:
@@ -203,9 +202,9 @@ async def test_serving_with_hooks(
             said = capsys.readouterr().out
         _, secret = await AccessTokens(database).create("ada", scopes=("runs:create", "runs:read", "runs:claim"))
         async with Runner(json.loads(said)["url"], secret) as client:
-            found = await client.submit("writer", {})
+            found = await queue(client, "writer", {})
             assert await client.claim(0.2) is None
-            while not (shown := await client.get(found))["ended_at"]:
+            while not (shown := await client.ask("GET", f"/runs/{found}"))["ended_at"]:
                 pass
     serving.cancel()
     await asyncio.wait({serving})
@@ -311,12 +310,12 @@ def test_old_runs_are_removed(tmp_path: Path) -> None:
     store = str(tmp_path / "runs.sqlite")
 
     async def end_a_run() -> None:
-        async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
+        async with RunStore(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
             await runs.submit(new_run(), 5)
-            await change(runs, new_run().id, stop_run, reason="not needed")
+            await change(runs, new_run().id, RunRecord.stop, reason="not needed")
 
     async def count() -> int:
-        async with runs_in(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
+        async with RunStore(SqliteDatabase(tmp_path / "runs.sqlite", RUN_TABLES)) as runs:
             return len(await runs.select())
 
     asyncio.run(end_a_run())

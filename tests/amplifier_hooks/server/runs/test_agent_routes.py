@@ -123,7 +123,7 @@ async def test_overrides_with_mistakes(fields: dict[str, Any], said: str) -> Non
         seen = await hook(client)
         answer = await client.put(START, json={**WANTED, **fields}, headers={"if-match": seen["tag"]})
         assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
-        assert await inside.runs.overrides.find("writer") == ()
+        assert await inside.runs.store.overrides("writer") == ()
         assert there.audit.facts("run_hook.overridden") == []
 
 
@@ -155,7 +155,7 @@ async def test_no_record_no_change() -> None:
         async def faster(*_: object) -> bool:
             return False
 
-        inside.runs.overrides.replace = faster  # type: ignore[assignment, method-assign]
+        inside.runs.store.replace_override = faster  # type: ignore[assignment, method-assign]
         answer = await client.put(START, json=WANTED, headers={"if-match": seen["tag"]})
         assert answer.status_code == 412
         assert [kind for kind in audit.kinds if kind.startswith("run_hook")] == [
@@ -169,12 +169,12 @@ async def test_an_outdated_override_is_shown() -> None:
     """An override that was made for another content of the file shows as outdated, until its author makes it again."""
     async with site() as (_, inside, client):
         await client.put(START, json=WANTED, headers={"if-match": (await hook(client))["tag"]})
-        (made,) = await inside.runs.overrides.find("writer")
+        (made,) = await inside.runs.store.overrides("writer")
         inside.runs.agents._known["writer"] = agent(start=python_hook(), finish=agent_hook("strict"))
         shown = await hook(client)
         assert (shown["state"], shown["override"]["agent_name"]) == ("outdated", "strict")
         again = await client.put(START, json=WANTED, headers={"if-match": shown["tag"]})
         assert (again.json()["state"], made.digest) != (
             "outdated",
-            (await inside.runs.overrides.find("writer"))[0].digest,
+            (await inside.runs.store.overrides("writer"))[0].digest,
         )

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.record.recorder import NoRecord
-from amplifier_hooks.runs.run_states import Holder, RunEvent, renew_run
+from amplifier_hooks.runs.run_states import Holder, RunRecord
 from amplifier_hooks.runs.runner import Runner, RunnerRefused, RunnerTask, RunnerUnavailable
 from amplifier_hooks.server.api import create_api
 from amplifier_hooks.server.edge.access_tokens import ACCESS_TABLES, AccessTokens
@@ -24,7 +23,7 @@ from amplifier_hooks.server.runs.agent_routes import agents_router
 from amplifier_hooks.server.runs.run_routes import as_stream, runs_router
 from amplifier_hooks.storage.sqlite import MemoryDatabase
 from tests.api import knocking, office
-from tests.runs import House, agent, agent_hook, change, house, python_hook
+from tests.runs import House, agent, agent_hook, change, house, python_hook, queue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -164,21 +163,34 @@ async def test_the_stream_of_a_run() -> None:
 
 
 @pytest.mark.rule("RUN-13")
+async def test_following_a_run() -> None:
+    """A follower of a run gets each of its events once, from any starting point, until nothing can follow."""
+    async with house(agent(finish=python_hook())) as here:
+        here.functions["hook"] = lambda event, data: {}
+        run = (await here.runs.submit("writer", {})).id
+
+        async def followed(after: int) -> list[tuple[int, str]]:
+            text = "".join([part async for part in as_stream(here.runs.store, run, after)])
+            return [(number, kind) for number, kind, _ in events_in(text)]
+
+        following = asyncio.ensure_future(followed(0))
+        await here.work()
+        kinds = [
+            *("run_queued", "run_starting", "run_ready", "run_running", "run_result", "run_completed", "hook_start"),
+            "hook_complete",
+        ]
+        assert await following == list(enumerate(kinds, start=1))
+        assert await followed(6) == [(7, "hook_start"), (8, "hook_complete")]
+
+
+@pytest.mark.rule("RUN-13")
 async def test_a_quiet_stream() -> None:
-    """While nothing happens a stream says that it is still there; closing it ends what it waits for."""
-    waited = asyncio.Event()
-
-    async def silence() -> AsyncIterator[RunEvent]:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            waited.set()
-        yield RunEvent("run_0", 1, datetime.now(UTC), "run_queued", {})
-
-    stream = as_stream(silence(), quiet=0.01)
-    assert [await anext(stream) for _ in range(3)] == ["retry: 1000\n\n", ": still here\n\n", ": still here\n\n"]
-    await stream.aclose()
-    assert waited.is_set()
+    """While nothing happens a stream says that it is still there."""
+    async with house(agent()) as here:
+        run = (await here.runs.submit("writer", {})).id
+        stream = as_stream(here.runs.store, run, 1, quiet=0.01)
+        assert [await anext(stream) for _ in range(3)] == ["retry: 1000\n\n", ": still here\n\n", ": still here\n\n"]
+        await stream.aclose()
 
 
 @pytest.mark.rule("RUN-10")
@@ -448,12 +460,12 @@ async def test_a_runner_serves() -> None:
     agents = {"writer": lambda task: f"Invoice over {task.parameters['amount']}", "validator": validate, "audit": audit}
     async with site(*blueprints) as here, runner_of(here, agents) as runner:
         serving = asyncio.ensure_future(runner.serve())
-        run = await runner.submit("writer", {"amount": 1})
+        run = await queue(runner, "writer", {"amount": 1})
         await audited.wait()
         await here.house.until(run)
         serving.cancel()
         await asyncio.wait({serving})
-        shown = await runner.get(run)
+        shown = await runner.ask("GET", f"/runs/{run}")
         assert (shown["status"], shown["result_text"], shown["runner"]) == ("completed", "Invoice over 2", "r1")
 
 
@@ -476,13 +488,13 @@ async def test_a_runner_says_how_it_ended() -> None:
     agents = {"broken": broken, "wrong": lambda _: 5, "endless": endless}
     async with site(*blueprints) as here, runner_of(here, agents) as runner:
         for name, words in (("broken", "ZeroDivisionError: by zero"), ("wrong", "result_refused")):
-            run = await runner.submit(name, {})
+            run = await queue(runner, name, {})
             task = await runner.claim()
             assert task is not None
             await runner.do(task)
             record = await here.house.runs.get(run)
             assert (record.status, words in str(record.error)) == ("failed", True)
-        run = await runner.submit("endless", {})
+        run = await queue(runner, "endless", {})
         task = await runner.claim()
         assert task is not None
         await here.house.runs.stop(run)
@@ -495,10 +507,10 @@ async def test_a_runner_says_how_it_ended() -> None:
 async def test_a_runner_that_was_overtaken() -> None:
     """A runner whose run another runner holds by now gives it up, and its reports change nothing."""
     async with site(agent()) as here, runner_of(here, {"writer": lambda _: 1}) as runner:
-        run = await runner.submit("writer", {})
+        run = await queue(runner, "writer", {})
         task = await runner.claim()
         assert task is not None
-        await change(here.house.runs.store, run, renew_run, by=Holder(runner.name, task.attempt), seconds=0)
+        await change(here.house.runs.store, run, RunRecord.renew, by=Holder(runner.name, task.attempt), seconds=0)
         await here.house.runs.store.recover()
         other = await here.house.runs.claim("other")
         assert other is not None
