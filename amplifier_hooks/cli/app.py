@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -136,8 +136,9 @@ def describe(group: typer.Typer) -> None:
             describe(one.typer_instance)
 
 
-def load_command(name: str) -> typer.Typer:
-    """Return a command, loaded from its module: the only function, or the only group, of the app that is returned."""
+@cache
+def load_command(name: str) -> Any:
+    """Return a command, a function or a group, loaded from its module once."""
     entry = COMMANDS[name]
     module = import_module(f"amplifier_hooks.cli.{entry.module}")
     loaded: Any = getattr(module, entry.function)
@@ -149,25 +150,20 @@ def load_command(name: str) -> typer.Typer:
             if function is not None and (known := one.name or function.__name__) in DECIDING[name]:
                 one.callback = refusing(f"{name} {known}", function)
         parent.add_typer(loaded, name=name, short_help=entry.short)
-        return parent
+        return get_group(parent).commands[name]
     register = parent.command(name, short_help=entry.short)
     register(refusing(name, loaded) if name in DECIDING[""] else loaded)
     describe(parent)
-    return parent
+    return get_group(parent).commands[name]
 
 
 class LoadedOnUse(Mapping[str, Any]):
     """The commands by name. A command is loaded when it is looked up."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            if name not in COMMANDS:
-                raise KeyError(name)
-            self._loaded[name] = get_group(load_command(name)).commands[name]
-        return self._loaded[name]
+        if name not in COMMANDS:
+            raise KeyError(name)
+        return load_command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)

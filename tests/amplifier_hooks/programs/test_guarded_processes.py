@@ -126,12 +126,11 @@ async def test_a_program_that_asks_through_the_bridge_is_guarded(tmp_path: Path)
 def test_every_command_is_listed_as_one_that_decides_or_looks() -> None:
     """Every command of the table exists, and each has the refusal."""
     for group, names in command.DECIDING.items():
-        loaded = [command.load_command(name) for name in ([group] if group else command.COMMANDS)]
-        apps = [app.registered_groups[0].typer_instance if group else app for app in loaded]
-        registered = [(one.name, one.callback) for app in apps if app is not None for one in app.registered_commands]
-        there = {name or called.__name__: called for name, called in registered if called is not None}
+        there = command.load_command(group).commands if group else command.LoadedOnUse()
         assert set(names) <= there.keys()
-        assert all(hasattr(there[name], "__wrapped__") for name in names)
+        functions = {name: there[name].callback.__wrapped__ for name in names}  # typer wraps each
+        assert all(hasattr(function, "__wrapped__") for function in functions.values())
+    assert not hasattr(command.load_command("doctor").callback.__wrapped__, "__wrapped__")
 
 
 def test_an_operator_is_not_refused(marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
