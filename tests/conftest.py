@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 settings.register_profile("slow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", settings.get_profile("slow"), max_examples=25)
 settings.register_profile("ci", settings.get_profile("slow"), max_examples=300, derandomize=True, database=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+THOROUGH: Final = bool(os.environ.get("CI"))
+"""True in CI, where tests over many cases take all of them, and every day a part."""
+settings.load_profile("ci" if THOROUGH else "dev")
 
 PARTS: Final = frozenset({"agents", "chromium", "containers", "postgres"})
 GROUPS: Final = {
@@ -101,13 +103,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector, which is to leave the tests and their modules alone afterwards as well."""
+    """Collect without the garbage collector, which is to leave the tests and their modules alone afterwards as well.
+
+    It runs seldom from then on: hundreds of megabytes of modules make each of its full passes dear.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

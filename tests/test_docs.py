@@ -33,6 +33,7 @@ from amplifier_hooks.cli.app import app
 from amplifier_hooks.definitions import load_files
 from amplifier_hooks.runs.blueprint import read_blueprint
 from approval_backends.rules.policy import Rules
+from tests.cases import each
 from tests.test_exports import PACKAGES, listed
 
 ROOT = Path(__file__).parent.parent
@@ -201,7 +202,7 @@ def test_data_is_right(document: str, tmp_path: Path) -> None:
             load_files(file)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@each("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     """Every relative link of a document leads to a file or folder of the checkout."""
     path = ROOT / document

@@ -24,6 +24,7 @@ from amplifier_hooks.events import (
     suggestion,
 )
 from amplifier_hooks.result import ACTIONS
+from tests.cases import each
 
 ROOT = Path(__file__).parent.parent.parent
 SPELLINGS = [spelling for event in CATALOGUE for spelling in event.spellings]
@@ -147,7 +148,7 @@ def test_rows_are_values() -> None:
 
 
 @pytest.mark.rule("EVT-1")
-@pytest.mark.parametrize("event", CATALOGUE, ids=ALL_EVENTS)
+@each("event", CATALOGUE)
 def test_columns_agree(event: Event) -> None:
     """A gate can be denied, a modification names what it replaces, and only what can be stopped can be asked about."""
     assert event.answers <= set(ACTIONS)
@@ -199,7 +200,7 @@ def test_no_name_means_two_things() -> None:
 
 
 @pytest.mark.rule("EVT-3", "EVT-7")
-@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+@each(("alias", "name"), ALIASES.items())
 def test_aliases(alias: str, name: str) -> None:
     """Each name of another vocabulary means one event of ours."""
     assert canonical(alias) == name
@@ -324,9 +325,7 @@ def test_names_that_read_alike(typed: str, known: str) -> None:
 
 
 @pytest.mark.rule("EVT-5")
-@pytest.mark.parametrize(
-    "name", [*SPELLINGS, "tool:pree", "tol:pre", "tool:before", "deploy:post", "tool:*", "*", ":", ""]
-)
+@each("name", [*SPELLINGS, "tool:pree", "tol:pre", "tool:before", "deploy:post", "tool:*", "*", ":", ""])
 def test_names_that_do_not(name: str) -> None:
     """A known name is like no other, and neither is a name with other letters."""
     assert alike(name, also=["deploy:pre"]) is None
@@ -432,7 +431,7 @@ def test_replaced_part(name: str, replaced: str | None) -> None:
 
 
 @pytest.mark.rule("EVT-8")
-@pytest.mark.parametrize("event", CATALOGUE, ids=ALL_EVENTS)
+@each("event", CATALOGUE)
 def test_identity_stays(event: Event) -> None:
     """Identity fields are kept at every event, and no event replaces one."""
     assert {"session_id", "tenant_id", "run_id", "timestamp", "tool_name", "tool_call_id"} <= IDENTITY_FIELDS
@@ -441,7 +440,7 @@ def test_identity_stays(event: Event) -> None:
 
 
 @pytest.mark.rule("EVT-8")
-@pytest.mark.parametrize("event", CATALOGUE, ids=ALL_EVENTS)
+@each("event", CATALOGUE)
 def test_all_fields_have_a_side(event: Event) -> None:
     """Each described field of an event is either replaced or kept; all other fields are custom."""
     described = set(payload_model(event.name).model_fields)

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 from amplifier_hooks import payloads
 from amplifier_hooks.events import ALL_EVENTS, CATALOGUE, Event, payload_model
 from amplifier_hooks.payloads import ErrorInfo, Payload, ToolPayload
+from tests.cases import each
 
 WHERE_AND_WHEN = {"session_id": "s-1", "timestamp": "2026-01-31T12:00:00.250000+00:00"}
 TOOL = {"tool_name": "Write", "tool_call_id": "c-1", "tool_input": {"file_path": "a.py"}}
@@ -28,7 +29,7 @@ REQUIRED = [(name, field) for name, fields in MINIMUM.items() for field in field
 
 
 @pytest.mark.rule("EVT-1")
-@pytest.mark.parametrize("event", CATALOGUE, ids=ALL_EVENTS)
+@each("event", CATALOGUE)
 def test_model_of_each(event: Event) -> None:
     """Every row names a pydantic model that lets further fields through and makes a schema."""
     model = payload_model(event.name)
@@ -54,14 +55,14 @@ def test_no_model_is_left_over() -> None:
 
 
 @pytest.mark.rule("EVT-1")
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@each("model", MODELS)
 def test_fields_are_described(model: type[BaseModel]) -> None:
     """Every field has a description."""
     assert [name for name, field in model.model_fields.items() if not field.description] == []
 
 
 @pytest.mark.rule("EVT-2")
-@pytest.mark.parametrize("name", ALL_EVENTS)
+@each("name", ALL_EVENTS)
 def test_where_and_when(name: str) -> None:
     """Every payload has a session and a time, and fields for agent, run, turn and the event it follows from."""
     fields = payload_model(name).model_fields
@@ -87,7 +88,7 @@ def test_not_utc(when: object) -> None:
 
 
 @pytest.mark.rule("EVT-2")
-@pytest.mark.parametrize("name", ALL_EVENTS)
+@each("name", ALL_EVENTS)
 def test_no_session(name: str) -> None:
     """The session may be empty in requests, in runs, and in events about hooks and modules."""
     domain, _ = name.split(":")

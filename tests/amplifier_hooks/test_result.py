@@ -36,6 +36,7 @@ from amplifier_hooks.result import (
     Scope,
     as_result,
 )
+from tests.cases import each
 from tests.strategies import chains, injections, results
 
 unchecked: Any = HookResult
@@ -195,7 +196,7 @@ def test_any_result_survives_the_upstream_kernel(result: HookResult) -> None:
 
 
 @pytest.mark.rule("RES-2")
-@pytest.mark.parametrize(
+@each(
     ("said", "sentence"),
     [
         ({"action": "modify"}, "modify without data: pass data={…} with the fields to replace"),
@@ -253,7 +254,6 @@ def test_any_result_survives_the_upstream_kernel(result: HookResult) -> None:
         ({"risk_reason": "why"}, "risk_reason without risk: name the risk it is for, one of low, medium, high"),
         ({"risk": "low", "risk_reason": "é" * 1_025}, "risk_reason of 2,050 bytes: say it in 2,048"),
     ],
-    ids=count(),
 )
 def test_impossible_results(said: dict[str, Any], sentence: str) -> None:
     """An answer that cannot be carried out is refused, with a sentence that names the flaw and the remedy."""
@@ -281,8 +281,8 @@ def test_flags_are_flags(field: str, value: object) -> None:
 
 
 @pytest.mark.rule("RES-2")
-@pytest.mark.parametrize("field", WORDS)
-@pytest.mark.parametrize("value", ["", "CONTINUE", "x" * 10_000_000, None, 5, {}, Equal()], ids=lambda v: str(v)[:9])
+@each("field", WORDS)
+@each("value", ["", "CONTINUE", "x" * 10_000_000, None, 5, {}, Equal()])
 def test_words_are_of_the_list(field: str, value: object) -> None:
     """A field with a list of words takes only those, and refuses an object equal to one in a short sentence."""
     if value is FIELD_TABLE[field]:

@@ -33,6 +33,7 @@ from approval_backends.lifecycle import (
     sees,
 )
 from approval_backends.testing import ALLOW, ALWAYS, DENY, LIFETIME, NEVER, ROBIN, a_request, an_answer, verdict_of
+from tests.cases import each
 
 START = Moment(datetime(2026, 1, 1, 12, tzinfo=UTC), 100.0)
 REQUEST = a_request(1, id="r1")
@@ -82,8 +83,8 @@ def code(result: RequestRecord | Refusal) -> str:
 
 
 @pytest.mark.rule("APR-8")
-@pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("status", STATUSES)
+@each("move", MOVES)
+@each("status", STATUSES)
 def test_every_way(status: Status, move: Move) -> None:
     """From every state every move leads to the table's state, or nowhere."""
     in_time, after = WAYS.get((status, move), (None, None))

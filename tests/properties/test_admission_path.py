@@ -19,6 +19,7 @@ from amplifier_hooks import HookRegistry, HookResult, SessionCoordinator
 from amplifier_hooks.act import Act, freeze
 from amplifier_hooks.ports import ActionFacts, ApprovalRequest, Decision, RuleVerdict
 from amplifier_hooks.testing import CollectingAudit, ManualClock, ScriptedApprover
+from tests.conftest import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -297,4 +298,4 @@ class AdmissionPath(RuleBasedStateMachine):
 
 
 TestAdmissionPath = pytest.mark.rule("COO-4", "APR-6", "APR-7", "BCK-6", "DSP-2")(AdmissionPath.TestCase)
-TestAdmissionPath.settings = settings(stateful_step_count=20, max_examples=40)
+TestAdmissionPath.settings = settings(stateful_step_count=20, max_examples=40 if THOROUGH else 15)

@@ -16,6 +16,7 @@ from amplifier_hooks.errors import HookUnavailable
 from amplifier_hooks.ports import RuleVerdict
 from amplifier_hooks.result import CONTINUE
 from amplifier_hooks.testing import CollectingAudit, RecordingContext, ScriptedApprover
+from tests.conftest import THOROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -160,7 +161,7 @@ def names_of(chosen: list[Hook]) -> set[str]:
     return {f"hook {number}" for number, one in enumerate(chosen) if one.report_only}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if THOROUGH else 40, deadline=None)
 @given(st.lists(hooks, max_size=5), st.booleans())
 @example(
     [Hook("hang", "gate", 0, None, None, False, True), Hook("nothing", "gate", 0, None, None, False, False)], False
@@ -191,7 +192,7 @@ class Denying:
         return RuleVerdict(action="deny", rule="everything", risk="high")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 if THOROUGH else 20, deadline=None)
 @given(st.lists(hooks, max_size=4), st.booleans())
 def test_no_call_differs(chosen: list[Hook], fails: bool) -> None:
     """A call through a session comes to the same end, asks the same questions and runs the same input."""

@@ -15,6 +15,7 @@ import pytest
 from amplifier_hooks import HookRegistry
 from amplifier_hooks.definitions import DefinedHooks, TrustStore, WatchedFiles
 from amplifier_hooks.result import Outcome
+from tests.conftest import THOROUGH
 
 pytestmark = pytest.mark.rule("TRU-5", "TRU-7")
 
@@ -185,7 +186,7 @@ async def test_a_file_that_is_swapped_all_the_time(project: Path) -> None:
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        for _ in range(20):
+        for _ in range(20 if THOROUGH else 5):
             assert (await ask(files)).reason == "trusted"
             await asyncio.to_thread(files.refresh)
     finally:

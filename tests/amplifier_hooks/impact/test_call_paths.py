@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from amplifier_hooks.impact.call_paths import CallPaths, matches, may_match, parse_patterns, patched_files
 from amplifier_hooks.impact.places import ANY, ONE, UNKNOWN
 from amplifier_hooks.text.matching import compile_path_glob
+from tests.conftest import THOROUGH
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +164,7 @@ SIGNS = st.sampled_from(["a", "b", ".", "/", UNKNOWN, ANY, ONE])
 
 @pytest.mark.rule("LIB-6", "BCK-9")
 @given(st.lists(PARTS, min_size=1, max_size=4), st.lists(SIGNS, max_size=6), st.data())
-@settings(max_examples=400)
+@settings(max_examples=400 if THOROUGH else 80)
 def test_a_path_with_marks_matches_if_one_that_it_may_become_does(
     parts: list[str], signs: list[str], data: st.DataObject
 ) -> None:

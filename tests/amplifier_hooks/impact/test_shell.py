@@ -22,6 +22,7 @@ from amplifier_hooks.impact.file_facts import ask_file_system
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import FileFact, ImpactPolicy
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, stat
+from tests.cases import each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -493,7 +494,7 @@ def test_wrappers_and_cores_are_as_many_as_the_rule_needs() -> None:
 
 
 @pytest.mark.rule("IMP-1")
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "let 'a[$(rm -rf ~)]=1'",

@@ -14,6 +14,7 @@ from amplifier_hooks.impact.places import sensitive_rows
 from amplifier_hooks.impact.program_rows import FAMILIES, program_rows, read_row
 from amplifier_hooks.impact.tables import load_table
 from amplifier_hooks.impacts import KINDS, MEANINGS
+from tests.cases import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def examples() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.rule("IMP-4")
-@pytest.mark.parametrize(("command", "kinds"), sorted(examples()))
+@each(("command", "kinds"), sorted(examples()))
 def test_every_example_of_a_row_has_exactly_its_kinds(command: str, kinds: str, predict: Predict) -> None:
     """Every example of a row has exactly its kinds."""
     assert predict(command).kinds == frozenset(kinds.split())

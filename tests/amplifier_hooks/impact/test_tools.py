@@ -18,6 +18,7 @@ from amplifier_hooks.impact.tools import predict_impact, tool_kind
 from amplifier_hooks.impacts import FileFact
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, ROOT, stat
 from tests.amplifier_hooks.impact.test_tables import examples
+from tests.cases import each
 
 if TYPE_CHECKING:
     from amplifier_hooks.impacts import CallImpact, ImpactPolicy, Stat
@@ -30,7 +31,7 @@ LOOKING: Final = frozenset(("os", "pathlib", "subprocess", "socket", "shutil", "
 
 
 @pytest.mark.rule("IMP-6")
-@pytest.mark.parametrize(
+@each(
     ("tool", "arguments", "kinds"),
     [
         ("Read", {"file_path": "src/app.py"}, "reads"),

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from amplifier_hooks.impact.tools import predict_impact
 from amplifier_hooks.impacts import FileFact
 from tests.amplifier_hooks.impact.conftest import HOME, POLICY, ROOT
+from tests.cases import each
 
 pytestmark = pytest.mark.rule("IMP-9", "SLF-1")
 
@@ -33,7 +34,7 @@ def unguards(tool: str, arguments: dict[str, Any], folder: str = ROOT) -> bool:
     return any(one.unguards for one in predict_impact(tool, arguments, GUARDED, stat, folder=folder).impacts)
 
 
-@pytest.mark.parametrize(
+@each(
     "command",
     [
         "echo '{}' > .claude/settings.local.json",

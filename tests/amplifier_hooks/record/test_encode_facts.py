@@ -26,6 +26,7 @@ from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.log_files import AuditKey
 from amplifier_hooks.testing import ScriptedApprover
 from amplifier_hooks.text.secrets import is_secret_name
+from tests.cases import each
 from tests.records import facts, kinds
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ REPLACED: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.rule("AUD-4")
 @pytest.mark.fault("F-AUD-11")
-@pytest.mark.parametrize("case", REPLACED)
-@pytest.mark.parametrize("encoder", [PLAIN, HIDING], ids=["plain", "hiding"])
+@each("case", REPLACED)
+@each("encoder", [PLAIN, HIDING])
 def test_values(case: str, encoder: Encoder) -> None:
     """Every type has its rule: the value is written unchanged, as something readable, or as an omission."""
     value, written = REPLACED[case]
@@ -247,8 +248,8 @@ def test_names() -> None:
 
 
 @pytest.mark.rule("AUD-4")
-@pytest.mark.parametrize("secret", TEXTS)
-@pytest.mark.parametrize(
+@each("secret", TEXTS)
+@each(
     "text", ["{}", "use {} now", "a\n{}\nb", "url?key={}&x", '"{}"', "x " * 100 + "{}" + " y" * 100, "é{} ü" + "é" * 60]
 )
 def test_shapes(secret: str, text: str) -> None:

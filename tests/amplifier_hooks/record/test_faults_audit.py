@@ -16,6 +16,7 @@ from amplifier_hooks.record.log import AuditLog
 from amplifier_hooks.record.log_files import AuditKey, file_of, numbers_of
 from amplifier_hooks.record.record_errors import LogUnavailable
 from amplifier_hooks.record.writer import WriteSchedule
+from tests.conftest import THOROUGH
 from tests.disk import FAULTS, FaultyFiles
 from tests.records import entries, facts, kinds
 
@@ -75,7 +76,8 @@ async def test_fails_at_every_call(tmp_path: Path, times: int, error: str) -> No
     """Whichever call fails, once or for ever, acknowledged records are in a log that holds, each once."""
     count = len(await calls_of_scenario(tmp_path / "well.jsonl"))
     assert count > 30
-    for first in range(1, count + 1):
+    ways = sorted(FAULTS)  # every day, each call fails in one of the ways
+    for first in range(1, count + 1) if THOROUGH else range(1 + ways.index(error), count + 1, len(ways)):
         path = tmp_path / f"{first}.jsonl"
         files = FaultyFiles(first, FAULTS[error], times=times)
         acknowledged = await scenario(path, files)

@@ -22,6 +22,7 @@ from amplifier_hooks.record.report import (
     SegmentReport,
 )
 from amplifier_hooks.record.verify import verify
+from tests.cases import each
 from tests.logbook import KEY, LOG, OTHER_KEY, Book, hundred, pinned
 
 if TYPE_CHECKING:
@@ -875,8 +876,8 @@ def test_every_verdict_has_a_meaning() -> None:
 
 
 @pytest.mark.rule("AUD-2")
-@pytest.mark.parametrize("found", Observation, ids=lambda found: found.name)
-@pytest.mark.parametrize("source", ["head", "anchor"])
+@each("found", Observation)
+@each("source", ["head", "anchor"])
 def test_a_head_outweighs_no_finding(found: Observation, source: Any) -> None:
     """A head at the end of a log makes no finding better; only information leaves a log intact."""
     end = HeadComparison(source=source, segment=1, seq=1, matches=True, at_end=True)

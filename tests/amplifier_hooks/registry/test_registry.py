@@ -18,6 +18,7 @@ from amplifier_hooks.events import ALL_EVENTS, CATALOGUE
 from amplifier_hooks.payloads import HookCompletePayload, HookFailedPayload, Payload
 from amplifier_hooks.registry.hook_table import RegistryChange
 from amplifier_hooks.testing import CollectingAudit
+from tests.cases import each
 from tests.hooks import Hands
 from tests.stores import until
 
@@ -74,8 +75,8 @@ async def test_the_ways_in() -> None:
     await registry.emit("tool:pre", CALL)
     assert seen == ["gate", "on", "gate", "on", "observe"]
     assert registry.list_handlers() == {"tool:pre": ["first", "taking part", "gate", "watch", "again"]}
-    for each in undo:
-        each()
+    for take_back in undo:
+        take_back()
     assert registry.list_handlers("PreToolUse") == {"tool:pre": ["taking part", "gate", "watch"]}
 
 
@@ -443,8 +444,8 @@ WAYS: dict[str, Callable[[HookRegistry, str], Any]] = {
 
 
 @pytest.mark.rule("EVT-5")
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("name", ["LLM:POST", "Llm:Post", "llm-post", "llm:post ", "ｌｌｍ:post", "ONMODELRESPONSE"])
+@each("way", WAYS.values())
+@each("name", ["LLM:POST", "Llm:Post", "llm-post", "llm:post ", "ｌｌｍ:post", "ONMODELRESPONSE"])
 def test_a_name_that_reads_like_another_is_refused(way: Callable[[HookRegistry, str], Any], name: str) -> None:
     """No way in takes a name that differs from a known one in its case, separators or characters' form alone."""
     registry = HookRegistry()

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amplifier_hooks.text.secrets import PRIVATE_KEY, SHAPES, Secrets, is_secret_name
+from tests.cases import each
+from tests.conftest import THOROUGH
 from tests.secrets_to_find import FOUND, INNOCENT, PEM, VALUE
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ SECRETS = Secrets(secrets=["correct horse battery"], environment={"MY_TOKEN": "s
 
 
 @pytest.mark.rule("LIB-5")
-@pytest.mark.parametrize(("text", "kind", "secret"), FOUND, ids=lambda value: value[:12])
-@pytest.mark.parametrize("before", ["", "word\n" * 600, "é " * 9_000], ids=len)
+@each(("text", "kind", "secret"), FOUND)
+@each("before", ["", "word\n" * 600, "é " * 9_000])
 def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
     """A span covers exactly the secret, all of it, in every place."""
     text = f"{before}{text} after"
@@ -34,8 +36,8 @@ def test_exactly(text: str, kind: str, secret: str, before: str) -> None:
 
 
 @pytest.mark.rule("LIB-5")
-@pytest.mark.parametrize("text", INNOCENT)
-@pytest.mark.parametrize("beside", ["", f"ghp_{VALUE}"], ids=["alone", "beside one"])
+@each("text", INNOCENT)
+@each("beside", ["", f"ghp_{VALUE}"])
 def test_innocent(text: str, beside: str) -> None:
     """Code, variables, types and masks in the place of a password are no secrets, also beside a secret."""
     whole = f"{text}\n{beside}"
@@ -113,8 +115,8 @@ SPELLINGS: Final[dict[str, Callable[[str], str]]] = {
 
 
 @pytest.mark.rule("LIB-5", "AUD-4")
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("before", ["", "u", "u:"], ids=len)
+@each("spelling", SPELLINGS)
+@each("before", ["", "u", "u:"])
 def test_known_and_encoded(spelling: str, before: str) -> None:
     """A known value is found in every encoding, wherever it stands in the encoded text."""
     found = Secrets(secrets=[KNOWN], environment={})
@@ -142,7 +144,7 @@ def test_every_shape_is_found() -> None:
 
 
 @pytest.mark.rule("LIB-5")
-@settings(max_examples=40)
+@settings(max_examples=40 if THOROUGH else 15)
 @given(st.lists(st.one_of(st.sampled_from([text for text, _, _ in FOUND]), st.text(max_size=90)), max_size=40))
 def test_nothing_left(parts: list[str]) -> None:
     """Without the found secrets the text has no suspect part; the spans are in order."""

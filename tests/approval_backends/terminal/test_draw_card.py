@@ -20,6 +20,7 @@ from approval_backends.terminal.card_pages import text_of
 from approval_backends.terminal.draw_card import MIN_HEIGHT, MIN_WIDTH, STYLES, CardPages, Scene, Sheet, draw, time_left
 from approval_backends.terminal.form import Form, begin, change_arguments, press
 from approval_backends.testing import ALLOW, ALWAYS, DENY, a_request
+from tests.conftest import THOROUGH
 
 UNTIL = datetime(2026, 1, 1, 14, 32, 10, tzinfo=UTC)
 ODD = "\x1b\x9b\x07\x08\r\n\t\u202e\u200b\u00ad\u0301\u0489\U0001f468\U0001f3fd\U0001f1e9字é \\u{}⟨│─"
@@ -91,7 +92,8 @@ def test_answers_that_need_more_or_fewer_lines(label: str) -> None:
     """The card is as high as the screen also in the moment in which the person has read on and the answers change."""
     options = (Option(id="1", label=label, kind="allow_once"), Option(id="2", label="Deny", kind="reject_once"))
     request = a_request(arguments={"command": "line\n" * 12}, options=options)
-    for width, height in itertools.product(range(MIN_WIDTH, 131), (MIN_HEIGHT, 13, 24)):
+    widths = range(MIN_WIDTH, 131, 1 if THOROUGH else 6)
+    for width, height in itertools.product(widths, (MIN_HEIGHT, 13, 24)):
         pages, form = CardPages(), begin(request, 0.0, may_wait=True)
         for _ in range(24):
             form, sheet = draw(form, scene(width, height), pages)

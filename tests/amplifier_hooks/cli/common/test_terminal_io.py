@@ -90,7 +90,15 @@ def test_a_question_that_is_not_answered(command: str, key: str, tmp_path: Path)
 
 
 @pytest.mark.rule("CLI-1")
-@pytest.mark.parametrize("command", ["replay --from claude-code calls.jsonl", "list hooks.yaml", "--help", "doctor"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("replay --from claude-code calls.jsonl", marks=pytest.mark.slow),
+        "list hooks.yaml",
+        "--help",
+        pytest.param("doctor", marks=pytest.mark.slow),
+    ],
+)
 def test_a_reader_that_stops(command: str, tmp_path: Path) -> None:
     """A command whose reader has stopped reading says nothing about it."""
     (tmp_path / "calls.jsonl").write_bytes((ROOT / "examples/replay/session.jsonl").read_bytes())
@@ -107,15 +115,17 @@ def test_a_reader_that_stops(command: str, tmp_path: Path) -> None:
     ("command", "option"),
     [("serve --web --port", "--port"), ("serve --api --api-port", "--api-port"), ("runs serve . --port", "--port")],
 )
-def test_a_port_that_is_taken(command: str, option: str, tmp_path: Path) -> None:
+def test_a_port_that_is_taken(command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that finds its port taken names the port, and the option that chooses another."""
+    environment = {"HOME": os.fspath(tmp_path), "XDG_STATE_HOME": os.fspath(tmp_path / "state")}
+    monkeypatch.chdir(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        told = run(f"{PROGRAM} {command} {port}", tmp_path)
+        told = CliRunner().invoke(app, [*command.split(), str(port)], env=environment)
     expected = (
         f"another program listens at 127.0.0.1:{port}; stop it, or name another port: {option} 0 takes a free one"
     )
-    assert (told.returncode, told.stderr.decode().strip().endswith(expected)) == (1, True), told.stderr
+    assert (told.exit_code, told.stderr.strip().endswith(expected)) == (1, True), told.stderr
 
 
 @pytest.mark.rule("CLI-1")

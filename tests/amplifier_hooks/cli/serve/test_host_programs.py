@@ -140,6 +140,11 @@ def served(folder: Path, *arguments: str) -> Iterator[Path]:
     assert process.returncode == 0
 
 
+def second_server(folder: Path, path: Path, *arguments: str) -> Result:
+    """Return the end of a command in this process that cannot serve."""
+    return CliRunner().invoke(app, ["serve", "--socket", os.fspath(path), *arguments], env=environment(folder))
+
+
 def bridged(path: Path, command: str, session: str = "s") -> dict[str, Any]:
     """Return the server's answer about this command, over the real bridge, which a program of its own starts."""
     question = {
@@ -157,16 +162,21 @@ def bridged(path: Path, command: str, session: str = "s") -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.rule("DIA-2", "CLI-1")
+@pytest.mark.rule("BCK-6", "CLI-1", "DIA-2", "SLF-2")
 def test_programs_are_answered_with_a_registry_of_ones_own(tmp_path: Path) -> None:
-    """The hooks of the registry that was named decide, the socket is this user's alone, and the record is kept."""
-    with served(tmp_path, "--hooks", "guards:registry", "--record", os.fspath(tmp_path / "record.jsonl")) as path:
+    """The named hooks and rules decide, the socket is this user's, and the record tells of an operator's option."""
+    rule = {"id": "no-search", "action": "deny", "tool": "Bash", "command": "find *", "reason": "not here"}
+    (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
+    options = ("--rules", os.fspath(tmp_path / "rules.yaml"), "--record", os.fspath(tmp_path / "record.jsonl"))
+    with served(tmp_path, "--hooks", "guards:registry", "--no-self-protection", *options) as path:
         assert path.stat().st_mode & 0o077 == 0
         assert bridged(path, "rm -rf /")["hookSpecificOutput"]["permissionDecision"] == "deny"
+        assert bridged(path, "find .")["hookSpecificOutput"]["permissionDecision"] == "deny"
         assert bridged(path, "ls") == {}
+        assert bridged(path, f"echo > {tmp_path}/amplifier-hooks.yaml") == {}
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "record.jsonl").read_text().splitlines()]
     assert "tool.denied" in kinds
-    assert "log.closed" in kinds
+    assert {"log.closed", "self_protection.off"} <= set(kinds)
     assert not path.exists()
 
 
@@ -195,15 +205,6 @@ def test_programs_do_not_take_off_their_guard(tmp_path: Path) -> None:
             assert "self-protection" in str(answer), command
         assert bridged(path, f"cat {tmp_path}/hooks.yaml") == {}
     assert "self_protection.off" not in record.read_text()
-
-
-@pytest.mark.rule("SLF-2")
-def test_an_operator_switches_self_protection_off(tmp_path: Path) -> None:
-    """An option of the operator lets programs change what guards them, and the record of each session says so."""
-    record = tmp_path / "record.jsonl"
-    with served(tmp_path, "--no-self-protection", "--record", os.fspath(record)) as path:
-        assert bridged(path, f"echo > {tmp_path}/amplifier-hooks.yaml") == {}
-    assert '"self_protection.off"' in record.read_text()
 
 
 @pytest.mark.slow
@@ -322,40 +323,18 @@ def test_the_server_listens_where_programs_post(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        argv = [
-            sys.executable,
-            "-m",
-            "amplifier_hooks",
-            "serve",
-            "--socket",
-            os.fspath(tmp_path / "run" / "hooks.sock"),
-        ]
-        second = subprocess.run(
-            argv, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False
-        )
-        assert second.returncode == 1
+        second = second_server(tmp_path, tmp_path / "run" / "hooks.sock")
+        assert second.exit_code == 1
         assert f"port {port}, to which programs post" in second.stderr
         with served(tmp_path, "--http", "0") as path:
             assert bridged(path, "ls") == {}
 
 
-@pytest.mark.rule("BCK-6")
-def test_rules_decide_without_a_person(tmp_path: Path) -> None:
-    """A file of rules decides before an approver is asked."""
-    rule = {"id": "no-removal", "action": "deny", "tool": "Bash", "reason": "not here"}
-    (tmp_path / "rules.yaml").write_text(json.dumps({"version": 1, "rules": [rule]}))
-    with served(tmp_path, "--rules", os.fspath(tmp_path / "rules.yaml")) as path:
-        assert bridged(path, "ls")["hookSpecificOutput"]["permissionDecision"] == "deny"
-
-
 def test_a_socket_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
     """A second server at the same socket says so and ends, and the first goes on."""
     with served(tmp_path, "--hooks", "guards") as path:
-        second = subprocess.run(
-            [sys.executable, "-m", "amplifier_hooks", "serve", "--socket", os.fspath(path), "--record", "other.jsonl"],
-            cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert second.returncode == 1
+        second = second_server(tmp_path, path, "--record", os.fspath(tmp_path / "other.jsonl"))
+        assert second.exit_code == 1
         assert "another server answers" in second.stderr
         assert bridged(path, "ls") == {}
 
