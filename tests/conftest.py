@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -121,25 +122,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
 
-@pytest.fixture(autouse=True)
-def _spoil(request: pytest.FixtureRequest) -> Generator[None]:
-    """Run every test under spoiling hooks, except those marked `unspoilt`."""
-    if request.config.getoption("--no-spoil") or request.node.get_closest_marker("unspoilt"):
-        yield
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run every test under spoiling hooks, except those marked `unspoilt`; leave its process without a mark.
+
+    A bridge that a test starts marks the test's process as guarded.
+    """
+    from amplifier_hooks.programs.guarded_processes import marks_folder
     from amplifier_hooks.testing import spoil_events
 
-    with spoil_events():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _unmark() -> Generator[None]:
-    """Remove the mark that a bridge started by a test leaves on the test's process."""
-    yield
-    from amplifier_hooks.programs.guarded_processes import marks_folder
-
-    (marks_folder() / str(os.getpid())).unlink(missing_ok=True)
+    plain = item.config.getoption("--no-spoil") or item.get_closest_marker("unspoilt")
+    try:
+        with nullcontext() if plain else spoil_events():
+            return (yield)
+    finally:
+        (marks_folder() / str(os.getpid())).unlink(missing_ok=True)
 
 
 @pytest.hookimpl(wrapper=True)

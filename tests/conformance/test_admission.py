@@ -44,12 +44,12 @@ def without_points() -> Mapping[str, Attack]:
     }
 
 
-def cases(attacks: Mapping[str, Attack]) -> list[Any]:
-    """Return every entry point with each of these attacks that it can meet."""
+def cases(attacks: Mapping[str, Attack], *, often: int = 1) -> list[Any]:
+    """Return every entry point with each of these attacks that it can meet; one in `often` of them runs every day."""
     found = []
-    for entry, kind in ENTRIES.items():
-        for name, attack in attacks.items():
-            marks = [pytest.mark.slow] * kind.slow
+    for row, (entry, kind) in enumerate(ENTRIES.items()):
+        for column, (name, attack) in enumerate(attacks.items()):
+            marks = [pytest.mark.slow] * (kind.slow or (row + column) % often > 0)
             if attack.needs.isdisjoint(kind.cannot):
                 found.append(pytest.param(entry, attack, id=f"{entry}-{name}", marks=marks))
     return found
@@ -73,7 +73,7 @@ async def test_attack(entry: str, attack: Attack, tmp_path: Path) -> None:
             assert attack.causes.intersection(scene.causes)
 
 
-@pytest.mark.parametrize(("entry", "attack"), cases(without_points()))
+@pytest.mark.parametrize(("entry", "attack"), cases(without_points(), often=3))
 async def test_control(entry: str, attack: Attack, tmp_path: Path) -> None:
     """An act that no attack disturbs has its effect, exactly as it was shown."""
     async with opened(ENTRIES[entry](), tmp_path, armed=False, durable=attack.durable) as scene:

@@ -113,9 +113,10 @@ def test_demo_in_terminal(tmp_path: Path, answer: str, provider: str) -> None:
 
 
 @pytest.mark.rule("CLI-1")
-def test_demo_keeps_the_record(tmp_path: Path) -> None:
+def test_demo_keeps_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo keeps the record in the named file, readable by its owner only, and overwrites nothing."""
-    assert run("demo", "--no-input", "--record", "mine.jsonl", folder=tmp_path).returncode == 0
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["demo", "--no-input", "--record", "mine.jsonl"]).exit_code == 0
     record = tmp_path / "mine.jsonl"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     kinds = [json.loads(line)["kind"] for line in record.read_text().splitlines()]
