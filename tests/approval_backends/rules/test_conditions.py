@@ -257,7 +257,7 @@ def test_other_arguments_beside_a_path(project: Path, arguments: dict[str, Any],
     assert judged("allow", "src/**", project, more=more, path="src/a.py", **arguments) is allowed
 
 
-TOO_LONG = "link/" * 2_000 + ".env"
+TOO_LONG = "link/" * 900 + ".env"
 PAGE = "<p>one</p>\n<p>two</p>\n" * 5_000
 
 

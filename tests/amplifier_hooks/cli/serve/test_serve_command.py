@@ -53,13 +53,16 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str]
             process.wait(SOON)
 
 
-@pytest.mark.rule("CLI-1", "BCK-2", "WIR-1", "WIR-11")
+@pytest.mark.rule("BCK-2", "BCK-9", "CLI-1", "DSP-11", "WIR-1", "WIR-11")
 @pytest.mark.fault("F-WS-16")
 def test_serve(tmp_path: Path) -> None:
-    """A gateway over a file shows requests of another process; only the owner can read its token, until its end."""
+    """A gateway shows a file's requests, hides its token, and names the hooks and rules that stop no act."""
     tmp_path.chmod(0o700)
-    store = tmp_path / "approvals.db"
-    with serving(tmp_path, "--store", str(store), "--user", "Mara") as (process, said):
+    store, hooks, rules = (tmp_path / name for name in ("approvals.db", "hooks.yaml", "rules.yaml"))
+    hooks.write_text("version: 1\nlibrary:\n  protected_paths: {report_only: true}\n")
+    rules.write_text("version: 1\nreport_only: true\nrules:\n- {id: all, action: deny, tool: '*'}\n")
+    programs = ("--programs", "--socket", str(tmp_path / "hooks.sock"), "--hooks", str(hooks), "--rules", str(rules))
+    with serving(tmp_path, "--store", str(store), "--user", "Mara", *programs) as (process, said):
         file = Path(said["token_file"])
         token = json.loads(file.read_text())["token"]
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -75,6 +78,8 @@ def test_serve(tmp_path: Path) -> None:
         assert said["address"] in err
         assert f"To sign in, open this file in a browser: {file.with_suffix('.html')}\n" in err
         assert f"cat {file}\n" in err
+        for name in ("protected_paths", str(rules)):
+            assert f"{name} is report-only: it stops nothing" in err
         assert not list(file.parent.glob("gateway-*"))
 
 
@@ -211,17 +216,3 @@ def test_the_api_is_served(tmp_path: Path) -> None:
     assert [(facts["by"], facts["tenant"]) for facts in made_of] == [("ci", "acme")]
     assert made_of[0]["bearer"].startswith("tok_")  # which token it was can be read
     assert "acme" in run("token", "list")
-
-
-@pytest.mark.rule("DSP-11", "BCK-9")
-def test_serve_names_the_hooks_that_stop_nothing(tmp_path: Path) -> None:
-    """A server of programs names the report-only hooks and rules as it starts."""
-    hooks, rules = tmp_path / "hooks.yaml", tmp_path / "rules.yaml"
-    hooks.write_text("version: 1\nlibrary:\n  protected_paths: {report_only: true}\n")
-    rules.write_text("version: 1\nreport_only: true\nrules:\n- {id: all, action: deny, tool: '*'}\n")
-    files = ("--hooks", str(hooks), "--rules", str(rules), "--store", str(tmp_path / "approvals.db"))
-    with serving(tmp_path, "--programs", "--socket", str(tmp_path / "hooks.sock"), *files) as (process, _said):
-        process.send_signal(signal.SIGTERM)
-        _out, err = process.communicate(timeout=SOON)
-    for name in ("protected_paths", str(rules)):
-        assert f"{name} is report-only: it stops nothing" in err
