@@ -109,13 +109,18 @@ async def list_(
     for one in stops:
         print_error(stop_line(one))
     if as_json:
-        print_json(records)
+        print_json([record_facts(record) for record in records])
         return
     ids = [record.id for record in records]
     for record in records:
         typer.echo("\n".join(line_of(record, now, ids)))
     if not records:
         print_error("Nothing waits for an answer." if not everything else "There are no requests.")
+
+
+def record_facts(record: RequestRecord) -> dict[str, Any]:
+    """Return a request as the store has it, with the id by which it is answered."""
+    return {"id": record.id, **asdict(record)}
 
 
 @app.command()
@@ -136,7 +141,7 @@ async def show(request: Id, *, store: Store = None, tenant: Tenant = None, as_js
         events = await desk.broker.events(record.id, desk.viewer)
         now = await desk.broker.store.now()
     if as_json:
-        print_json({**asdict(record), "events": events})
+        print_json({**record_facts(record), "events": events})
     else:
         typer.echo("\n".join(card(record, now, events)))
 
@@ -317,7 +322,7 @@ async def answer(
         raise Trouble(f"This answer did not count: {resolution.refusal.reason}.")
     after = resolution.record or record
     if as_json:
-        print_json(after)
+        print_json(record_facts(after))
     else:
         tool, who = inline(after.request.tool), inline(after.request.agent)
         typer.echo(f"{inline(option.label)}: {tool} for {who}, request {inline(after.id)}, digest {after.digest[:12]}")
