@@ -156,6 +156,7 @@ class Notify(ReadyMade[NotifySettings]):
                     secrets=tuple(secret.get_secret_value() for secret in self.settings.secrets),
                     reach=reach,
                     codec=_IgnoredReply(),
+                    retry_within=self.settings.seconds,
                 )
             except InvalidRegistration as problem:
                 raise InvalidHookSettings(self.name, (f"'webhook': {problem}",)) from None

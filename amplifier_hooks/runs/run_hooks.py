@@ -405,6 +405,7 @@ class BlueprintHook:
                 method=entry.method,
                 headers=self._headers(),
                 reach=kit.reach,
+                retry_within=entry.timeout_seconds,
             )
         function = kit.find(entry.target)
         if not callable(function):

@@ -182,7 +182,8 @@ def build_http(definition: HookDefinition, around: BuildContext) -> Callable[...
     secrets = (*config.secret, *(around.variable(name) for name in config.secret_env))
     headers = {**config.headers, **{name: around.variable(value) for name, value in config.headers_env.items()}}
     reach = AllowedUrls(networks=config.networks, ports=config.ports, http=config.plain_http)
-    return WebhookHook(url=config.url, secrets=secrets, headers=headers, reach=reach)
+    within = definition.timeout_ms / 1000 if definition.timeout_ms else WEBHOOK_TIMEOUT
+    return WebhookHook(url=config.url, secrets=secrets, headers=headers, reach=reach, retry_within=within)
 
 
 def agent_builder(runs: AgentRuns) -> Callable[[HookDefinition, BuildContext], Callable[..., Any]]:

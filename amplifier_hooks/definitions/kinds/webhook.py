@@ -214,13 +214,22 @@ MOST_TENANTS: Final = 1_024
 """Tenants whose failures are counted, at most; beyond that, the one whose last failure is oldest is dropped."""
 
 
+@define
+class TenantFailures:
+    """Failures in a row of one tenant's calls."""
+
+    failures: int = 0
+    until: float = 0.0
+    """Time at which an open circuit lets one call through."""
+
+
 @define(eq=False)
 class Circuit:
     """Circuit breaker of one service. Call `enter` before a request, then `record_success` or `record_failure`."""
 
     clock: Callable[[], float]
-    _rows: dict[str, tuple[int, float]] = field(factory=dict, init=False)
-    """Failures in a row, and the time at which an open circuit lets one call through, by tenant."""
+    _rows: dict[str, TenantFailures] = field(factory=dict, init=False)
+    """Failures by tenant; a tenant whose last call succeeded has no entry."""
 
     def __len__(self) -> int:
         """Return the number of tenants with failures."""
@@ -228,13 +237,13 @@ class Circuit:
 
     def enter(self, tenant: str = "") -> None:
         """Raise `HookUnavailable` while the circuit is open for a tenant; once it has cooled, let one call through."""
-        failures, until = self._rows.get(tenant, (0, 0.0))
-        if failures < FAILURES:
+        row = self._rows.get(tenant)
+        if row is None or row.failures < FAILURES:
             return
         now = self.clock()
-        if now < until:
-            raise HookUnavailable(f"it failed {failures} times in a row; tried again in {until - now:.0f} s")
-        self._rows[tenant] = failures, now + COOLING
+        if now < row.until:
+            raise HookUnavailable(f"it failed {row.failures} times in a row; tried again in {row.until - now:.0f} s")
+        row.until = now + COOLING
 
     def record_success(self, tenant: str = "") -> None:
         """Record that the service answered, and close the circuit."""
@@ -242,14 +251,23 @@ class Circuit:
 
     def record_failure(self, tenant: str = "") -> None:
         """Record that the service did not answer, and open the circuit after `FAILURES` of these in a row."""
-        failures, _ = self._rows.pop(tenant, (0, 0.0))
-        self._rows[tenant] = failures + 1, self.clock() + COOLING  # as the last one
+        row = self._rows.pop(tenant, None) or TenantFailures()
+        row.failures += 1
+        if row.failures >= FAILURES:
+            row.until = self.clock() + COOLING
+        self._rows[tenant] = row  # as the last one
         if len(self._rows) > MOST_TENANTS:
             del self._rows[next(iter(self._rows))]
 
 
 WEBHOOK_TIMEOUT: Final = 10.0
-"""Default timeout of a service in seconds."""
+"""Default timeout of a service in seconds, all tries together."""
+
+TRIES: Final = 3
+FIRST_WAIT: Final = 0.1
+"""Seconds before the second try; four times as long before the third."""
+
+WORTH_A_RETRY: Final = frozenset({429, 500, 502, 503, 504})
 
 MOST_RESOLVERS: Final = 256
 """Tenants that have resolver threads of their own, at most."""
@@ -284,6 +302,14 @@ def _checked_secrets(given: Iterable[str]) -> tuple[str, ...]:
     return secrets
 
 
+class Retryable(HookFailed):
+    """A failure that may pass. `after` is the wait in seconds that the service asks for."""
+
+    def __init__(self, problem: str, after: float = 0.0) -> None:
+        self.after = after
+        super().__init__(problem)
+
+
 @lru_cache(maxsize=MOST_RESOLVERS)
 def _resolver(_tenant: str) -> DaemonPool:
     """Return the threads that resolve one tenant's host names: a lookup that hangs delays no other work or tenant."""
@@ -301,7 +327,8 @@ class WebhookHook:
     """A web service as a handler: register it with a timeout, by default `WEBHOOK_TIMEOUT`. Raises `MissingExtra`.
 
     It follows no redirects, and uses neither proxies nor netrc nor cookies of the environment. A service that failed
-    several times in a row for a tenant gets no requests of that tenant for a while.
+    several times in a row for a tenant gets no requests of that tenant for a while. A request that failed for a passing
+    reason is repeated under its id, within `retry_within` seconds.
     """
 
     url: str
@@ -310,6 +337,7 @@ class WebhookHook:
     reach: AllowedUrls = PUBLIC
     method: str = "POST"
     codec: Codec = NATIVE
+    retry_within: float = WEBHOOK_TIMEOUT
     verify: ssl.SSLContext | None = field(default=None, repr=False)
     """TLS context with the trusted certificates; None trusts those of the operating system."""
     clock: Callable[[], float] = time.monotonic
@@ -346,14 +374,29 @@ class WebhookHook:
         """Send a body under an id, for a tenant, and return the body of the answer. Raises as a call does."""
         self.circuit.enter(tenant)
         try:
-            answer = await self._send(request_id, body, tenant)
+            answer = await self._ask_with_retries(request_id, body, tenant)
         except (HookError, asyncio.CancelledError):  # cancelled: the service took too long for its caller
             self.circuit.record_failure(tenant)
             raise
         self.circuit.record_success(tenant)
         return answer
 
-    async def _send(self, request_id: str, body: bytes, tenant: str) -> bytes:
+    async def _ask_with_retries(self, request_id: str, body: bytes, tenant: str) -> bytes:
+        """Send a request, repeat it after failures that may pass, and return the body of the answer."""
+        end = self.clock() + self.retry_within
+        wait = FIRST_WAIT
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._send_once(request_id, body, tenant)
+            except Retryable as failure:
+                pause = max(wait, failure.after)
+                if not left or self.clock() + pause >= end:
+                    raise
+            await asyncio.sleep(pause)
+            wait *= 4
+        raise AssertionError("unreachable")
+
+    async def _send_once(self, request_id: str, body: bytes, tenant: str) -> bytes:
         trusted = await _resolver(tenant).run(_ssl_context)
         import httpx2  # in that thread, the first time
 
@@ -362,7 +405,7 @@ class WebhookHook:
         try:
             found = await (partial(resolve, tenant=tenant) if self.resolve is None else self.resolve)(host, port)
         except OSError as error:
-            raise HookFailed(f"its name cannot be resolved ({type(error).__name__})") from None
+            raise Retryable(f"its name cannot be resolved ({type(error).__name__})") from None
         address = self.reach.choose_address(host, scheme, found)
         target = httpx2.URL(self.url).copy_with(host=address, port=port)
         headers = {**self.headers, **self._signed_headers(request_id, body), "host": self.parts.netloc}
@@ -380,11 +423,13 @@ class WebhookHook:
             ):
                 return await self._read(response, request_id)
         except httpx2.TransportError as error:
-            raise HookFailed(f"it cannot be reached ({type(error).__name__})") from None
+            raise Retryable(f"it cannot be reached ({type(error).__name__})") from None
         except httpx2.HTTPError as error:
             raise HookFailed(f"its answer cannot be read ({type(error).__name__})") from None
 
     async def _read(self, response: httpx2.Response, request_id: str) -> bytes:
+        if response.status_code in WORTH_A_RETRY:
+            raise Retryable(f"it answered with status {response.status_code}", _retry_after(response.headers))
         if response.status_code != 200:  # noqa: PLR2004  # the only status with an answer
             raise HookFailed(f"it answered with status {response.status_code}; only 200 is an answer")
         if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -447,3 +492,11 @@ def _ssl_context() -> ssl.SSLContext:
         with suppress(ImportError):
             import_module(name)
     return httpx2.create_ssl_context(trust_env=False)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that `Retry-After` asks for; a date, which no deadline of ours could meet, is infinity."""
+    asked = headers.get("retry-after")
+    if asked is None:
+        return 0.0
+    return float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 10 else float("inf")  # noqa: PLR2004  # digits

@@ -458,7 +458,7 @@ def test_a_service_from_a_definition(hooks: DefinedHooks) -> None:
     [one] = hooks.registry.hooks()
     service = one.handler.func  # type: ignore[attr-defined]  # what is called there is a service
     assert service.secrets == ("whsec_dHdv", "whsec_b25l")
-    assert service.headers == {"X-Key": "k"}
+    assert (service.headers, service.retry_within) == ({"X-Key": "k"}, 3.0)
     assert one.trust_level == "external"
 
 
