@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import os
 import socket
 import time
 from http import HTTPStatus
@@ -161,28 +160,27 @@ class Gateway(ClientHub):
             return self
         await self._waiting.refresh()
         host, port = self._address
-        listening = _bound_socket(host, port)
+        self._gate = Gate(self.approvers, self._own_names())  # a client may know a port that was given
+        self._server = await serve(
+            self._handle,
+            host,
+            port,
+            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+            process_request=self._request,
+            create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
+            compression=None,
+            max_size=MAX_MESSAGE,
+            max_queue=4,
+            open_timeout=self.bounds.authenticate_within,
+            ping_interval=self.bounds.ping_every,
+            ping_timeout=self.bounds.ping_every,
+            close_timeout=1,
+            server_header=None,
+            logger=QuietLog(logging.getLogger(f"{__name__}.websockets"), {}),
+        )
+        [listening] = self._server.sockets
         self._address = (host, listening.getsockname()[1])
         self._gate = Gate(self.approvers, self._own_names())
-        try:
-            self._server = await serve(
-                self._handle,
-                sock=listening,
-                process_request=self._request,
-                create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
-                compression=None,
-                max_size=MAX_MESSAGE,
-                max_queue=4,
-                open_timeout=self.bounds.authenticate_within,
-                ping_interval=self.bounds.ping_every,
-                ping_timeout=self.bounds.ping_every,
-                close_timeout=1,
-                server_header=None,
-                logger=QuietLog(logging.getLogger(f"{__name__}.websockets"), {}),
-            )
-        except BaseException:
-            listening.close()
-            raise
         self._follow()
         return self
 
@@ -250,26 +248,6 @@ class Gateway(ClientHub):
         host, port = self._address
         there = local_names(port, f"[{host}]" if ":" in host else host)
         return {*self._names, *(there if is_loopback(host) else ())}
-
-
-def _bound_socket(host: str, port: int) -> socket.socket:
-    """Return a bound socket, so that the port is known before a client can connect.
-
-    The socket names its protocol, because asyncio only then sends small messages at once.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-    except OSError as error:
-        sock.close()
-        raise type(error)(error.errno, error.strerror, f"{host}:{port}") from None
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 def is_loopback(host: str) -> bool:
