@@ -157,8 +157,8 @@ class StoreApprovals(AsUpstream):
         return await self.broker.resume(tenant, session)
 
     async def end_session(self, tenant: str, session: str, reason: str, *, final: bool) -> None:
-        """Withdraw the open requests of a session, and end its grants; see `Broker.end_session`."""
-        await self.broker.end_session(tenant, session, reason, final=final)
+        """Withdraw the open requests of a session, and end its grants; see `ApprovalStore.end_session`."""
+        await self.broker.store.end_session(tenant, session, reason, final=final)
 
     async def mark_recorded(self, request_id: str, number: int = 0) -> None:
         """Note that the audit has every event of a request up to this number, or every change that was seen here."""

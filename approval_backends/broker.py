@@ -378,15 +378,6 @@ class Broker(Openable):
         await self.store.expire_due()
         return await self.store.begin_session(tenant, session)
 
-    async def end_session(
-        self, tenant: str, session: str, reason: str = "the session ended", *, final: bool = True
-    ) -> list[RequestRecord]:
-        """Withdraw the open requests and end the session's grants.
-
-        Unless `final`, a session with open requests does not end: they belong to other workers.
-        """
-        return await self.store.end_session(tenant, session, reason, final=final)
-
 
 def _frozen_copy(arguments: Mapping[str, Any] | None) -> Any:
     """Return a copy that no other code can change.

@@ -311,7 +311,7 @@ async def test_cancelled_in_the_same_tick(kind: str, seeds: int, tmp_path: Path)
             claimed = await RacingApprovals(broker=broker).claim(request.id, request.digest)
             assert claimed is not task.cancelled()
             seen.add(claimed)
-            await broker.end_session("acme", "session-1")
+            await broker.store.end_session("acme", "session-1")
     assert False in seen
 
 

@@ -286,7 +286,7 @@ async def test_kept_grants(subject: StoreSubject, scope: Scope) -> None:
     await broker.submit(request)
     assert await decided(broker, request, ALWAYS)
     assert isinstance(await broker.claim(request.id, request.digest), RequestRecord)
-    await broker.end_session("acme", "session-1")
+    await broker.store.end_session("acme", "session-1")
     later = replace(request, session="session-2")
     assert await broker.match_grants(later) is not None
     await subject.advance(100)
@@ -303,7 +303,7 @@ async def test_end_of_a_session(subject: StoreSubject) -> None:
         await broker.submit(request)
     waiting = [asyncio.ensure_future(broker.wait(request.id)) for request in requests]
     assert await decided(broker, requests[0])
-    ended = await broker.end_session("acme", "session-1", "closed")
+    ended = await broker.store.end_session("acme", "session-1", "closed")
     assert len(ended) == 5
     assert {record.status for record in await asyncio.gather(*waiting)} <= {"approved", "cancelled"}
     stored = [await subject.store.get(request.id) for request in requests]
