@@ -168,7 +168,7 @@ def test_edited_arguments() -> None:
     person.types("e")
     person.sees('"path": "a.txt"', "what would run instead")
     person.types("x\x13")
-    person.sees("line 1: Expecting value")
+    person.sees("Line 1, column 1: Expecting value")
     person.types("\x7f\x1b[B\x05\x1b[D\x7f\x7f\x7fmd\x13")
     person.sees('-\u0020│   "path": "a.txt"', '+ │   "path": "a.md"', "Allow edited")
     person.selects("a", "a Allow edited")
