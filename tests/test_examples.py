@@ -98,7 +98,7 @@ def test_example(example: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", ["from_files", "over_http"])
 def test_tenants(example: str, tmp_path: Path) -> None:
     """The hooks of two tenants and of the operator run in the stated order, and a failure of one affects no other."""
-    plays_here(FOLDER / "tenants" / f"{example}.py", tmp_path)
+    plays(FOLDER / "tenants" / f"{example}.py", tmp_path)
 
 
 @pytest.mark.rule("RUN-1", "RUN-2", "RUN-5", "RUN-6", "RUN-9", "RUN-11", "RUN-12")
