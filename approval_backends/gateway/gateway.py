@@ -161,24 +161,27 @@ class Gateway(ClientHub):
         await self._waiting.refresh()
         host, port = self._address
         self._gate = Gate(self.approvers, self._own_names())  # a client may know a port that was given
-        self._server = await serve(
-            self._handle,
-            host,
-            port,
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            process_request=self._request,
-            create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
-            compression=None,
-            max_size=MAX_MESSAGE,
-            max_queue=4,
-            open_timeout=self.bounds.authenticate_within,
-            ping_interval=self.bounds.ping_every,
-            ping_timeout=self.bounds.ping_every,
-            close_timeout=1,
-            server_header=None,
-            logger=QuietLog(logging.getLogger(f"{__name__}.websockets"), {}),
-        )
-        [listening] = self._server.sockets
+        try:
+            self._server = await serve(
+                self._handle,
+                host,
+                port,
+                family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+                process_request=self._request,
+                create_connection=self._new_connection,  # type: ignore[arg-type]  # it is only called
+                compression=None,
+                max_size=MAX_MESSAGE,
+                max_queue=4,
+                open_timeout=self.bounds.authenticate_within,
+                ping_interval=self.bounds.ping_every,
+                ping_timeout=self.bounds.ping_every,
+                close_timeout=1,
+                server_header=None,
+                logger=QuietLog(logging.getLogger(f"{__name__}.websockets"), {}),
+            )
+        except OSError as error:  # asyncio's error does not name the address as a field
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from None
+        listening, *_ = self._server.sockets
         self._address = (host, listening.getsockname()[1])
         self._gate = Gate(self.approvers, self._own_names())
         self._follow()
