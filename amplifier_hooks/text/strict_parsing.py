@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+"""A text, which ends with the whole if it has no end of its own, or a bracket."""
 
 
 def load_json(text: str | bytes, *, deepest: int | None = None, **readers: Any) -> Any:

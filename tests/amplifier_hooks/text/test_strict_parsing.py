@@ -58,6 +58,13 @@ def test_json_that_is_too_deep() -> None:
 
 
 @pytest.mark.rule("DIA-11")
+def test_a_text_without_an_end_is_read_once() -> None:
+    """Quotes behind backslashes in a text that never ends begin no search of their own, so a megabyte takes no time."""
+    with pytest.raises(ValueError, match="Unterminated"):
+        load_json("[1, [" + '"' + '\\"[' * 500_000, deepest=64)
+
+
+@pytest.mark.rule("DIA-11")
 @pytest.mark.parametrize(
     ("text", "deepest"),
     [("[[], [], [], []]", 2), ("[[], [[[]]]]", 4), ("[[[[], [[]]]]]", 5), ('{"a": {}, "b": [{}]}', 3), ("[]", 1)],
