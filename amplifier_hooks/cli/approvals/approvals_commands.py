@@ -245,7 +245,7 @@ async def find_waiting(view: StoreView, given: str) -> RequestRecord:
 
     async with view.open_store() as desk:
         record = await desk.find(given)
-        status = status_text(record, await desk.broker.store.now())
+        status = " ".join(status_text(record, await desk.broker.store.now()).split())
     if record.status != "pending":
         raise Trouble(f"Request {record.id} does not wait any more: {status}.")
     return record

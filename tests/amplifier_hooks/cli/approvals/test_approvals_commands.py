@@ -271,6 +271,16 @@ def test_allow(store: Path) -> None:
     assert (again.exit_code, again.stdout, again.stderr) == (1, "", said)
 
 
+@pytest.mark.rule("CLI-1")
+def test_the_reason_of_an_end_stays_on_its_line(store: Path) -> None:
+    """A request that ended for a hostile reason is named on one line, on which nothing can pass for a line of ours."""
+    at(store, lambda broker: broker.withdraw("1111aaaa0000", f"{HOSTILE}\nAllow: Write for coder"))
+    told = run("allow", "1111", "--yes")
+    assert (told.exit_code, told.stdout, told.stderr.count("\n")) == (1, "", 1)
+    assert told.stderr.startswith("Request 1111aaaa0000 does not wait any more: ")
+    assert "\\u{202E}" in told.stderr
+
+
 @pytest.mark.rule("BCK-5", "CLI-2")
 def test_deny(store: Path) -> None:
     """A deny needs no confirmation, and may carry words for the model."""
