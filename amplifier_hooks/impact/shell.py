@@ -356,6 +356,8 @@ class ShellWalk:
                 self._give_up("the shell's grammar does not read it", state)
             if "\0" in text:
                 self._give_up("a sign that some shells drop", state)
+            if joined and ("#" in text or "'" in text):
+                self._give_up("lines that shells join neither in a comment nor between single quotes", state)
             if "<<" in text and (misread := find_misread(root, text, joined=joined)):
                 self._give_up(misread, state)
             self.text = text

@@ -680,6 +680,15 @@ def test_a_document_that_every_shell_ends_alike_is_read(command: str) -> None:
 
 
 @pytest.mark.rule("IMP-2")
+@pytest.mark.parametrize(
+    "command", [f"# x\\\n{DELETES}", f"echo x # x\\\n{DELETES}", f"bash -c '# x\\\n{DELETES}'", "sed 'b x\\\ne id' a"]
+)
+def test_a_line_that_goes_on_in_a_comment_or_between_single_quotes_is_unreadable(command: str) -> None:
+    """A backslash joins no line in a comment or between single quotes, so the next line may hold commands."""
+    assert "unreadable" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-2")
 def test_a_name_outside_ascii_is_no_variable_for_every_shell() -> None:
     """An assignment to a name outside ASCII is unreadable, and the command behind it counts."""
     assert shell("caf\u00e9=1 rm -rf ~").kinds >= {"unreadable", "deletes_outside"}
