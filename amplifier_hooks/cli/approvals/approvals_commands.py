@@ -119,8 +119,8 @@ async def list_(
 
 
 def record_facts(record: RequestRecord) -> dict[str, Any]:
-    """Return a request as the store has it, with the id by which it is answered."""
-    return {"id": record.id, **asdict(record)}
+    """Return a request as the store has it, with the id by which it is answered, and without the result of its act."""
+    return {"id": record.id, **{name: value for name, value in asdict(record).items() if name != "result"}}
 
 
 @app.command()

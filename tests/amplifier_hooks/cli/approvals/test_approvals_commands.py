@@ -23,7 +23,7 @@ from amplifier_hooks import AuditLog, HookRegistry, HookResult, SessionCoordinat
 from amplifier_hooks.cli.app import app
 from amplifier_hooks.cli.common.terminal_io import user_name
 from amplifier_hooks.impacts import Impact
-from amplifier_hooks.ports import Assessment, Question
+from amplifier_hooks.ports import Assessment, KeptResult, Question
 from approval_backends.backend import DeferredApprovals
 from approval_backends.broker import Broker
 from approval_backends.lifecycle import Decider, RequestRecord
@@ -269,6 +269,18 @@ def test_allow(store: Path) -> None:
     again = run("allow", "1111", "--yes")
     said = f"Request 1111aaaa0000 does not wait any more: approved by {user_name()} (cli).\n"
     assert (again.exit_code, again.stdout, again.stderr) == (1, "", said)
+
+
+@pytest.mark.rule("CLI-2")
+def test_the_result_of_a_call_stays_in_the_store(store: Path) -> None:
+    """The JSON of a request has no result of its call, which is for the session that made it."""
+    run("allow", "1111", "--yes")
+    digest, kept = record(store, "1111aaaa0000").digest, KeptResult(digest="0" * 64, size=8, json='"CANARY"')
+    assert at(store, lambda broker: broker.claim("1111aaaa0000", digest))
+    at(store, lambda broker: broker.settle("1111aaaa0000", "done", result=kept))
+    assert record(store, "1111aaaa0000").result == kept
+    for told in (run("list", "--all", "--json"), run("show", "1111", "--json")):
+        assert (told.exit_code, "1111aaaa0000" in told.stdout, "CANARY" in told.stdout) == (0, True, False)
 
 
 @pytest.mark.rule("CLI-1")
