@@ -255,8 +255,9 @@ def _flaw(value: object, room: float, depth: int) -> float | tuple[str, str]:
     """
     check = _SCALARS.get(type(value))
     if check is not None:
+        unused = _room_after(len(value) if type(value) is str else 1, room)  # first, as a check reads the whole text
         problem = check(value)
-        return ("", problem) if problem else room - (len(value) if type(value) is str else 1)
+        return ("", problem) if problem else unused
     parts: Iterable[tuple[Any, Any]]
     if keyed := isinstance(value, dict):
         parts = value.items()
@@ -268,7 +269,7 @@ def _flaw(value: object, room: float, depth: int) -> float | tuple[str, str]:
         return "", f"is nested deeper than {MAX_DEPTH}"
     room -= len(value)
     for step, item in parts:
-        if keyed and (type(step) is not str or (not step.isascii() and _text_flaw(step))):
+        if keyed and (type(step) is not str or (not step.isascii() and isinstance(_flaw(step, room, depth), tuple))):
             return "", f"has the key {step!r:.40}, which no JSON key can be"
         room -= len(step) if type(step) is str else 0
         if type(item) is str and item.isascii():
@@ -282,6 +283,12 @@ def _flaw(value: object, room: float, depth: int) -> float | tuple[str, str]:
         if room < 0:
             raise InputTooLarge(MAX_INPUT)
     return room
+
+
+def _room_after(size: int, room: float) -> float:
+    if size > room:
+        raise InputTooLarge(MAX_INPUT)
+    return room - size
 
 
 def _step(step: str | int) -> str:

@@ -310,6 +310,15 @@ def test_too_large_input_is_not_read_whole() -> None:
         freeze_input(Read())
 
 
+@pytest.mark.rule("COO-4")
+@pytest.mark.parametrize("key", [True, False])
+def test_too_large_text_is_not_read(key: bool) -> None:
+    """Freezing an input looks for no mistake in a text with which the input is too large, be it a key or a value."""
+    text = "é" * MAX_INPUT + "\ud83d" + "\ude00"
+    with pytest.raises(InputTooLarge):
+        freeze_input({text: 1} if key else {"x": text})
+
+
 def test_size_is_known_early() -> None:
     """The size of a value that contains itself is looked at only up to the limit."""
     circular: list[Any] = [1]
