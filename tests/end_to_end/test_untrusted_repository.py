@@ -128,7 +128,7 @@ hooks:
     "command",
     [
         *("list", "test tool:pre", "test tool:pre --run", "validate", "doctor", "chat -p hi", "runs check bp"),
-        "import claude-code .claude/settings.json --json",
+        "import claude-code .claude/settings.json --no-input",
     ],
 )
 def test_looking_runs_nothing(command: str, tmp_path: Path) -> None:
@@ -156,6 +156,7 @@ def test_looking_runs_nothing(command: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert told.stderr.splitlines()[-1] == "[] False", told.stderr
     assert "Traceback" not in told.stderr
+    assert "Usage:" not in told.stderr  # a command that is refused looks at nothing
     assert not (repository / "ran.txt").exists()
 
 
