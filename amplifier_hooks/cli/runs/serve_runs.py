@@ -44,7 +44,7 @@ def check_blueprints(folder: Path, allowed: Allowed) -> None:
     for problem in problems:
         print_error(problem)
     names = [agent.name for agent in agents]
-    typer.echo(f"{count_text(len(names), 'agent')}: {', '.join(names)}")
+    typer.echo(": ".join(filter(None, [count_text(len(names), "agent"), ", ".join(names)])))
     if problems:
         raise typer.Exit(1)
 

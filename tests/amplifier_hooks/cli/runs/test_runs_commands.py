@@ -93,6 +93,7 @@ def until(run_id: str, environment: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.rule("RUN-15", "CLI-1")
 def test_checking_blueprints(tmp_path: Path) -> None:
     """`check` names the flaws in a folder of blueprints, and missing agents that hooks name."""
+    assert run("check", str(tmp_path)).stdout == "0 agents\n"
     (tmp_path / "writer.json").write_text(json.dumps(WRITER))
     assert run("check", str(tmp_path)).stdout == "1 agent: writer\n"
     hook = {"type": "agent", "agent_name": "ghost", "on_error": "block"}
