@@ -18,6 +18,7 @@ Prints:
 import asyncio
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -94,4 +95,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if find_spec("ruff") is None:  # without findings the script would write for ever
+        sys.exit("this example needs ruff: pip install ruff")
     asyncio.run(main())

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import importlib.util
 import os
 import runpy
 import subprocess
@@ -92,6 +93,13 @@ def plays_here(example: Path, folder: Path) -> None:
 def test_example(example: Path, tmp_path: Path) -> None:
     """An example prints the output that its docstring promises."""
     plays_here(example, tmp_path)
+
+
+def test_feedback_loop_without_ruff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ruff the feedback loop ends at once, and names the command that installs ruff."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(SystemExit, match="pip install ruff"):
+        runpy.run_path(os.fspath(FOLDER / "feedback_loop.py"), run_name="__main__")
 
 
 @pytest.mark.rule("TEN-1", "API-1", "REG-2")
