@@ -90,13 +90,12 @@ class Loads:
 def loads_of(path: str, interpreters: frozenset[str]) -> Loads | None:
     """Return the files that a script names and loads; None for a script that is read in another way.
 
-    The ending of the file tells the language; without one that is known, the names of programs that start the script.
+    The ending of the file tells the language, and so do the names of programs that start the script.
     """
     ending = os.path.splitext(path)[1]
-    other = ending in {".py", ".sh"}
-    if ending in UNREAD_ENDINGS or (interpreters & UNREAD_PROGRAMS and not other):
+    if ending in UNREAD_ENDINGS or interpreters & UNREAD_PROGRAMS:
         return Loads(unread="is in a language whose ways to load files are not read")
-    if ending not in JAVASCRIPT[:6] and (other or not interpreters & NODE):
+    if ending not in JAVASCRIPT[:6] and not interpreters & NODE:
         return None
     try:
         text = read_plainly(path, LONGEST + 1).decode("utf-8", "replace")
@@ -410,7 +409,7 @@ class _Listing:
                     raise FilesNotListed(subject, f"{path!r:.200} {loads.unread}")
                 waiting += loads.files
                 yield from (self.file(one, beside) for one in loads.files)
-            elif path.endswith(".py"):
+            if path.endswith(".py"):
                 script = Path(path if self.in_place else os.path.realpath(path))
                 modules = modules_of(f"{script.stem}:", script.parent).values()
                 yield from (self.file(one, beside) for one in modules)

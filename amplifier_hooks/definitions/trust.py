@@ -56,7 +56,8 @@ def shebang(path: str) -> list[str]:
             first = os.fsdecode(script.readline(256))
     except OSError:
         return []
-    program, _, argument = first[2:].strip().partition(" ") if first.startswith("#!") else ("", "", "")
+    told = first[2:].strip().replace("\t", " ") if first.startswith("#!") else ""  # the system reads both as blanks
+    program, _, argument = told.partition(" ")
     argument = argument.strip()
     words = argument.removeprefix("-S").split() if argument.startswith("-S") else [argument]
     if Path(program).name == "env" and words and words[0] and words[0][0] != "-" and "=" not in words[0]:

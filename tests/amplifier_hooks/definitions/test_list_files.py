@@ -29,6 +29,9 @@ def project(tmp_path: Path) -> Path:
     (project / "run.sh").write_text("#!/usr/bin/env python3\n")
     (project / "line.sh").write_text("#!/bin/sh ./guard.sh\n")
     (project / "nested").write_text("#!./bin/python3\n")
+    (project / "bare").write_text("#!/bin/sh\t-e\n. ./rules.sh\n")
+    (project / "rules.sh").write_text("")
+    (project / "tabs").write_text("#!/usr/bin/env\tperl\n")
     (project / "bin" / "python3").write_text("#!/bin/sh\n")
     (project / "bin" / "sh").symlink_to("/bin/sh")
     (tmp_path / "opt").mkdir()
@@ -78,6 +81,7 @@ def roles(found: FileList, project: Path) -> dict[str, str]:
         ),
         (["grep", "--file=lib.sh"], {}, {"grep": "installed", "lib.sh": "read"}),
         (["sh", "gone.sh"], {}, {"sh": "installed", "gone.sh": "copied"}),
+        (["./bare", "node"], {}, {"bare": "copied", "sh": "installed", "rules.sh": "read"}),
         (["./line.sh"], {}, {"line.sh": "copied", "sh": "installed", "guard.sh": "copied"}),
         (["./nested"], {}, {"nested": "copied", "bin/python3": "copied", "sh": "installed"}),
         (["./bin/python3", "lib.sh"], {}, {"bin/python3": "copied", "sh": "installed", "lib.sh": "read"}),
@@ -103,6 +107,8 @@ def test_commands(argv: list[str], config: dict[str, Any], files: dict[str, str]
         (["sh", "-c", "eval $(cat lib.sh)"], "only a run tells"),
         (["sh", "-c", "cat lib.sh | sh"], "only a run tells"),
         (["node", "-r", "./hooks/rules", "guard.js"], " decides itself"),
+        (["perl", "lib.sh"], "is in a language"),
+        (["./tabs"], "is in a language"),
         (["env", "./nested"], "has the interpreter './bin/python3' of the project"),
         (["./env/bin/python3", "hooks/guard.py"], "files beside it decide"),
         (["env", "HOME=.", "./guard.sh"], "variable 'HOME' decides"),

@@ -232,10 +232,11 @@ async def test_what_is_missing_is_named(what: str, broken: dict[str, tuple[str, 
     assert (outcome.action, outcome.cause) == ("deny", "hook_unavailable")
 
 
-async def test_what_is_there_has_no_problem(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["#!/bin/sh", "#!/bin/sh\t-e", "#!\t/usr/bin/env\tsh"])
+async def test_what_is_there_has_no_problem(line: str, tmp_path: Path) -> None:
     """A script that is executable, found from its working directory, has no problem and runs."""
     script = tmp_path / "guard.sh"
-    script.write_text("#!/bin/sh\nexit 2\n")
+    script.write_text(f"{line}\nexit 2\n")
     script.chmod(0o755)
     hook = CommandHook(argv=("./guard.sh",), cwd=os.fspath(tmp_path))
     assert list(hook.problems()) == []
