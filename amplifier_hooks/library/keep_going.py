@@ -39,9 +39,9 @@ from amplifier_hooks.library.parts.ready_made import (
     missing_files,
     text_of,
 )
-from amplifier_hooks.record.journal import JOURNAL_TABLES, Fact, FactValues, Journal, name_in_facts
+from amplifier_hooks.record.journal import JOURNAL_TABLES, WRITE, Fact, FactValues, Journal, name_in_facts
 from amplifier_hooks.result import HookResult
-from amplifier_hooks.storage.database import StoreUnavailable
+from amplifier_hooks.storage.database import Script, Statement, StoreUnavailable
 from amplifier_hooks.storage.state_folder import StateFolder
 from amplifier_hooks.text.escape import for_log
 
@@ -59,6 +59,10 @@ KEPT: Final = timedelta(days=30)
 """Time for which a checkpoint is kept."""
 MOST: Final = 10_000
 """Checkpoints of one session that are returned, the last ones."""
+COUNT: Final = (
+    "SELECT count(*) FROM {schema}.fact WHERE kind = 'checkpoint' AND tenant = $1 AND session = $2 AND name = $3 "
+    "AND at >= $4"
+)
 ORNAMENT: Final = " *_`#>.!\t"
 """Characters that may surround a promise on its line."""
 
@@ -131,7 +135,7 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
             self.name, JOURNAL_TABLES, database or database_opener(self.settings.store, StateFolder().checkpoints)
         )
         self._journal = Journal(self._database, "checkpoint", keep=KEPT, clock=self._clock)
-        self._values = FactValues(LONGEST_RESPONSE)
+        self._values = FactValues(8 * LONGEST_RESPONSE)  # so that escapes and marks of secrets do not cut off the end
         self._starts: PerSession[list[int]] = PerSession(list)
 
     def points(self) -> tuple[Point, ...]:
@@ -188,20 +192,23 @@ class KeepGoing(ReadyMade[KeepGoingSettings]):
 
     async def _save_round(self, data: Mapping[str, Any], lacking: str) -> int:
         """Return the number of this round, and save the round if the limit is not reached. Raise `StoreUnavailable`."""
+        number = await self._database.run(self._write_round(data, lacking))
+        await self._journal.write()  # removes old ones, if that is due
+        return number
+
+    def _write_round(self, data: Mapping[str, Any], lacking: str) -> Script[int]:
         turn = data.get("turn")
         tenant, session = (name_in_facts(data.get(name) or "") for name in ("tenant_id", "session_id"))
         name = str(turn if isinstance(turn, int) else 0)
-        since, most = max(self._starts.of(data), default=0), self.settings.rounds
-        earlier = await self._journal.find("checkpoint", limit=most, tenant=tenant, session=session, name=name)
-        number = 1 + sum(fact.at >= since for fact in earlier)
-        if number <= most:
-            at, text = micros_of(self._clock.now()), text_of(data.get("response")) or ""
+        ((before,),) = yield Statement(COUNT, (tenant, session, name, max(self._starts.of(data), default=0)))
+        number = int(before) + 1
+        if number <= self.settings.rounds:
+            at, text = micros_of(self._clock.now()), for_log(text_of(data.get("response")) or "")
             response = self._values.text(text[-LONGEST_RESPONSE:]) or ""
             key, reason = f"{at:020}.{number:03}", for_log(lacking)
-            fact = Fact("checkpoint", key, tenant, session, number, name=name, at=at, note=reason, body=response)
-            await self._journal.write((fact,))
-            if self._journal.problem:
-                raise StoreUnavailable(self._journal.problem)
+            yield Statement(
+                WRITE, Fact("checkpoint", key, tenant, session, number, name=name, at=at, note=reason, body=response)
+            )
         return number
 
 

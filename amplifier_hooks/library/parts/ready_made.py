@@ -185,14 +185,14 @@ class Once:
     """A memory of messages, so that each appears only once in a session."""
 
     def __init__(self) -> None:
-        self._remarks: PerSession[dict[Hashable, None]] = PerSession(dict)
+        self._remarks: PerSession[dict[int, None]] = PerSession(dict)
 
     def is_first(self, data: Mapping[str, Any], *what: Hashable) -> bool:
-        """Return True if `what` is new in the session of this payload, and remember it."""
-        said = self._remarks.of(data)
-        if what in said:
+        """Return True if `what` is new in the session of this payload, and remember its hash: texts may be long."""
+        said, key = self._remarks.of(data), hash(what)
+        if key in said:
             return False
-        said[what] = None
+        said[key] = None
         if len(said) > MOST_SAID:
             del said[next(iter(said))]
         return True

@@ -1,3 +1,4 @@
+import asyncio
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,24 @@ async def test_a_bound(tmp_path: Path) -> None:
         hook._clock.advance(1)  # type: ignore[attr-defined]  # a ManualClock
         await registry.emit("prompt:submit", {"session_id": "s", "prompt": "more"})
         assert (await stop(registry, turn=2)).denied
+
+
+async def test_stops_at_once(tmp_path: Path) -> None:
+    """Agents of one session that stop at the same time have the rounds in common."""
+    registry = HookRegistry()
+    async with keeping(registry, tmp_path / "c.db", rounds=2) as hook:
+        outcomes = await asyncio.gather(*(stop(registry) for _ in range(6)))
+        assert sorted(outcome.action for outcome in outcomes) == ["continue"] * 4 + ["deny"] * 2
+        assert [one.round for one in await hook.checkpoints("s")] == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["\n", "é"])
+async def test_the_end_of_a_response(text: str, tmp_path: Path) -> None:
+    """A checkpoint has the end of a long response, however its characters are written."""
+    registry = HookRegistry()
+    async with keeping(registry, tmp_path / "c.db") as hook:
+        await stop(registry, text * 5_000 + "the end")
+        assert (await hook.checkpoints("s"))[0].response.endswith("the end")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

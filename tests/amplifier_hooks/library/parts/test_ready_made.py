@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from pydantic import Field, ValidationError
@@ -272,6 +273,19 @@ def test_one_value_for_each_session() -> None:
     assert len(kept) == 2
     assert kept.of({"session_id": "a"}) == [1]
     assert kept.of({"session_id": "a", "tenant_id": "acme"}) == []
+
+
+def test_once_keeps_no_text() -> None:
+    """`Once` does not keep the messages themselves, which may be long, over the many sessions that it remembers."""
+
+    class Message(str):
+        __slots__ = ("__weakref__",)
+
+    once, message = Once(), Message("failed")
+    kept = ref(message)
+    assert [once.is_first({"session_id": "s"}, message) for _ in range(2)] == [True, False]
+    del message
+    assert kept() is None
 
 
 def test_once() -> None:
