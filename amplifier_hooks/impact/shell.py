@@ -81,6 +81,8 @@ LETTER, NO_LETTER = "Z", "\x01"
 """Signs that stand for characters outside ASCII: no word of the shell's grammar holds them."""
 JOINED: Final = re.compile(r"(?<=\w)\\\n(?=\w)")
 """The end of a line that a backslash takes away, inside a word."""
+BEFORE_BACKSLASH: Final = re.compile(r"(?<!\\)((?:\\\\)*\n)(?=\\)")
+"""The end of a line before a backslash, which the grammar overlooks unless a blank stands between them."""
 SHEBANG: Final = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\w[\w.+-]*)")
 SHELLS: Final = frozenset(("sh", "bash", "zsh", "dash", "ksh", "fish", "ash"))
 REDIRECTS: Final = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect"))
@@ -349,6 +351,7 @@ class ShellWalk:
         try:
             written, text = text, JOINED.sub("", text) if "\\\n" in text else text
             joined = written != text
+            text = BEFORE_BACKSLASH.sub(r"\1 ", text) if "\n\\" in text else text
             text, root = self.parser.parse_ended(text)
             if root is None or root.descendant_count > MOST_NODES:
                 return self._give_up("too many parts to be read", state)

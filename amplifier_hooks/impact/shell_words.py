@@ -377,7 +377,8 @@ def _misread(redirect: Node, text: str, *, joined: bool) -> str:
     if found is None or found.start(1) != end.end_byte or (found[1] and _has_line(text[found.start(1) :], line)):
         return "a here-document that shells end elsewhere"
     if word[2] and not word[1]:  # Shells join the lines of a document whose word has no quotes.
-        lines = text[first : found.start()]
-        joins = "\\\n" in lines and _has_line(lines.replace("\\\n", ""), line)
+        lines = text[first - 1 : found.start()]
+        whole = lines.replace("\n \\\n", "\n").replace("\\\n", "")  # the walk puts that blank before the backslash
+        joins = lines.endswith("\\\n") or ("\\\n" in lines and _has_line(whole, line))
         return "lines of a here-document that shells join" if joins else ""
     return "lines of a here-document that no shell joins" if joined else ""

@@ -689,6 +689,15 @@ def test_a_line_that_goes_on_in_a_comment_or_between_single_quotes_is_unreadable
 
 
 @pytest.mark.rule("IMP-2")
+@pytest.mark.parametrize(
+    "command", [f"echo x\n\\{DELETES}", f"echo x\n\n\\\n{DELETES}", f"echo x\\\\\n\\{DELETES}", f"x=1\r\n\\{DELETES}"]
+)
+def test_a_line_that_begins_with_a_backslash_is_a_command_of_its_own(command: str) -> None:
+    """A backslash at the beginning of a line adds the line to no command before it."""
+    assert "deletes_outside" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-2")
 def test_a_name_outside_ascii_is_no_variable_for_every_shell() -> None:
     """An assignment to a name outside ASCII is unreadable, and the command behind it counts."""
     assert shell("caf\u00e9=1 rm -rf ~").kinds >= {"unreadable", "deletes_outside"}
