@@ -310,7 +310,8 @@ class Runner:
         try:
             answer = await self._client.request(method, self._url + path, **given)
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as problem:
-            raise RunnerUnavailable(f"{self._url} cannot be reached: {type(problem).__name__}") from None
+            remedy = "is the address right, and does `amplifier-hooks runs serve` run there?"
+            raise RunnerUnavailable(f"{self._url} cannot be reached: {type(problem).__name__}; {remedy}") from None
         if answer.status_code == HTTPStatus.NO_CONTENT:
             return {}
         said = None

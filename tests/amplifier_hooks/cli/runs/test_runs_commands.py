@@ -161,7 +161,7 @@ def test_being_refused() -> None:
         assert run("list", "--token-file", "/nowhere", **environment).exit_code == 2
         assert run("work", "no_such_module:AGENTS", **environment).exit_code == 2
     gone = run("list", AMPLIFIER_HOOKS_URL="http://127.0.0.1:9", AMPLIFIER_HOOKS_TOKEN="t")
-    assert (gone.exit_code, "cannot be reached" in gone.output) == (1, True)
+    assert (gone.exit_code, "cannot be reached: ConnectError; is the address right" in gone.output) == (1, True)
 
 
 GUARDS = """
