@@ -342,7 +342,8 @@ class ShellWalk:
                 )
                 self._record([UNKNOWN], state)
             return UNKNOWN
-        if (len(text) > MOST_SIGNS and len(SIGNS.findall(text)) > MOST_SIGNS) or _has_too_many_words(text):
+        used_up = self.parser.steps < 0  # counting the signs of a long text takes a millisecond
+        if used_up or (len(text) > MOST_SIGNS and len(SIGNS.findall(text)) > MOST_SIGNS) or _has_too_many_words(text):
             return self._give_up("too many parts to be read", state)
         if UNKNOWN in text and self.depth:
             self.add("runs_unread", show(text[:80]), "only a run tells the commands")
