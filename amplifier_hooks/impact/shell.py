@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from attrs import define, field, frozen
@@ -459,7 +460,9 @@ class ShellWalk:
         redirects = node.children_by_field_name("redirect")
         behind = [child for one in redirects if one.type == "heredoc_redirect" for child in one.named_children]
         inner = [child for child in behind if child.type in REDIRECTS]
-        arguments = [word for one in (*redirects, *inner) for word in one.children_by_field_name("destination")[1:]]
+        targets = [one.children_by_field_name("destination") for one in (*redirects, *inner)]
+        self._refuse_parted(state, *targets)
+        arguments = [word for words in targets for word in words[1:]]
         arguments += [child for child in behind if child.type not in REDIRECTS | DOCUMENT | STATEMENTS]
         if arguments and any(child.type in BACKGROUND for one in (*redirects, *inner) for child in one.children):
             self._give_up("a command of its own where the shell is no bash", state, show(self.source(node)[:80]))
@@ -711,6 +714,11 @@ class ShellWalk:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
+    def _refuse_parted(self, state: ShellState, *lists: Sequence[Node]) -> None:
+        """Add `unreadable` for one word that the grammar takes for two, before a backslash behind a quote."""
+        if any(one.end_byte == other.start_byte for words in lists for one, other in pairwise(words)):
+            self._give_up("a word that the grammar parts before a backslash", state)
+
     def _command(self, node: Node, state: ShellState, stdin: str, more: Sequence[Node] = ()) -> str:
         """Follow one command; `more` are arguments that stand behind its redirects."""
         program: Node | None = None
@@ -728,6 +736,8 @@ class ShellWalk:
             elif kind == "statement":
                 statements.append(child)  # `time (…)`
         arguments = [] if program is None else [*program.named_children, *words, *more]
+        if "\\" in self.text:
+            self._refuse_parted(state, arguments)
         if not assignments:
             return self._simple_command(arguments, redirects, statements, state, stdin)
         given = state.copy()

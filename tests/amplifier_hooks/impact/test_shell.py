@@ -698,6 +698,15 @@ def test_a_line_that_begins_with_a_backslash_is_a_command_of_its_own(command: st
 
 
 @pytest.mark.rule("IMP-2")
+@pytest.mark.parametrize(
+    "command", [f"''\\{DELETES}", '"r"\\m -rf ~', "$1\\rm -rf ~", "git 'pu'\\sh", "echo x > ''\\/etc/x"]
+)
+def test_a_backslash_behind_a_quote_parts_no_word(command: str) -> None:
+    """A word that goes on with a backslash behind a quote or a variable is unreadable."""
+    assert "unreadable" in shell(command).kinds
+
+
+@pytest.mark.rule("IMP-2")
 def test_a_name_outside_ascii_is_no_variable_for_every_shell() -> None:
     """An assignment to a name outside ASCII is unreadable, and the command behind it counts."""
     assert shell("caf\u00e9=1 rm -rf ~").kinds >= {"unreadable", "deletes_outside"}
