@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from approval_backends.lifecycle import Decider
     from approval_backends.rules.policy import Rules
     from approval_backends.stores.address import store_at
+    from approval_backends.stores.approval_store import RequestFilter
     from approval_backends.stores.memory import MemoryStore
     from approval_backends.stores.postgres import PostgresStore
     from approval_backends.stores.sqlite import SqliteStore
@@ -49,6 +50,7 @@ __all__ = [
     "MountedApprovals",
     "PostgresStore",
     "RacingApprovals",
+    "RequestFilter",
     "Rules",
     "SqliteStore",
     "TerminalApprovals",
@@ -69,6 +71,7 @@ __getattr__ = load_on_use(
         "lifecycle": ("Decider",),
         "rules.policy": ("Rules",),
         "stores.address": ("store_at",),
+        "stores.approval_store": ("RequestFilter",),
         "stores.memory": ("MemoryStore",),
         "stores.postgres": ("PostgresStore",),
         "stores.sqlite": ("SqliteStore",),

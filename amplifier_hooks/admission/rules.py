@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from amplifier_hooks.dispatch.run_hooks import describe
@@ -197,14 +196,7 @@ def verdict_facts(verdict: RuleVerdict, answered: tuple[Ask, ...]) -> dict[str, 
     }
 
 
-def home_folder() -> str:
-    """Return the home of this user."""
-    from pathlib import Path  # loads slowly, and few sessions are protected
-
-    return str(Path.home())
-
-
-class SelfProtection(msgspec.Struct, kw_only=True, eq=False):
+class SelfProtection:
     """Denies the tool calls of a session that could take its guard away.
 
     These calls write, delete, rename or link a protected path or a setting of an agent program that can switch a hook
@@ -218,14 +210,25 @@ class SelfProtection(msgspec.Struct, kw_only=True, eq=False):
         off: A reason to deny nothing; the record of the session has it. Empty if the protection is on.
     """
 
-    any_thread: ClassVar[bool] = True
-    paths: tuple[str | PathLike[str], ...] = ()
-    more: Callable[[], Iterable[str | PathLike[str]]] = tuple
-    ports: tuple[int, ...] = ()
-    off: str = ""
-    _home: str = msgspec.field(default_factory=home_folder)
-    _guarded: dict[tuple[str | PathLike[str], ...], tuple[str, ...]] = {}
-    """The spellings of the last paths."""
+    any_thread = True
+
+    def __init__(
+        self,
+        *,
+        paths: tuple[str | PathLike[str], ...] = (),
+        more: Callable[[], Iterable[str | PathLike[str]]] = tuple,
+        ports: tuple[int, ...] = (),
+        off: str = "",
+    ) -> None:
+        from pathlib import Path  # loads slowly, and few sessions are protected
+
+        self.off = off
+        self.paths = paths
+        self.more = more
+        self.ports = ports
+        self._home = str(Path.home())
+        self._guarded: dict[tuple[str | PathLike[str], ...], tuple[str, ...]] = {}
+        """The spellings of the last paths."""
 
     def judge(self, facts: ActionFacts) -> RuleVerdict | None:
         """Return the denial of a tool call that could take the guard away, or None."""

@@ -262,7 +262,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def take(self, now: datetime, holders: tuple[str, str], leases: tuple[float, float]) -> Change:
-        """Begin the start hooks of a run, or hand a run that has passed them, or has none, to the runner.
+        """Return the change that begins the start hooks of a run, or hands a run that needs none to the runner.
 
         `holders` and `leases` are those of the runner and of the coordinator.
         """
@@ -277,7 +277,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def conclude(
         self, now: datetime, by: Holder, begun: Mapping[str, Any] | Blocked, told: Sequence[RunEvent] = ()
     ) -> Change:
-        """Block a run, or make it ready with these parameters, as its start hooks have decided."""
+        """Return the change that blocks a run, or makes it ready with these parameters, as its start hooks decided."""
         if isinstance(begun, Blocked):
             after = replace(self.move("block", now, by), error=begun.reason, blocked=not begun.failed)
             return after, (*told, after.end_event(now))
@@ -286,25 +286,25 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return after, (*told, self.event(now, "run_ready"))
 
     def renew(self, now: datetime, by: Holder, seconds: float) -> Change:
-        """Extend the hold of a run."""
+        """Return the change that extends the hold of a run."""
         return self.move("renew", now, by).held_for(now, seconds), ()
 
     def report(self, now: datetime, by: Holder, text: str | None, data: Any) -> Change:
-        """Keep the result of a run that is going on; a later result replaces it."""
+        """Return the change that keeps the result of a run that is going on; a later result replaces it."""
         after = replace(self.move("report", now, by), reported=True, result_text=text, result_data=data)
         return after, (self.event(now, "run_result", result_text=text, result_data=data),)
 
     def end(
         self, now: datetime, by: Holder, ending: RunEnding, error: str | None = None, *, owes: bool = False
     ) -> Change:
-        """End a run. Repeating the same ending by the same holder changes nothing. `owes`: finish hooks follow."""
+        """Return the change that ends a run; a repeated end is none. `owes`: finish hooks follow."""
         if self.stage == ending and self.is_held_by(by):
             return self, ()
         after = replace(self.move(ending, now, by), error=error, owes=owes)
         return after, (after.end_event(now),)
 
     def stop(self, now: datetime, reason: str) -> Change:
-        """Stop a run that no runner has, or ask its runner to stop it. A run that has ended stays as it is."""
+        """Return the change that stops a run, or asks its runner to stop it. A run that has ended stays as it is."""
         if self.stage in ENDED or self.stopping:
             return self, ()
         if self.stage == "running":
@@ -313,7 +313,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return after, (after.end_event(now),)
 
     def take_back(self, now: datetime) -> Change:
-        """Take a run from a holder that did not come back: another holder may have it, or it has ended."""
+        """Return the change that takes a run from a lost holder: another holder may have it, or it has ended."""
         starting, holder = self.stage == "starting", self.holder or "an unknown holder"
         lost = f"{holder} did not finish its start hook" if starting else f"runner {holder} was not heard of in time"
         told = self.event(now, "run_lost", holder=holder, error=lost)
@@ -333,11 +333,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return after, (told, after.end_event(now))
 
     def note(self, _now: datetime, told: Sequence[RunEvent], *, settled: bool = False) -> Change:
-        """Keep events of a run. `settled` means that its finish hooks have run."""
+        """Return the change that keeps events of a run. `settled` means that its finish hooks have run."""
         return (replace(self, owes=False, held_until=None) if settled else self), told
 
     def owe(self, now: datetime, seconds: float) -> Change:
-        """Hold the finish hooks of an ended run for so many seconds; 0 leaves them to other coordinators."""
+        """Return the change that holds finish hooks of an ended run so long; 0 leaves them to other coordinators."""
         return (self.held_for(now, seconds) if self.owes else self), ()
 
     def held_for(self, now: datetime, seconds: float) -> RunRecord:

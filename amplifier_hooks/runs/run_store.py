@@ -260,7 +260,7 @@ class RunStore(Openable):
     # -- overrides of hooks --------------------------------------------------------------------------------------------
 
     async def overrides(self, agent: str) -> tuple[HookOverride, ...]:
-        """Return the overrides of the hooks of an agent's blueprint, at most one for each point."""
+        """Return an agent's overrides, at most one a point. Raise `CorruptStore` for one that was damaged."""
         text = "SELECT body FROM {schema}.hook_override WHERE agent = $1 AND body <> '' ORDER BY point"
         rows = await self.database.fetch(text, agent)
         try:

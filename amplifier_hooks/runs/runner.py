@@ -297,8 +297,8 @@ class Runner:
         """Return the server's answer to any request, or an empty dict if it has none.
 
         `ask("POST", "/runs", body={"agent_name": …, "parameters": {…}, "parent_run_id": task.run_id})` queues a run.
-        Raise `RunnerUnavailable` for a temporary refusal or an answer that is not understood, and `RunnerRefused` for a
-        refusal.
+        Raise `RunnerUnavailable` for a temporary refusal or an answer that is not understood, `RunnerRefused` for a
+        refusal, and `RuntimeError` outside of the runner's context.
         """
         import httpx2
 

@@ -102,7 +102,13 @@ class RequestCursor:
 
 @frozen
 class RequestFilter:
-    """The requests of a list: of one tenant or all, of these sessions or all, so many of them, after a cursor."""
+    """The requests of a list: of one tenant or all, of these sessions or all, so many of them, after a cursor.
+
+    Args:
+        sessions: Ids of the sessions; None stands for all.
+        limit: Most requests of the list.
+        after: Cursor; the list begins behind it.
+    """
 
     tenant: str | None = None
     sessions: frozenset[str] | None = None
